@@ -36,7 +36,9 @@ def ask(questions: Question | Mapping[str, Question], arguments: Sequence[str] |
     if several:
         commands = parser.add_subparsers(required=True, metavar="|".join(several))
         for word, question in several.items():
-            _take(commands.add_parser(word, help=(getdoc(question) or "").partition("\n")[0]), question)
+            _take(
+                commands.add_parser(word, help=(getdoc(question) or "").partition("\n")[0].replace("%", "%%")), question
+            )
     options = vars(parser.parse_args(arguments))
     return options.pop("ask")(**options)
 
@@ -48,7 +50,7 @@ def _take(parser: argparse.ArgumentParser, question: Question) -> None:
         kind, more = hints[name], []
         if get_origin(kind) is Annotated:
             kind, *more = get_args(kind)
-        words: dict[str, Any] = {"help": " ".join(each for each in more if isinstance(each, str))}
+        words: dict[str, Any] = {"help": " ".join(each for each in more if isinstance(each, str)).replace("%", "%%")}
         if allowed := [each for each in more if not isinstance(each, str)]:
             words["choices"] = allowed[0]
         needed = parameter.default is Parameter.empty

@@ -64,8 +64,9 @@ class Metrics:
 class StreamMetrics(Metrics):
     """Figures of a timeline with requests of streams; in seconds, tokens and bytes, None where nothing counts.
 
-    First tokens count from the release of their job, time per token is that between a request's tokens. A warm-up
-    leaves out the requests of the earliest jobs, but not of the most bytes of KV that one GPU holds at once.
+    First tokens count from the release of their job, time per token is that between a request's tokens, and output
+    tokens per second count from the first of the releases to the makespan. A warm-up leaves out the requests of the
+    earliest jobs, but not of the most bytes of KV that one GPU holds at once.
     """
 
     mean_first_token_s: float | None
@@ -78,6 +79,7 @@ class StreamMetrics(Metrics):
     p99_time_per_token_s: float | None
     prompt_tokens: int
     output_tokens: int
+    output_tokens_per_s: float
     kv_peak_bytes: int
 
 

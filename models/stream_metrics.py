@@ -29,12 +29,14 @@ def measure_streams(instance: Instance, timeline: Timeline, jobs: Ints) -> dict[
     counted = times.job >= jobs[0]
     first = _spread(first_us.tolist(), [1] * len(first_us))
     per_token = _spread(times.span_us[counted].tolist(), times.steps[counted].tolist())
-    first_task = int(instance.job_first_task[jobs[0]])
+    output_tokens = int(served.output[int(instance.job_first_task[jobs[0]]) :].sum())
+    span_us = max(1, int(timeline.end_us.max() - instance.job_release_us[jobs[0]]))
     return {
         **{f"{name}_first_token_s": value for name, value in first.items()},
         **{f"{name}_time_per_token_s": value for name, value in per_token.items()},
-        "prompt_tokens": int(streams.prompt[first_task:].sum()),
-        "output_tokens": int(served.output[first_task:].sum()),
+        "prompt_tokens": int(streams.prompt[int(instance.job_first_task[jobs[0]]) :].sum()),
+        "output_tokens": output_tokens,
+        "output_tokens_per_s": output_tokens * MICROSECONDS_PER_SECOND / span_us,
         "kv_peak_bytes": _kv_peak(instance, timeline),
     }
 

@@ -98,3 +98,12 @@ def _compile_elsewhere(parts: Sequence[str]) -> None:
         process.wait()
     finally:
         process.terminate()
+
+
+def count_loaded() -> int:
+    """Return a count that grows whenever a kernel is read or compiled for types that it has not met before."""
+    from numba.extending import is_jitted
+
+    modules = [module for name, module in sys.modules.items() if name.startswith("truenorth.solvers.")]
+    kernels = (each for module in modules for each in vars(module).values() if is_jitted(each))
+    return sum(len(kernel.signatures) for kernel in kernels)

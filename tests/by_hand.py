@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import truenorth as tn
 from truenorth.models.scenario import Scenario, load_scenario
-from truenorth.planner import compare, save
 from truenorth.planner.answers.compare import Comparison
 
 TEXT = """\
@@ -41,14 +41,14 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
     """Return the comparison of the plan, 1.4, with JIT."""
     path = tmp_path_factory.mktemp("scenario") / "by hand.yaml"
     path.write_text(TEXT)
-    return compare(load_scenario(path), ["jit"], time_limit_s=20)
+    return tn.compare(load_scenario(path), ["jit"], time_limit=20)
 
 
 @pytest.fixture(scope="session")
 def folder(comparison: Comparison, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return its folder."""
     path = tmp_path_factory.mktemp("comparison")
-    save(comparison, path)
+    tn.save(comparison, path)
     return path
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from truenorth.given import ask, asks, choose, read_question, seconds
 from truenorth.models.scenario import Scenario, load_scenario, scenario_from
+from truenorth.models.slo import ServiceLevels
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.questions import (
     BoundQuestion,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from truenorth.executor.devices.run import LiveSettings
-    from truenorth.executor.runners.runner import Runner
+    from truenorth.executor.devices.runner import Runner
     from truenorth.planner.answers.bound import Bound, VerdictRecord
     from truenorth.planner.answers.check import Checked
     from truenorth.planner.answers.compare import Comparison
@@ -42,11 +43,14 @@ if TYPE_CHECKING:
     from truenorth.planner.answers.simulate import Simulation
     from truenorth.planner.answers.trial import Trial
     from truenorth.planner.answers.uncertain.planning import UncertainPlan
+    from truenorth.planner.answers.uncertain.told import Told
     from truenorth.planner.answers.whatif import Sweep
     from truenorth.planner.inputs.samples import Samples
 
 ScenarioGiven = Scenario | str | Path | Mapping[str, object]
 """A scenario that was loaded, the file of one, or its keys as Python data."""
+LevelsGiven = ServiceLevels | str | Sequence[str] | None
+"""Levels that were read, or their words; None: the scenario's own."""
 
 
 def load(scenario: ScenarioGiven) -> Scenario:
@@ -72,12 +76,13 @@ def plan(scenario: ScenarioGiven, **asked: Any) -> Plan:
 
 
 @asks(UncertainPlanQuestion, "plan_uncertain")
-def plan_uncertain(scenario: ScenarioGiven, estimates: str | Path, **asked: Any) -> UncertainPlan:
-    """Return a plan for run times that are estimates, a CSV file."""
+def plan_uncertain(scenario: ScenarioGiven, estimates: Told | str | Path, **asked: Any) -> UncertainPlan:
+    """Return a plan for run times that are estimates: a CSV file, or what is told of them."""
     from truenorth.planner.answers.uncertain.estimates_file import read_told
 
     known = load(scenario)
-    return ask(UncertainPlanQuestion, known, asked | {"told": read_told(Path(estimates), known)})
+    told = read_told(Path(estimates), known) if isinstance(estimates, str | Path) else estimates
+    return ask(UncertainPlanQuestion, known, asked | {"told": told})
 
 
 @asks(BoundQuestion, "bound")
@@ -119,22 +124,20 @@ def replicate(
 
 
 @asks(ServersQuestion, "servers")
-def servers(scenario: ScenarioGiven, slo: str | Sequence[str] | None = None, **asked: Any) -> ServersAnswer:
+def servers(scenario: ScenarioGiven, slo: LevelsGiven = None, **asked: Any) -> ServersAnswer:
     """Return the least number of servers, or the cheapest mix, that meets service levels."""
     return ask(ServersQuestion, load(scenario), asked | {"slo": slo})
 
 
 @asks(ScheduleQuestion, "servers_by")
-def servers_by(
-    scenario: ScenarioGiven, by: str | float, slo: str | Sequence[str] | None = None, **asked: Any
-) -> ScheduleAnswer:
+def servers_by(scenario: ScenarioGiven, by: str | float, slo: LevelsGiven = None, **asked: Any) -> ScheduleAnswer:
     """Return the cheapest schedule of servers by the interval, such as ``"1 h"``."""
     return ask(ScheduleQuestion, load(scenario), asked | {"slo": slo, "by": by})
 
 
 @asks(ServersQuestion, "replicate_servers")
 def replicate_servers(
-    scenario: ScenarioGiven, replications: int, slo: str | Sequence[str] | None = None, **asked: Any
+    scenario: ScenarioGiven, replications: int, slo: LevelsGiven = None, **asked: Any
 ) -> Replications:
     """Return the least number of servers on so many seeds, or windows of the trace."""
     from truenorth.planner.answers.replicated_servers import replicate_servers as replicate_each

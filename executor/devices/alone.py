@@ -12,9 +12,9 @@ from torch import Tensor
 
 from truenorth.executor.devices.lane import Lane, Order, one_thread_each
 from truenorth.executor.devices.physical import physical_devices
+from truenorth.executor.devices.runner import Runner
 from truenorth.executor.devices.station import Station, StationWork
 from truenorth.executor.devices.weights import HostWeights
-from truenorth.executor.runners.runner import Runner
 from truenorth.models import Instance
 
 _US_PER_S = 1_000_000

@@ -15,10 +15,10 @@ import torch
 
 from truenorth.executor.devices.lane import Lane, LostError, Order
 from truenorth.executor.devices.physical import Physical, physical_devices
+from truenorth.executor.devices.runner import Runner
 from truenorth.executor.devices.station import Station, StationWork
 from truenorth.executor.devices.weights import HostWeights
 from truenorth.executor.errors import DeviceError
-from truenorth.executor.runners.runner import Runner
 from truenorth.models import NEVER, Instance
 
 Sharing = Literal["parallel", "serial"]

@@ -20,10 +20,10 @@ from torch import Tensor, nn
 
 from truenorth.executor.devices.lane import one_thread_each
 from truenorth.executor.devices.physical import Span, physical_devices
+from truenorth.executor.devices.runner import Runner, RunnerCall
 from truenorth.executor.devices.station import Station, StationWork
 from truenorth.executor.devices.weights import HostWeights, aligned, packed_bytes
 from truenorth.executor.errors import DeviceError
-from truenorth.executor.runners.runner import Runner, RunnerCall
 from truenorth.executor.samples import FittedLine, Spread, fit_line
 from truenorth.models import GPU, WHOLE, BatchClass, MLModel, Task, Workflow
 

@@ -15,12 +15,12 @@ from truenorth.executor.devices.lane import one_thread_each
 from truenorth.executor.devices.live import LiveDevice
 from truenorth.executor.devices.machine import energy_j
 from truenorth.executor.devices.records import Records, measured
+from truenorth.executor.devices.runner import Runner
 from truenorth.executor.engine import Engine
 from truenorth.executor.errors import PolicyError
 from truenorth.executor.policies.baselines import Jit
 from truenorth.executor.policies.homed import Homed
 from truenorth.executor.policy import Policy
-from truenorth.executor.runners.runner import Runner
 from truenorth.executor.simulation import twin_for
 from truenorth.models import Instance, Timeline
 from truenorth.models.branches import open_paths

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from truenorth.executor.devices.addresses import AddressSpace, Move
 from truenorth.executor.devices.physical import Physical, Span, Stream
+from truenorth.executor.devices.runner import Runner, RunnerCall
 from truenorth.executor.devices.weights import Binding, HostWeights
-from truenorth.executor.runners.runner import Runner, RunnerCall
 from truenorth.models import GPU, MLModel
 
 _MOST_PIECES = 64
@@ -33,7 +33,7 @@ class StationWork:
     Parameters
     ----------
     job, workflow, task, run_us
-        As in `executor.runners.runner.Call`.
+        As in `executor.devices.runner.Call`.
     models
         Indices of the models that it needs.
     inputs

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from truenorth.executor.devices.physical import Physical
+from truenorth.executor.devices.runner import Runner
 from truenorth.executor.errors import DeviceError
-from truenorth.executor.runners.runner import Runner
 from truenorth.models import MLModel
 
 ALIGNMENT = 256

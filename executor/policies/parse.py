@@ -11,7 +11,6 @@ from functools import wraps
 from typing import Any
 
 from truenorth.executor.errors import IllegalActionError, PolicyError
-from truenorth.executor.named import Kind, nearest
 from truenorth.executor.policies.ahead import Ahead
 from truenorth.executor.policies.baselines import Hash, Heft, Jit, Lru
 from truenorth.executor.policies.central import Srpt
@@ -20,6 +19,7 @@ from truenorth.executor.policies.dally import Dally
 from truenorth.executor.policies.due_queue import Clockwork, Deferred
 from truenorth.executor.policies.gateways import LeastRequests, LeastTokens, PrefixAffinity, RoundRobin
 from truenorth.executor.policies.hadar import Hadar
+from truenorth.executor.policies.options import Kind, by_old_name, nearest
 from truenorth.executor.policies.rltune import Rltune
 from truenorth.executor.policies.static import Static
 from truenorth.executor.policy import Knows, Policy
@@ -89,8 +89,8 @@ def parse_policy(text: str, policies: Mapping[str, type[Policy]] = POLICIES) -> 
     ----------
     text
         ``compass``, ``compass:prefetch=0,period=100ms,adjust=off``, or ``module:Class`` with a subclass of
-        `executor.Policy`, importable or in the working folder; options may follow it as ``module:Class:key=value``
-        if the class has a frozen dataclass named ``Options``.
+        `truenorth.executor.Policy`, importable or in the working folder; options may follow it as
+        ``module:Class:key=value`` if the class has a frozen dataclass named ``Options``.
     policies
         The policies that have a name.
 
@@ -109,7 +109,7 @@ def parse_policy(text: str, policies: Mapping[str, type[Policy]] = POLICIES) -> 
         )
     policy = _KIND.load(name, attribute)
     if not (isinstance(policy, type) and issubclass(policy, Policy)):
-        raise PolicyError(f"policy {name}:{attribute} is no subclass of executor.Policy")
+        raise PolicyError(f"policy {name}:{attribute} is no subclass of executor.Policy{by_old_name(policy)}")
     if policy.write_back or hasattr(policy, "instance_for"):
         raise PolicyError(
             f"policy {name}:{attribute} changes the instance or its loads (instance_for, write_back); allowed are "

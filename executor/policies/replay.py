@@ -19,6 +19,7 @@ from typing import ClassVar, NamedTuple
 
 from truenorth.executor.errors import PolicyError
 from truenorth.executor.execution import NOWHERE
+from truenorth.executor.policies.carrying_out import CarryingOut, Join, Load, Start, Step, leave_out_unused
 from truenorth.executor.policy import Policy
 from truenorth.executor.site import Site
 from truenorth.models import NONE, Instance, Timeline, check
@@ -76,10 +77,8 @@ class Replay(Policy):
         super().begin(site)
         if self._plan.served is not None:
             site.limits.update(self._plan.served.limits)
-        kept = {(residency.gpu, residency.model) for residency in self._plan.residencies if residency.initial}
-        for gpu, memory in enumerate(site.memory):
-            for model in [model for model in memory.residents if (gpu, model) not in kept]:
-                site.leave_out(gpu, model)
+        leave_out_unused(site, self._plan)
+        self._carrying = CarryingOut(site)
 
     def released(self, job: int) -> None:
         """Send the tasks of a job where the plan has them."""
@@ -101,39 +100,26 @@ class Replay(Policy):
 
     def act(self, gpus: Sequence[int]) -> None:
         """Carry out every operation that waits for nothing, in the planned order."""
-        site, apart = self.site, []
-        in_order = dict.fromkeys(gpu for gpu in gpus if gpu in self._operations.in_order)
+        site, operations, refused = self.site, self._operations, []
+        in_order = dict.fromkeys(gpu for gpu in gpus if gpu in operations.in_order)
         while self._possible:
             planned_us, operation = heappop(self._possible)
-            if self._gpu_in_order(operation) != NOWHERE:
+            gpu = operations.gpu_of(operation)
+            if gpu in operations.in_order and operation not in operations.eviction_of:
                 self._free_now.add(operation)
-                in_order[self._gpu_in_order(operation)] = None
+                in_order[gpu] = None
+            elif not site.stays and self._waits_for_gpu(operation, planned_us):
                 continue
-            if not site.stays and self._waits_for_gpu(operation, planned_us):
-                continue
-            if operation >= len(self._gpu):
-                self._move_models(operation)
-            elif site.state[self._gpu[operation]].begins(site.batch[site.template[operation]], site.now):
-                apart.append((planned_us, operation))
-            else:
-                self._evict_for(operation, self._gpu[operation])
-                site.start(*self._operations.members[operation])
-        if apart:  # two batches of one class start apart
-            self._possible = apart
-            site.wake(site.now + 1)
+            elif operation in operations.eviction_of:
+                self._evict(operation)
+            elif not self._begins(operation, gpu):
+                refused.append((planned_us, operation))  # two batches of one class start apart
+        self._possible = refused
         for gpu in in_order:
             self._go_on(gpu)
         if site.queues:
             for gpu in gpus:
                 self._queue_next(gpu)
-
-    def _gpu_in_order(self, operation: int) -> int:
-        """Return the GPU of a load or run if it serves requests of streams, else NOWHERE."""
-        load = self._operations.load_of.get(operation, NOWHERE)
-        if operation >= len(self._gpu) and load == NOWHERE:
-            return NOWHERE
-        gpu = self._gpu[operation] if load == NOWHERE else self._plan.residencies[load].gpu
-        return gpu if gpu in self._operations.in_order else NOWHERE
 
     def _go_on(self, gpu: int) -> None:
         """Begin what is next in the planned order of a GPU, as far as it waits for nothing and there is room."""
@@ -152,40 +138,25 @@ class Replay(Policy):
             queue.popleft()
 
     def _begins(self, operation: int, gpu: int) -> bool:
-        """Begin an operation if its GPU lets it now; say whether it has begun."""
-        site, state = self.site, self.site.state[gpu]
-        waiting = [other for other in self._operations.evicted_by[operation] if other not in self._evicted]
-        leaving = (self._plan.residencies[other].model for other in waiting)
-        idle_bytes = sum(site.weight_bytes[model] for model in leaving if model in state.memory.residents)
-        if operation >= len(self._gpu):
-            model = self._plan.residencies[self._operations.load_of[operation]].model
-            if state.refuse_copying() is not None or site.weight_bytes[model] > state.memory.free_bytes + idle_bytes:
-                return False
-            self._move_models(operation)
-            return True
-        if self._operations.joins(operation):
-            if site.lacks_room(operation) > idle_bytes or not (site.lacks_room(operation) or site.may_join(operation)):
-                return False
-            self._evict_for(operation, gpu)
-            if not site.may_join(operation):
-                return False
-            site.join(operation)
-            return True
-        template, members = site.template[operation], self._operations.members[operation]
-        if state.begins(site.batch[template], site.now):
-            site.wake(site.now + 1)
+        """Begin a load or a run if its GPU lets it now; say whether it has begun."""
+        operations, residencies = self._operations, self._plan.residencies
+        # The first of those that wait for the end of a residency evicts its model.
+        leaving = [residencies[other] for other in operations.evicted_by[operation] if other not in self._evicted]
+        evict = [stay.model for stay in leaving if self.site.stays or is_eviction(self._instance, stay)]
+        what: Step
+        if operation in operations.load_of:
+            loaded = residencies[operations.load_of[operation]]
+            what = Load(loaded.model, loaded.slot, evict)
+        elif operations.joins(operation):
+            what = Join(operation, evict)
+        else:
+            what = Start(operations.members[operation], evict)
+        if not self._carrying.begin(what, gpu):
             return False
-        blocked = not site.overlap_loads and state.loading != NOWHERE
-        held = len(members) * site.task_bytes[template]
-        if blocked or site.share[template] > state.free_share or held > state.memory.free_bytes + idle_bytes:
-            return False
-        self._evict_for(operation, gpu)
-        site.start(*members)
+        self._evicted.update(operations.evicted_by[operation])
+        if operation in operations.load_of:
+            self._under_way[gpu] = operation
         return True
-
-    def _evict_for(self, operation: int, gpu: int) -> None:
-        for model in self._leaving(operation):
-            self.site.evict(gpu, model)
 
     def _queue_next(self, gpu: int) -> None:
         """Have the batch ready that waits for nothing but the end of what runs on a GPU."""
@@ -211,16 +182,13 @@ class Replay(Policy):
         PolicyError
             If the GPU has gone before it could begin.
         """
-        operations, residencies = self._operations, self._plan.residencies
-        ending = operations.eviction_of.get(operation, NOWHERE)
-        if ending != NOWHERE:
-            gpu = residencies[ending].gpu
-            if not is_eviction(self._instance, residencies[ending]) and not self.site.is_away(gpu):
+        operations, gpu = self._operations, self._operations.gpu_of(operation)
+        if operation in operations.eviction_of:
+            ending = self._plan.residencies[operations.eviction_of[operation]]
+            if not is_eviction(self._instance, ending) and not self.site.is_away(gpu):
                 self._until_it_goes[gpu].append(operation)
                 return True
             return False
-        is_run = operation < len(self._gpu)
-        gpu = self._gpu[operation] if is_run else residencies[operations.load_of[operation]].gpu
         interval = self._instance.cluster.gpus[gpu].available.at(planned_us)
         if interval is None or self.site.now >= interval[1]:
             problem = f"GPU {gpu} went before what was planned at {planned_us} us"
@@ -240,26 +208,13 @@ class Replay(Policy):
         for operation in self._until_it_goes.pop(gpu, ()):
             self._done(operation)
 
-    def _move_models(self, operation: int) -> None:
-        """Carry out a load, or an eviction on its own."""
-        residencies, operations = self._plan.residencies, self._operations
-        if operation in operations.eviction_of:
-            residency = residencies[operations.eviction_of[operation]]
-            if self.site.stays or is_eviction(self._instance, residency):
-                self.site.evict(residency.gpu, residency.model)
-                self.site.touched[residency.gpu] = None
-            self._done(operation)
-        else:
-            loaded = residencies[operations.load_of[operation]]
-            self._under_way[loaded.gpu] = operation
-            self.site.load(loaded.gpu, loaded.model, self._leaving(operation), loaded.slot)
-
-    def _leaving(self, operation: int) -> list[int]:
-        """Return the models that leave at the start of an operation: the first of those that wait for it evicts one."""
-        leaving = [other for other in self._operations.evicted_by[operation] if other not in self._evicted]
-        self._evicted.update(leaving)
-        stays = (self._plan.residencies[other] for other in leaving)
-        return [stay.model for stay in stays if self.site.stays or is_eviction(self._instance, stay)]
+    def _evict(self, operation: int) -> None:
+        """Carry out an eviction on its own."""
+        residency = self._plan.residencies[self._operations.eviction_of[operation]]
+        if self.site.stays or is_eviction(self._instance, residency):
+            self.site.evict(residency.gpu, residency.model)
+            self.site.touched[residency.gpu] = None
+        self._done(operation)
 
     def _done(self, operation: int) -> None:
         for other in self._operations.then[operation]:
@@ -322,6 +277,13 @@ class _Operations:
         self._sequences()
         self._engines()
         self._room()
+
+    def gpu_of(self, operation: int) -> int:
+        """Return the GPU of an operation."""
+        if operation < self._instance.n_tasks:
+            return int(self._plan.gpu[operation])
+        residency = self.load_of.get(operation)
+        return self._plan.residencies[self.eviction_of[operation] if residency is None else residency].gpu
 
     def joins(self, operation: int) -> bool:
         """Say whether an operation is a request of a stream, which joins what its GPU serves."""

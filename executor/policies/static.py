@@ -11,9 +11,8 @@ import numpy as np
 
 from truenorth.executor.errors import PolicyError
 from truenorth.executor.execution import NOWHERE
-from truenorth.executor.named import nearest
 from truenorth.executor.policies.eviction import fit_slots
-from truenorth.executor.policies.options import QueueOptions, ViewOptions, option
+from truenorth.executor.policies.options import QueueOptions, ViewOptions, nearest, option
 from truenorth.executor.policies.planning import mean_run
 from truenorth.executor.policies.queueing import QueuePolicy
 from truenorth.executor.policies.view import UNREACHABLE, CostRows, Row, RunRows, least

@@ -12,12 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from truenorth.executor.devices.runner import Runner, RunnerCall
 from truenorth.executor.errors import DeviceError
-from truenorth.executor.named import Kind, nearest
-from truenorth.executor.policies.options import count, option
+from truenorth.executor.policies.options import Kind, count, nearest, option
 from truenorth.executor.runners.inputs import as_bytes, received
 from truenorth.executor.runners.prototypes import Prototypes
-from truenorth.executor.runners.runner import Runner, RunnerCall
 from truenorth.executor.runners.synthetic import SyntheticRunner
 from truenorth.executor.runners.transformers_runner import TransformersRunner
 from truenorth.models import MLModel

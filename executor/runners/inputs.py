@@ -10,8 +10,8 @@ from zlib import crc32
 import torch
 from torch import Tensor
 
+from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.errors import DeviceError
-from truenorth.executor.runners.runner import RunnerCall
 
 DRAWN_BYTES = 131_072
 """How much a task without inputs draws for itself: as much as a small picture needs."""

@@ -11,15 +11,59 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.policies.options import count, one_of, option
-from truenorth.executor.runners import folders, uses
+from truenorth.executor.runners import uses
 from truenorth.executor.runners.architectures import ARCHITECTURES, Architecture, build, library
 from truenorth.executor.runners.inputs import as_bytes, read_lengths, received
 from truenorth.executor.runners.prototypes import Prototypes
-from truenorth.executor.runners.runner import RunnerCall
 from truenorth.executor.runners.uses import Effort
 from truenorth.models import MLModel
+
+
+def read_config(model: str, folder: Path) -> Any:
+    """Return the configuration in a model's folder.
+
+    Raises
+    ------
+    DeviceError
+        If there is none, or `transformers` does not know it.
+    """
+    if not (folder / "config.json").is_file():
+        raise DeviceError(
+            f"model {model}: {folder} holds no config.json; allowed is a folder per model with config.json and "
+            "model.safetensors, or configs=FOLDER, which needs no weights and draws them"
+        )
+    try:
+        return library().AutoConfig.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
+    except (OSError, ValueError, KeyError) as error:
+        raise DeviceError(f"model {model}: {folder}: {error}") from None
+
+
+def class_of(config: Any) -> Any:
+    """Return the class that a configuration names, or the bare model of its kind."""
+    hf = library()
+    named = [getattr(hf, name, None) for name in config.architectures or ()]
+    return next((kind for kind in named if kind is not None), None) or hf.MODEL_MAPPING[type(config)]
+
+
+def read_weights(model: str, kind: Any, folder: Path) -> nn.Module:
+    """Return a module of a class with the weights in a folder.
+
+    Raises
+    ------
+    DeviceError
+        If they cannot be read, or are no safetensors.
+    """
+    try:
+        module: nn.Module = kind.from_pretrained(
+            str(folder), local_files_only=True, use_safetensors=True, dtype="float32", trust_remote_code=False
+        )
+    except (OSError, ValueError, RuntimeError, ImportError) as error:
+        raise DeviceError(f"model {model}: {folder}: {error}") from None
+    return module
+
 
 _KINDS = ("float32", "bfloat16", "float16")
 
@@ -130,9 +174,9 @@ class TransformersRunner:
             module = build(architecture_of(model.name), options.size)
         else:
             folder = Path(self._folder) / model.name
-            config = folders.read_config(model.name, folder)
-            kind = folders.class_of(config) if architecture is None else getattr(library(), architecture.kind)
-            module = folders.read_weights(model.name, kind, folder) if options.weights else kind(config)
+            config = read_config(model.name, folder)
+            kind = class_of(config) if architecture is None else getattr(library(), architecture.kind)
+            module = read_weights(model.name, kind, folder) if options.weights else kind(config)
         return module.to(getattr(torch, options.dtype))
 
 

@@ -11,7 +11,7 @@ import torch
 import yaml
 from torch import Tensor, nn
 
-from truenorth.executor.runners.runner import Runner, RunnerCall
+from truenorth.executor.devices.runner import Runner, RunnerCall
 from truenorth.models import MLModel
 
 _SCENARIOS = Path(__file__).parent.parent / "scenarios"

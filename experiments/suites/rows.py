@@ -6,9 +6,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import truenorth as tn
 from experiments import study
 from experiments.suites.case import Case
-from truenorth.planner import plan
 
 COLUMNS = ("suite", "instance", "value", "bound", "best known", "verdict", "status", "time s", "CPU s")
 MOST_SHOWN = 60
@@ -68,7 +68,7 @@ class Row:
 def planned(case: Case, time_limit_s: float, workers: int = 2) -> Row:
     """Plan a case as a user would, and return what became of it."""
     began_s = time.process_time()
-    result = plan(case.scenario, time_limit_s=time_limit_s, workers=workers).result
+    result = tn.plan(case.scenario, time_limit=time_limit_s, workers=workers).result
     return Row(
         case.suite,
         case.name,

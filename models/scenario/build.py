@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from truenorth.models.errors import chosen
+from truenorth.models.identity import scenario_hash
 from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective
 from truenorth.models.scenario.arrivals import build_jobs
+from truenorth.models.scenario.changes import change, plain, refuse_new_names
 from truenorth.models.scenario.document import ScenarioDocument
 from truenorth.models.scenario.errors import FieldError, Source, allowed, blame, quote
 from truenorth.models.scenario.hardware import build_cluster, build_initial, build_restrictions
@@ -24,12 +28,17 @@ from truenorth.models.scenario.limits import (
     check_transfers,
     one_of_each,
 )
+from truenorth.models.scenario.quantities import LONGEST_NAME
 from truenorth.models.scenario.reading import read_document
 from truenorth.models.scenario.requests import request_forms
 from truenorth.models.scenario.section import validate
 from truenorth.models.scenario.work import build_workflows
+from truenorth.models.scenario.writing import write_scenario
 from truenorth.models.slo import ServiceLevels
 from truenorth.models.workload import MLModel
+
+_LONGEST_CHANGE = 60
+"""Characters of a change in the name of a scenario."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +58,7 @@ class Scenario:
     prices_per_hour
         Price of each server for an hour; None where the file gives none. Shape [servers].
     document
-        The validated document: change it with `model_copy` and `build` it again, with this `source`.
+        The validated document.
     source
         The file, the folder its paths are relative to, and the lines.
     """
@@ -67,6 +76,69 @@ class Scenario:
 
     def __repr__(self) -> str:
         return f"<Scenario {self.name!r} of {self.source.file}: {self.instance!r}, {self.objective}>"
+
+    def data(self) -> dict[str, object]:
+        """Return the keys of a file that reads as this scenario, afresh.
+
+        Raises
+        ------
+        InputError
+            If there are none: parts of the scenario have been exchanged since it was read.
+        """
+        data: dict[str, object] = self.source.data()
+        read = validate(ScenarioDocument, data, self.source)
+        if (read, read.objective, read.slo) != (self.document, self.objective, self.slo):
+            raise self.source.error(
+                (), "parts of it were exchanged; allowed is a scenario as load or changed return it"
+            )
+        return data
+
+    def changed(self, changes: Mapping[str, object]) -> Scenario:
+        """Return the scenario after changes, all made at once; its name says which.
+
+        >>> scenario = load_scenario("experiments/scenarios/paper_small.yaml")
+        >>> scenario.changed({"cluster.servers": 4, "models.*.weights": "x0.5"}).name
+        'paper-small with cluster.servers 4, models.*.weights x0.5'
+
+        Parameters
+        ----------
+        changes
+            By dotted path, as in sweeps: a new value, a factor such as ``"x2"``, or None to remove what stands there.
+
+        Raises
+        ------
+        InputError
+            With the path of a change that cannot be made, or the field of the scenario that is then wrong.
+        """
+        data, wanted = self.data(), {str(path): plain(value) for path, value in changes.items()}
+        source = Source(self.source.file, self.source.folder)
+        try:
+            refuse_new_names(data, wanted)
+            content = change(data, wanted)
+        except FieldError as error:
+            raise source.error(error.where, error.problem) from None
+        if "name" not in wanted:
+            content = {"name": None} | content | {"name": _name_of(self, wanted)}
+        made = build(validate(ScenarioDocument, content, source), source)
+        return replace(made, source=replace(source, file=made.name, content=content))
+
+    def save(self, path: str | Path) -> None:
+        """Write a scenario file, YAML or JSON by its name, that reads as this scenario.
+
+        Raises
+        ------
+        InputError
+            If it cannot be written, or would read as another scenario.
+        """
+        target, data = Path(path), self.data()
+        if self.document.workload.trace is not None:
+            trace = (self.source.folder / self.document.workload.trace.file).resolve()
+            data = change(data, {"workload.trace.file": os.path.relpath(trace, target.resolve().parent)})
+        write_scenario(target, {"name": self.name} | data)
+        if scenario_hash(load_scenario(target).instance) != scenario_hash(self.instance):
+            raise self.source.error(
+                (), f"reads as another scenario from {target}; allowed are values as files have them"
+            )
 
 
 def load_scenario(path: str | Path) -> Scenario:
@@ -94,8 +166,21 @@ def scenario_from(data: Mapping[str, object], folder: str | Path = ".") -> Scena
     InputError
         With the field that is wrong, and no line.
     """
-    source = Source("scenario", Path(folder))
-    return build(validate(ScenarioDocument, data, source), source)
+    content: Any = plain(data)
+    source = Source("scenario", Path(folder), content=content)
+    return build(validate(ScenarioDocument, content, source), source)
+
+
+def _name_of(scenario: Scenario, changes: Mapping[str, object]) -> str:
+    """Return the name of a scenario with what is changed, as far as a name may say it."""
+    said = [f"{path} {_value_in_words(value)}"[:_LONGEST_CHANGE] for path, value in changes.items()]
+    text = f"{scenario.name}{', ' if ' with ' in scenario.name else ' with '}{', '.join(said)}"
+    text = "".join(letter if letter.isprintable() else "?" for letter in text)
+    return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 3]}..."
+
+
+def _value_in_words(value: object) -> str:
+    return "removed" if value is None else str(value)[:_LONGEST_CHANGE]
 
 
 def build(document: ScenarioDocument, source: Source) -> Scenario:

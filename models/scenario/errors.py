@@ -6,9 +6,10 @@ The lines come from a document's tree of nodes (`Node`); a `Source` knows the wa
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -137,11 +138,14 @@ class Source:
         What relative paths in the document are relative to.
     root
         The values with their lines; None for a document that comes from no file.
+    content
+        Of such a document, its values.
     """
 
     file: str
     folder: Path
     root: Node | None = None
+    content: Mapping[str, object] | None = field(default=None, repr=False)
 
     def data(self) -> Any:
         """Return the document's values afresh: mappings, lists, text and None.
@@ -149,11 +153,13 @@ class Source:
         Raises
         ------
         InputError
-            If it comes from no file.
+            If nobody kept them.
         """
-        if self.root is None:
+        if self.root is not None:
+            return self.root.data()
+        if self.content is None:
             raise self.error((), "comes from no file; allowed is one of load_scenario")
-        return self.root.data()
+        return deepcopy(self.content)
 
     def error(self, where: Where, problem: str) -> InputError:
         """Return the error that blames the value at `where`, with its line or that of its nearest parent."""

@@ -34,7 +34,7 @@ MAX_TOKENS = 10**8
 MAX_NUMBER = 10**9
 MAX_BANDWIDTH = 10**18
 _LONGEST_NUMBER = 60
-_LONGEST_NAME = 200
+LONGEST_NAME = 200
 
 _DIGITS = r"(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?"
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
@@ -270,12 +270,12 @@ Flag = Annotated[bool, PlainValidator(_flag), WithJsonSchema({"type": "boolean"}
 
 def _name(value: object) -> str:
     text = str(value)
-    if not isinstance(value, str) or not 0 < len(text) <= _LONGEST_NAME or not text.isprintable():
-        raise problem(f"{kind_of(value)} stands here; allowed is a name of 1 to {_LONGEST_NAME} printable characters")
+    if not isinstance(value, str) or not 0 < len(text) <= LONGEST_NAME or not text.isprintable():
+        raise problem(f"{kind_of(value)} stands here; allowed is a name of 1 to {LONGEST_NAME} printable characters")
     return text
 
 
-_NAME_SCHEMA = {"type": "string", "minLength": 1, "maxLength": _LONGEST_NAME}
+_NAME_SCHEMA = {"type": "string", "minLength": 1, "maxLength": LONGEST_NAME}
 Name = Annotated[str, PlainValidator(_name), WithJsonSchema(_NAME_SCHEMA)]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from truenorth.executor import Knows
-from truenorth.models.metrics import Metrics, measure
+from truenorth.models.metrics import Metrics, StreamMetrics, measure
 from truenorth.models.objective import gap, reported_value
 from truenorth.planner.answers.convergence import is_converged
 from truenorth.planner.answers.plan import Plan
@@ -42,7 +42,7 @@ class ComparedPolicy:
     knows: Knows
     twin: bool
     objective: float | None
-    metrics: Metrics | None
+    metrics: StreamMetrics | Metrics | None
     ratio_to_best: float | None
     ratio_to_bound: float | None
     gap_to_bound: float | None

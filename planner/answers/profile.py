@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from truenorth.executor.devices.profiling import Measurements, measure
-from truenorth.executor.runners.runner import Runner
+from truenorth.executor.devices.runner import Runner
 from truenorth.executor.samples import FittedLine, Spread
 from truenorth.models.cluster import Cluster
 from truenorth.models.record import ABSENT

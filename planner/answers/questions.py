@@ -7,13 +7,12 @@ imported when something is asked, so that the command's help waits for no solver
 
 from __future__ import annotations
 
-import inspect
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeVar
 
 from truenorth.planner.answers.options import (
     POLICIES,
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from truenorth.solvers.result import Progress
 
 Answer = TypeVar("Answer")
-Keywords = ParamSpec("Keywords")
 
 
 @dataclass(frozen=True)
@@ -98,22 +96,6 @@ class Question(Generic[Answer]):
         asked = ((each, found) for each, found in options_of(self) if found.in_sweeps)
         told = {name_of(each): (getattr(self, each.name), found.kind) for each, found in asked}
         return [self.verb, {name: value if value is None else say(value, kind) for name, (value, kind) in told.items()}]
-
-
-def call(
-    question: Callable[Keywords, Question[Answer]], name: str = ""
-) -> Callable[Concatenate[Scenario, Keywords], Answer]:
-    """Return the Python call that asks a question: its keywords are the fields of the record."""
-
-    def ask(scenario: Scenario, /, *given: Keywords.args, **named: Keywords.kwargs) -> Answer:
-        return question(*given, **named).ask(scenario)
-
-    own = inspect.signature(question)
-    first = inspect.Parameter("scenario", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="Scenario")
-    ask.__signature__ = own.replace(parameters=[first, *own.parameters.values()])  # type: ignore[attr-defined]
-    ask.__name__ = ask.__qualname__ = name or question.verb  # type: ignore[attr-defined]
-    ask.__doc__, ask.__module__ = question.__doc__, __name__
-    return ask
 
 
 @dataclass(frozen=True)
@@ -188,7 +170,7 @@ class UncertainPlanQuestion(SearchQuestion["UncertainPlan"]):
     samples
         How many run-time vectors are drawn, to choose by or to tell what the plan is worth.
     time_limit_s, method, workers, seed, iterations, ray, watch, stop
-        As those of `planner.plan`; the time is divided among the candidates.
+        As those of `truenorth.plan`; the time is divided among the candidates.
     """
 
     told: Told
@@ -250,7 +232,7 @@ class BoundQuestion(Question["Bound"]):
 
 @dataclass(frozen=True)
 class SimulateQuestion(Question["Simulation"]):
-    """Run a policy on a scenario in simulated time; the fields are the keywords of `planner.simulate`."""
+    """Run a policy on a scenario in simulated time; the fields are the keywords of `truenorth.simulate`."""
 
     verb: ClassVar[str] = "simulate"
     policy: str = field(
@@ -281,7 +263,7 @@ class CompareQuestion(Question["Comparison"]):
     Parameters
     ----------
     policies
-        As `planner.simulate` takes them; None: those of `planner.answers.compare.DEFAULT_POLICIES` (`ahead` up to
+        As `truenorth.simulate` takes them; None: those of `planner.answers.compare.DEFAULT_POLICIES` (`ahead` up to
         `LONGEST_LISTS`), and `OFFLINE_POLICIES` if there is noise or `BATCHING_POLICIES` if there are batch classes, of
         those the ones that can serve the window.
     noise
@@ -358,7 +340,7 @@ class SizesQuestion(Question[Answer]):
     spare
         The levels must still be met with any so many servers gone.
     noise
-        Under which policies are simulated, as `planner.simulate` takes it, but for ``estimates=FILE``.
+        Under which policies are simulated, as `truenorth.simulate` takes it, but for ``estimates=FILE``.
     rate
         So many times as many requests per second as the scenario says, the same ones: each release is divided by it.
     time_limit_s
@@ -445,8 +427,3 @@ class ScheduleQuestion(SizesQuestion["ScheduleAnswer"]):
         from truenorth.planner.answers.servers.schedule import schedule_within
 
         return schedule_within(self, scenario, budget)
-
-
-plan, plan_uncertain = call(PlanQuestion), call(UncertainPlanQuestion, "plan_uncertain")
-bound, compare = call(BoundQuestion), call(CompareQuestion)
-servers, schedule = call(ServersQuestion), call(ScheduleQuestion, "schedule")

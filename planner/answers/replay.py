@@ -15,8 +15,8 @@ from truenorth.executor import Policy, instance_for, replay, simulate
 from truenorth.executor.devices.alone import different_outputs
 from truenorth.executor.devices.outputs import find_not_finite
 from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
+from truenorth.executor.devices.runner import Runner
 from truenorth.executor.errors import DeviceError
-from truenorth.executor.runners.runner import Runner
 from truenorth.models.feasibility import check
 from truenorth.models.instance import Instance, Ints
 from truenorth.models.metrics import Metrics, measure

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from truenorth.executor import NoiseError
 from truenorth.models.objective import Objective
@@ -260,26 +259,24 @@ def _figures(cells: Sequence[_Cell], name: str) -> list[str]:
     return ["plan_gap", *columns[columns.index("gap_to_bound") : columns.index("error")]]
 
 
-def replicate(
+def replicate_comparison(
+    asked: CompareQuestion,
     scenario: Scenario,
     count: int,
-    policies: Sequence[str] | None = None,
-    *,
     folder: str | Path | None = None,
     watch: Callable[[Counts], None] | None = None,
-    **told: Any,
 ) -> Replicated:
-    """Compare over `count` replications, the first being the scenario as it stands; other keywords as of `compare`.
+    """Compare over `count` replications, the first being the scenario as it stands.
 
     Parameters
     ----------
+    asked
+        Its `time_limit_s` is for each replication, on one core that has loaded what planning needs; its `workers` and
+        `ray` say where replications run.
     folder
         Where finished replications are kept; those found there are not run again, so that their number may grow.
     watch
         As of `whatif`, told of replications.
-    told
-        `time_limit_s` is for each replication, on one core that has loaded what planning needs; `workers` and `ray` say
-        where replications run.
 
     Raises
     ------
@@ -288,17 +285,6 @@ def replicate(
     QuestionError
         If the workload is a list of jobs, or a trace without a window.
     """
-    return replicate_comparison(CompareQuestion(policies, **told), scenario, count, folder, watch)
-
-
-def replicate_comparison(
-    asked: CompareQuestion,
-    scenario: Scenario,
-    count: int,
-    folder: str | Path | None = None,
-    watch: Callable[[Counts], None] | None = None,
-) -> Replicated:
-    """Ask for a comparison over replications; the parameters are those of `replicate`."""
     if not parse_uncertainty(asked.noise).keeps_truth:
         problem = "moves plan and bound too; compare allows 'told=KIND:SPREAD', simulate all noise"
         raise NoiseError(f"{asked.noise!r} {problem}")

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from truenorth.executor import Knows, Policy, PolicyError, instance_for, replay
 from truenorth.executor import simulate as run
-from truenorth.executor.futures import Action, change_future, first_difference, past
+from truenorth.executor.simulation import Action, change_future, first_difference, past
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.errors import QuestionError
 from truenorth.models.feasibility import assert_feasible, check

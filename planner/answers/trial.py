@@ -25,8 +25,8 @@ from truenorth.executor.devices.alone import have_same_bits
 from truenorth.executor.devices.machine import describe_machine
 from truenorth.executor.devices.outputs import find_not_finite
 from truenorth.executor.devices.run import LiveRun, LiveSettings, live_crew, run_on
+from truenorth.executor.devices.runner import Runner
 from truenorth.executor.errors import DeviceError
-from truenorth.executor.runners.runner import Runner
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.errors import QuestionError
 from truenorth.models.instance import Instance

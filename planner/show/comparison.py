@@ -15,11 +15,12 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
-from truenorth.models.metrics import Metrics
+from truenorth.models.metrics import Metrics, StreamMetrics
 from truenorth.models.objective import Objective
 from truenorth.models.record import encode
 from truenorth.models.scenario import write_atomically
 from truenorth.models.status import Status
+from truenorth.models.units import say_size
 from truenorth.planner.answers.compare import COMPASS, Comparison, ComparisonOrigin, ComparisonRecord
 from truenorth.planner.answers.contenders import PLAN, ComparedPolicy
 from truenorth.planner.answers.convergence import tell_proof
@@ -36,6 +37,8 @@ from truenorth.planner.show.section import PageSection, read_document, read_reco
 from truenorth.planner.show.table import Column, Table, csv_text, terminal, write_table
 
 FILE = "comparison.json"
+StreamRow = tuple[str, StreamMetrics]
+"""A policy and its figures, where tasks are requests of streams."""
 
 
 def contenders(record: ComparisonRecord) -> Table[ComparedPolicy]:
@@ -66,6 +69,29 @@ def _measured(figure: Callable[[Metrics], Any]) -> Callable[[ComparedPolicy], An
 _SERVICE = Column[ComparedPolicy]("within service level", _measured(lambda metrics: metrics.slo_attainment), ".1%")
 
 
+def tokens(record: ComparisonRecord) -> list[Table[StreamRow]]:
+    """Return the table of first tokens, time per token and tokens, best objective first; none without streams."""
+    rows = [(row.policy, row.metrics) for row in record.rows if isinstance(row.metrics, StreamMetrics)]
+    columns: list[Column[StreamRow]] = [
+        Column("policy", lambda row: row[0], words=True),
+        Column("mean first token in s", lambda row: row[1].mean_first_token_s, ".4g"),
+        Column("p50", lambda row: row[1].p50_first_token_s, ".4g"),
+        Column("p95", lambda row: row[1].p95_first_token_s, ".4g"),
+        Column("p99", lambda row: row[1].p99_first_token_s, ".4g"),
+        Column("mean ms per token", lambda row: row[1].mean_time_per_token_s, _in_ms),
+        Column("p50", lambda row: row[1].p50_time_per_token_s, _in_ms),
+        Column("p95", lambda row: row[1].p95_time_per_token_s, _in_ms),
+        Column("p99", lambda row: row[1].p99_time_per_token_s, _in_ms),
+        Column("output tokens/s", lambda row: row[1].output_tokens_per_s, ",.0f"),
+        Column("KV peak", lambda row: row[1].kv_peak_bytes, say_size),
+    ]
+    return [Table("First tokens, and time per token behind them", columns, rows)] if rows else []
+
+
+def _in_ms(seconds: float) -> str:
+    return f"{1000 * seconds:.4g}"
+
+
 def name_with_marks(policy: str, twin: bool, problem: str | None, converged: bool) -> str:
     """Return the name of a row's policy with what has to be known of its figures.
 
@@ -85,8 +111,10 @@ def comparison_table(comparison: Comparison) -> Table[ComparedPolicy]:
 
 
 def comparison_view(comparison: Comparison) -> Group:
-    """Return a comparison's table with the remark that belongs to it, and what policies lose, part by part."""
+    """Return a comparison's table with the remark that belongs to it, tokens, and what policies lose, part by part."""
     parts: list[Any] = [terminal(comparison_table(comparison)), Text(comparison.note, style="italic")]
+    for table in tokens(comparison.record):
+        parts += [Text(), terminal(table)]
     if comparison.regrets:
         losses = losses_table([regret.record for regret in comparison.regrets])
         parts += [Text(), terminal(losses), Text(NOTE, style="italic")]
@@ -104,7 +132,7 @@ def section(folder: Path) -> PageSection:
     path = folder / FILE
     document, drawn = read_document(path), timelines.read(folder)
     found, origin = read_record(path, document, ComparisonRecord), read_record(path, document, ComparisonOrigin)
-    scenario = origin.scenario
+    scenario, served = origin.scenario, tokens(found)
     figures = [gap_over_time(origin.incumbents, origin.runtime_s)]
     if drawn is not None and drawn.timelines:
         values = {entry.name: entry.slowdown for entry in drawn.timelines}
@@ -117,10 +145,11 @@ def section(folder: Path) -> PageSection:
             found.note,
             f"The window holds {scenario.jobs} jobs with {scenario.tasks} tasks on {scenario.gpus} GPUs.",
         ],
-        [_on_page(found, origin), *([parts_table(found.regret)] if found.regret else [])],
+        [_on_page(found, origin), *served, *([parts_table(found.regret)] if found.regret else [])],
         [figure for figure in figures if figure is not None],
         drawn,
         origin.steps,
+        leading=1 + len(served),
     )
 
 
@@ -187,6 +216,8 @@ def write(comparison: Comparison, folder: Path) -> list[Path]:
     write_atomically(written[0], csv_text(comparison.frame()))
     write_atomically(written[1], json.dumps(encode(record) | encode(origin), indent=2))
     written += write_table(comparison_table(comparison), folder / "table")
+    for table in tokens(record):
+        written += write_table(table, folder / "tokens")
     written.append(timelines.write(folder, comparison.shown))
     if comparison.plan.timeline is not None:
         written.append(folder / "plan.json")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.console import Group
 from rich.text import Text
 
-from truenorth.models.metrics import Metrics
+from truenorth.models.metrics import Metrics, StreamMetrics
 from truenorth.models.objective import Objective
 from truenorth.models.record import encode
 from truenorth.models.scenario import Scenario
@@ -128,18 +129,39 @@ def _metrics_rows(metrics: Metrics) -> dict[str, str]:
     """Return metrics in words; latencies in seconds."""
     figures = encode(metrics)
     spread = {
-        what: ", ".join(f"{name} {figures[f'{name}_{key}']:.4g}" for name in ("mean", "p50", "p95", "p99", "max"))
+        what: _spread(figures, key, ("mean", "p50", "p95", "p99", "max"))
         for what, key in (("latency in s", "latency_s"), ("slowdown", "slowdown"))
     }
     hits = "-" if metrics.hit_rate is None else f"{metrics.hit_rate:.3f}"
     return {
         "jobs, tasks": f"{metrics.jobs}, {metrics.tasks}",
         **spread,
+        **(_tokens_rows(metrics) if isinstance(metrics, StreamMetrics) else {}),
         "makespan": f"{metrics.makespan_s:.5g} s",
         "loads": f"{metrics.loads} ({say_size(metrics.load_bytes)}), {metrics.evictions} evictions, hit rate {hits}",
         "busy": f"compute {metrics.compute_busy:.1%}, copy {metrics.copy_busy:.1%}, {metrics.gpus_used} GPUs used",
         **({} if metrics.slo_attainment is None else {"within service level": f"{metrics.slo_attainment:.2%}"}),
     }
+
+
+def _tokens_rows(metrics: StreamMetrics) -> dict[str, str]:
+    """Return what there is to say of requests of streams."""
+    figures = encode(metrics)
+    spread = {
+        what: _spread(figures, key, ("mean", "p50", "p95", "p99"), scale)
+        for what, key, scale in (("first token in s", "first_token_s", 1), ("ms per token", "time_per_token_s", 1000))
+    }
+    made = f"{metrics.output_tokens:,} of answers, {metrics.output_tokens_per_s:,.4g} of them per s"
+    kept = f"at most {say_size(metrics.kv_peak_bytes)} of KV on a GPU"
+    return spread | {"tokens": f"{metrics.prompt_tokens:,} of prompts, {made}; {kept}"}
+
+
+def _spread(figures: Mapping[str, Any], key: str, names: Sequence[str], scale: int = 1) -> str:
+    """Return mean and quantiles in words; a dash where there are none, as without answers of several tokens."""
+    found = {name: figures[f"{name}_{key}"] for name in names}
+    if None in found.values():
+        return "-"
+    return ", ".join(f"{name} {scale * value:.4g}" for name, value in found.items())
 
 
 def check_view(outcome: Checked) -> Text:

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from truenorth.models.instance import Ints
+from truenorth.solvers.bounds.alone import Way, Ways
 from truenorth.solvers.bounds.certified import LATEST, RefusedError, Wholes, as_list, get, whole
-from truenorth.solvers.bounds.ways import Way, Ways
 
 PARTS = 1 << 16
 """A task pays so many parts of the price of its batch at most."""

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from truenorth.models import Instance, Objective
 from truenorth.solvers.bounds import critical_path, energetic, fluid, mean_busy_time
-from truenorth.solvers.bounds.granularity import round_up
+from truenorth.solvers.bounds.proof import round_up
 
 
 class ClosedForm(Protocol):

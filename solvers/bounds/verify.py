@@ -22,7 +22,7 @@ import numpy as np
 from truenorth.models import WHOLE, Instance, Objective, scenario_hash
 from truenorth.models.instance import Ints
 from truenorth.models.objective import reported_bound
-from truenorth.solvers.bounds.alone import Alone
+from truenorth.solvers.bounds.alone import Alone, Lane, Ways
 from truenorth.solvers.bounds.batch_payments import PARTS, BatchPayments
 from truenorth.solvers.bounds.certified import (
     LATEST,
@@ -39,7 +39,6 @@ from truenorth.solvers.bounds.certified import (
     whole,
 )
 from truenorth.solvers.bounds.recomputed import RECOMPUTED, latency_weights
-from truenorth.solvers.bounds.ways import Lane, Ways
 
 _RULED_OUT = 1 << 400
 """The cost of what cannot be; a cost as large would only make a bound lower."""

@@ -25,7 +25,7 @@ from truenorth.models.formulations.allowance import UNLIMITED, GivenUpError
 from truenorth.models.formulations.windows import completion_lower_us
 from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.models.objective import Objective, Term, charges
-from truenorth.solvers.bounds.granularity import round_up
+from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.exact.start_orders_kernel import dominate, expand
 from truenorth.solvers.exact.start_orders_records import Ahead, Growth, OrderTables, States
 from truenorth.solvers.exact.start_orders_tables import FAR, ComputeRate, tabulate

@@ -146,8 +146,12 @@ def test_every_page_is_linked_and_every_link_leads_somewhere() -> None:
     linked = set(re.findall(r"\]\((\w+\.md)\)", index))
     written = {page.name for page in pages()[1:]}
     assert written - {"index.md"} <= linked
-    studies = {study.parent.name for study in (ROOT / "experiments").glob("*/__main__.py")}
-    assert set(re.findall(r"python -m experiments\.(\w+)", index)) == studies
+    folder = ROOT / "experiments"
+    studies = {page.parent.name for page in folder.glob("*/README.md")}
+    assert set(re.findall(r"experiments/(\w+)/README\.md", index)) == studies
+    for name in set(re.findall(r"python -m experiments\.(\w+)", index)):
+        assert name in studies
+        assert (folder / f"{name}.py").exists() or (folder / name / "__main__.py").exists()
     for page in pages()[1:]:
         assert set(re.findall(r"\]\((\w+\.md)\)", page.read_text())) <= written
 

@@ -14,7 +14,7 @@ from tests.executor.forked import forked
 from tests.instances import random_instance, random_serving_instance
 from tests.normal_form import loose_ends
 from truenorth.executor import PolicyError, QueuePolicy, Site, instance_for, parse_noise, parse_policy, simulate
-from truenorth.executor.futures import past
+from truenorth.executor.simulation import past
 from truenorth.models import Instance, InstanceError, Job, Timeline, Workflow, check
 from truenorth.models.branches import paths_of
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.batching_2026_11_22.__main__ import FOLDER, Row, contenders, in_classes, worth
+from experiments.batching_2026_11_22 import FOLDER, Row, contenders, in_classes, worth
 from experiments.study import read
 from tests.instances import chain, instance, task
 from truenorth.models import Job

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.estimation_error_2026_11_21.__main__ import LEVELS, TRUE, Level, Row, crossing
+from experiments.estimation_error_2026_11_21 import LEVELS, TRUE, Level, Row, crossing
 
 
 def test_a_crossing_lies_where_the_mean_logarithm_of_the_ratio_is_zero() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.faults.inject import forks, run_with_faults
+from experiments.faults import forks, run_with_faults
 
 
 @pytest.mark.parametrize("policy", ["plan", "jit", "srpt"])

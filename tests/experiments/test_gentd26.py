@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from experiments import gentd26_2026_11_21 as study
 from experiments.bench import ask
-from experiments.gentd26_2026_11_21 import __main__ as study
-from experiments.gentd26_2026_11_21.__main__ import BOUND, PLAN, STATIC, assigned, owners
+from experiments.gentd26_2026_11_21 import BOUND, PLAN, STATIC, assigned, owners
 from experiments.study import read, write
 from truenorth.models.scenario import Scenario, scenario_from
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.limits.ask import Ended, ask, problems
-from experiments.limits.scenarios import random_scenario
+from experiments.limits import Ended, ask, problems
+from experiments.random_scenarios import random_scenario
 
 
 @pytest.mark.parametrize("seed", [1, 12, 23])

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments.nightly import against
-from experiments.nightly.__main__ import Table
-from experiments.nightly.against import Compared, compare_bounds, compare_plans, compare_servers
-from experiments.nightly.draws import UNITS_US, Draw, draw
+from experiments import nightly
+from experiments.nightly import Compared, Table, compare_bounds, compare_plans, compare_servers
+from experiments.random_scenarios import UNITS_US, Draw, draw
 from truenorth.models import Objective
 from truenorth.models.scenario import load_scenario, scenario_from
 from truenorth.solvers.bounds import closed_form
@@ -82,7 +81,7 @@ def test_the_level_of_a_size_is_the_oracle_s() -> None:
         "slo": "no late jobs",
     }
     one = Draw(data, scenario_from(data), 1)
-    assert [against._meets(against._sized(one, count)) for count in (1, 2, 3)] == [False, True, True]
+    assert [nightly._meets(nightly._sized(one, count)) for count in (1, 2, 3)] == [False, True, True]
     # The second server comes at 3, and its task ends at 7; it comes at 1, and its task ends at 5.
-    assert not against._meets(against._ordered(one, (1, 2), 3))
-    assert against._meets(against._ordered(one, (1, 2), 1))
+    assert not nightly._meets(nightly._ordered(one, (1, 2), 3))
+    assert nightly._meets(nightly._ordered(one, (1, 2), 1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.exact.versions import wrong_answers
+from experiments.exact import wrong_answers
 
 
 def test_installed_solvers_answer_what_is_known() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from experiments.worth_2026_11_21 import __main__ as worth
+from experiments import worth_2026_11_21 as worth
 
 
 def test_changes_are_set_beside_the_same_draw_without_them() -> None:

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+import truenorth as tn
 from tests.by_hand import TEXT
 from tests.white_box.planner.test_command import Command
 from truenorth.models import Placement, Timeline
 from truenorth.models.scenario import Scenario, TimelineHeader, load_scenario, write_timeline
-from truenorth.planner import plan, save
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def command(capsys: pytest.CaptureFixture[str]) -> Command:
 def planned(scenario: Scenario, tmp_path: Path) -> Path:
     """Return the file of the proved optimum."""
     path = tmp_path / "plan.json"
-    save(plan(scenario, time_limit_s=10), path)
+    tn.save(tn.plan(scenario, time_limit=10), path)
     return path
 
 

@@ -9,8 +9,6 @@ from pathlib import Path
 import networkx as nx
 import pytest
 
-from truenorth import planner
-
 ROOT = Path(__file__).parents[2]
 WINGS = ("inputs", "answers", "show", "command")
 
@@ -63,7 +61,6 @@ def test_no_import_circle(graph: nx.DiGraph[str]) -> None:
 
 
 KNOWN = {
-    frozenset({"truenorth.executor.devices", "truenorth.executor.runners"}),
     frozenset({"truenorth.solvers.exact", "truenorth.solvers.search"}),
 }
 """Circles of packages that are still to be taken apart; no other may come."""
@@ -93,17 +90,6 @@ def test_wings_import_only_to_their_left(graph: nx.DiGraph[str]) -> None:
         if (here := wing(source)) is not None and (there := wing(target)) is not None and there > here
     ]
     assert upwards == []
-
-
-def test_no_module_of_the_planner_bears_the_name_of_a_public_call() -> None:
-    names = {path.stem for path in (ROOT / "planner").iterdir() if path.stem != "__init__"}
-    assert names & set(dir(planner)) == set()
-
-
-@pytest.mark.parametrize("name", dir(planner))
-def test_every_public_call_is_found(name: str) -> None:
-    assert callable(getattr(planner, name))
-    assert getattr(planner, name).__name__ == name
 
 
 def test_nothing_that_is_shipped_imports_tests() -> None:

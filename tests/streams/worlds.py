@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 import random
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from fractions import Fraction
+from itertools import islice
+from pathlib import Path
 
 from tests.streams.draws import plainly, random_speed
 from tests.streams.one_by_one import Node, Request, Served
@@ -68,6 +73,18 @@ def random_chats(rng: random.Random, count: int, most_gpus: int = 3) -> Instance
         uncached = rng.choice((prompt, rng.randint(1, prompt)))
         requests.append((release, Tokens(prompt, uncached, rng.choice((1, rng.randint(1, 9), rng.randint(1, 40))))))
     return chats(on, speeds, requests)
+
+
+def recorded_chats(servers: int, count: int) -> Instance:
+    """Return the first requests of a recorded conversation service on GPUs of moderate speed, with 24 GB for KV."""
+    path = Path(__file__).parents[2] / "experiments" / "scenarios" / "AzureLLMInferenceTrace_conv.csv.gz"
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        rows = list(islice(csv.DictReader(file), count))
+    at = [datetime.fromisoformat(row["TIMESTAMP"][:26]) for row in rows]
+    releases = [round((moment - at[0]).total_seconds() * 1_000_000) for moment in at]
+    tokens = [Tokens(int(row["ContextTokens"]), int(row["ContextTokens"]), int(row["GeneratedTokens"])) for row in rows]
+    speed = StreamSpeed(Fraction(3_000), 2_048, 64, {1: 25_000, 64: 80_000}, 131_072)
+    return chats(cluster(servers, 24_000_000_000), {"A": speed}, list(zip(releases, tokens, strict=True)))
 
 
 def random_steps(rng: random.Random, count: int) -> Instance:

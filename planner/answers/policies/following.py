@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from truenorth.executor import Site
+from truenorth.executor.policies.carrying_out import lanes, leave_out_unused
 from truenorth.models.gpu_state import Run
 from truenorth.models.instance import Instance
 from truenorth.models.timeline import Timeline
-from truenorth.planner.answers.policies.carrying_out import lanes
 from truenorth.planner.answers.policies.receding_horizon import EVERYTHING, Oracle, RecedingHorizon, RecedingOptions
 from truenorth.planner.answers.uncertain.told import Told
 
@@ -40,10 +40,7 @@ class Following(RecedingHorizon):
         """Take the plan up, and leave out the initial residencies that it does without."""
         super().begin(site)
         instance, plan = self._told.instance, self._plan
-        kept = {(stay.gpu, stay.model) for stay in plan.residencies if stay.initial}
-        for gpu, memory in enumerate(site.memory):
-            for model in [model for model in memory.residents if (gpu, model) not in kept]:
-                site.leave_out(gpu, model)
+        leave_out_unused(site, plan)
         self._known = len(instance.jobs)
         self._watched: set[int] = set()
         self._outlasted: set[int] = set()

@@ -15,6 +15,7 @@ from typing import ClassVar
 
 from truenorth.executor import Policy, PolicyError, Site
 from truenorth.executor.execution import NOWHERE
+from truenorth.executor.policies.carrying_out import CarryingOut, lanes
 from truenorth.executor.policies.options import count, duration, factor, one_of, option
 from truenorth.models.branches import likeliest_path
 from truenorth.models.gpu_state import Run
@@ -22,7 +23,6 @@ from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective
 from truenorth.models.timeline import Placement
 from truenorth.models.workload import Job, Workflow
-from truenorth.planner.answers.policies.carrying_out import CarryingOut, lanes
 from truenorth.solvers.compiled import random_state
 from truenorth.solvers.search.annealer import SERVING, Parameters
 from truenorth.solvers.search.replanning import Moment, Replanner, Stay

@@ -20,8 +20,8 @@ from truenorth.planner.answers.servers.goal import Goal, goals
 from truenorth.planner.answers.servers.sizes import Mix
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.bounds.certificate import closed_form_document, lagrangian_document
-from truenorth.solvers.bounds.granularity import round_up
 from truenorth.solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
+from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.budget import Budget
 from truenorth.solvers.faults import SOLVER_OF
 from truenorth.solvers.result import Progress, Result, Search

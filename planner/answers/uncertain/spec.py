@@ -15,7 +15,7 @@ from statistics import NormalDist
 import numpy as np
 
 from truenorth.executor import Noise, NoiseError, parse_noise
-from truenorth.executor.published import factor_quantile
+from truenorth.executor.noise import factor_quantile
 from truenorth.models.instance import Instance
 from truenorth.models.scenario import Scenario
 from truenorth.models.workload import Task, Workflow
@@ -46,7 +46,7 @@ class Error:
     Parameters
     ----------
     kind
-        ``lognormal``, or ``published``: the errors of `executor.published`.
+        ``lognormal``, or ``published``: the errors of `executor.noise`.
     size
         Standard deviation of the factor's logarithm, or the power of the published factors; 0: no error. At most
         `LARGEST`.

@@ -102,8 +102,7 @@ def warm_up(scenario: Scenario, time_limit_s: float) -> None:
     time_limit_s
         How long is going to be planned: a shorter search takes other ways.
     """
-    from truenorth.solvers.first_use import compile_once
-    from truenorth.solvers.machine_code import count_loaded
+    from truenorth.solvers.first_use import compile_once, count_loaded
 
     instance = scenario.instance
     like = (str(scenario.objective), bool(instance.batches), instance.one_at_a_time)

@@ -64,16 +64,14 @@ def base_of_file(path: Path) -> Base:
 
 
 def base_of_loaded(scenario: Scenario) -> Base:
-    """Return a scenario that was read from a file as a base.
+    """Return a scenario as a base.
 
     Raises
     ------
     InputError
-        If it comes from no file, so that there is no plain data to change.
+        If parts of it were exchanged, so that there is no plain data to change.
     """
-    if scenario.source.root is None:
-        raise scenario.source.error((), f"comes from no file; allowed is {KINDS_OF_BASE}")
-    return Base(scenario, scenario.source.data())
+    return Base(scenario, scenario.data())
 
 
 def read_sweep(path: Path) -> tuple[SweepDocument, Base, Source]:

@@ -11,22 +11,14 @@ from typing import Any
 
 from truenorth.executor import POLICIES
 from truenorth.models.scenario import InputError
+from truenorth.models.scenario.changes import PathError, change, places, refusal, refuse_new_names
 from truenorth.models.scenario.document import ScenarioDocument
 from truenorth.models.scenario.errors import FieldError, Source, Where, allowed, quote
-from truenorth.models.scenario.section import Section, validate
+from truenorth.models.scenario.section import Section
 from truenorth.planner.answers.policies.parse import RECEDING
 from truenorth.planner.answers.questions import Question
 from truenorth.planner.answers.whatif.cell import CellCall
 from truenorth.planner.answers.whatif.document import Base, SweepDocument
-from truenorth.planner.answers.whatif.paths import (
-    PathError,
-    factor,
-    first_missing,
-    places,
-    replace_at,
-    scale_quantity,
-    value_at,
-)
 from truenorth.planner.answers.whatif.verbs import VERBS, Verb, check
 
 MAX_CELLS = 100_000
@@ -120,8 +112,7 @@ def grid_over(base: Base, path: str, values: Sequence[object], question: Questio
     except FieldError as error:
         raise Source("what-if", Path()).error(("settings", *error.where), error.problem) from None
     axis = Axis(path, tuple(Point(value, {path: value}, ("grid", path, at)) for at, value in enumerate(values)))
-    (where,) = places(base.data, path)
-    calls = [CellCall(replace_at(base.data, where, value), str(base.folder), question) for value in values]
+    calls = [CellCall(change(base.data, {path: value}), str(base.folder), question) for value in values]
     return Grid((axis,), tuple(Cell((at,), call) for at, call in enumerate(calls)))
 
 
@@ -221,11 +212,12 @@ class _GridReader:
 
     def call(self, points: Sequence[Point]) -> CellCall:
         """Return what the cell of these points asks."""
-        data = self._base.data
-        for point in points:
-            for name, value in self._scenario_changes(point).items():
-                data = self._change(data, point, name, value)
-        return CellCall(data, str(self._base.folder), self._verb.ask(self._settings(points), self._source))
+        changes = {name: value for point in points for name, value in self._scenario_changes(point).items()}
+        return CellCall(
+            change(self._base.data, changes),
+            str(self._base.folder),
+            self._verb.ask(self._settings(points), self._source),
+        )
 
     def refuse_overlaps(self, axes: Sequence[Axis]) -> None:
         """Refuse two axes that change the same place, or a place inside one that the other replaces."""
@@ -254,42 +246,16 @@ class _GridReader:
     def _scenario_changes(self, point: Point) -> Mapping[str, object]:
         return {name: value for name, value in point.changes.items() if not is_setting(name, self._kind)}
 
-    def _change(self, data: Mapping[str, object], point: Point, name: str, value: object) -> Mapping[str, object]:
-        """Return data after one change; a factor scales what stands there."""
-        times = factor(value)
-        for where in self._places(name, point):
-            try:
-                data = replace_at(data, where, value if times is None else scale_quantity(value_at(data, where), times))
-            except PathError as error:
-                raise point.blame(name, str(error), self._source) from None
-        return data
-
     def check_scenario(self, point: Point) -> None:
         """Refuse changes that make no scenario document, and new names, which nothing would refer to."""
         changes = self._scenario_changes(point)
-        data = self._base.data
-        for name, value in changes.items():
-            data = self._change(data, point, name, value)
-        problem = _refusal(data) if changes else None
-        if problem is not None:
-            raise point.blame(list(changes)[-1], problem, self._source)
-        for name, value in changes.items():
-            for where in self._places(name, point):
-                self._refuse_new_name(point, name, where, value)
-
-    def _refuse_new_name(self, point: Point, name: str, where: Where, value: object) -> None:
-        """Refuse a missing key where any name would do: a slip of the pen would change nothing, and nobody would see.
-
-        That any name would do shows when another one is accepted as well.
-        """
-        missing = first_missing(self._base.data, where)
-        for depth in range(len(where) if missing is None else missing, len(where)):
-            elsewhere = (*where[:depth], f"{where[depth]} ", *where[depth + 1 :])
-            if _refusal(replace_at(self._base.data, elsewhere, value)) is None:
-                siblings = value_at(self._base.data, where[:depth])
-                known = list(siblings) if isinstance(siblings, Mapping) else []
-                remedy = allowed(str(where[depth]), known) if known else "allowed is to change what it would be part of"
-                raise point.blame(name, f"{quote(where[depth])} is not in the scenario; {remedy}", self._source)
+        try:
+            problem = refusal(change(self._base.data, changes)) if changes else None
+            if problem is not None:
+                raise point.blame(list(changes)[-1], problem, self._source)
+            refuse_new_names(self._base.data, changes)
+        except FieldError as error:
+            raise point.blame(str(error.where[0]), error.problem, self._source) from None
 
     def _settings(self, points: Iterable[Point]) -> dict[str, object]:
         changes = {name: value for point in points for name, value in point.changes.items()}
@@ -317,12 +283,3 @@ class _GridReader:
                 if is_setting(name, self._kind) and name.partition(".")[0] == head:
                     return point.blame(name, problem, self._source)
         return self._source.error(("settings", head) if head in self._document.settings else ("settings",), problem)
-
-
-def _refusal(data: object) -> str | None:
-    """Return why data is no scenario document, or None."""
-    try:
-        validate(ScenarioDocument, data, Source("", Path()))
-    except InputError as error:
-        return f"{error.field}: {error.problem}"
-    return None

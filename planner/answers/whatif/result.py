@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from truenorth.models.cells import guard
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.record import spread
+from truenorth.models.scenario.changes import factor
 from truenorth.models.units import QuantityError, parse_bandwidth, parse_number, parse_rate, parse_size, parse_time
 from truenorth.planner.answers.convergence import WHAT_COUNTS
 from truenorth.planner.answers.shown import WithRows
 from truenorth.planner.answers.whatif.grid import Axis, Grid
-from truenorth.planner.answers.whatif.paths import factor
 from truenorth.planner.answers.whatif.store import Store, StoredCell
 from truenorth.planner.answers.whatif.verbs import Row
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from truenorth.models.identity import scenario_hash
-from truenorth.models.scenario import Scenario
+from truenorth.models.scenario import Scenario, load_scenario, scenario_from
+from truenorth.models.scenario.changes import plain
 from truenorth.models.scenario.errors import Source
 from truenorth.models.scenario.section import validate
 from truenorth.planner.answers.pool.calls import as_finished
@@ -21,8 +22,6 @@ from truenorth.planner.answers.whatif.document import (
     Base,
     SweepDocument,
     WorkloadValues,
-    base_of,
-    base_of_file,
     base_of_loaded,
     read_sweep,
 )
@@ -90,7 +89,7 @@ def whatif(
     Parameters
     ----------
     scenario
-        A scenario file, a scenario that was read from one, or a mapping with the keys of one.
+        A scenario, the file of one, or a mapping with the keys of one.
     grid
         Values by dotted path or by setting of the verb, as in a sweep file.
     settings
@@ -103,13 +102,10 @@ def whatif(
     """
     source = Source("what-if", Path())
     data = {"scenario": "-", "verb": verb, "settings": settings, "grid": grid}
-    document = validate(SweepDocument, data, source)
-    if isinstance(scenario, Scenario):
-        base = base_of_loaded(scenario)
-    elif isinstance(scenario, Mapping):
-        base = base_of(scenario, Source("scenario", Path()))
-    else:
-        base = base_of_file(Path(scenario))
+    document = validate(SweepDocument, plain(data), source)
+    if isinstance(scenario, Mapping):
+        scenario = scenario_from(scenario)
+    base = base_of_loaded(scenario if isinstance(scenario, Scenario) else load_scenario(scenario))
     asked = _Run(base.scenario.name, verb, base, read_grid(document, base, source), folder)
     return _run(asked, _budget(workers, watch, stop), ray)
 

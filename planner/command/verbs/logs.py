@@ -230,7 +230,7 @@ def _own(option: str, text: str | None) -> Any:
     """Return a function of the user's, or None."""
     if text is None:
         return None
-    from truenorth.executor.named import Kind
+    from truenorth.executor.policies.options import Kind
     from truenorth.planner.inputs.estimate.rungs import AnswerError
 
     module, _, attribute = text.partition(":")

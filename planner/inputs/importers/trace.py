@@ -11,7 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from truenorth.executor.named import Kind
+from truenorth.executor.policies.options import Kind
 from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import InputError, Scenario, promise, scenario_from, write_atomically
 from truenorth.models.scenario.errors import allowed

@@ -67,12 +67,12 @@ def ascend(
     """
     evaluation = Evaluation(relaxation) if evaluation is None else evaluation
     flat = start.copy()
-    prices, gradient = Prices.split(flat, relaxation), np.zeros_like(flat)
+    prices = Prices.split(flat, relaxation)
     for models in (prices.copy, prices.memory, prices.uses):
         models[:, evaluation.model_slots :] = 0
-    excess = Prices.split(gradient, relaxation)
-    mean, square = np.zeros_like(flat), np.zeros_like(flat)
     unit = _units(relaxation, evaluation.model_slots)
+    gradient, mean, square = np.zeros_like(unit), np.zeros_like(unit), np.zeros_like(unit)
+    excess = Prices.split(gradient, relaxation)
     bidders = Bidders(relaxation, evaluation) if relaxation.trees.places else None
     best, best_value, done = flat.copy(), -np.inf, 0
     job_value, smooth = evaluation.job_value.copy(), flat.copy()
@@ -102,15 +102,14 @@ def ascend(
 
 
 def _units(relaxation: Relaxation, model_slots: int) -> Numbers:
-    """Return the usual size of every price, 0 for one that is not to move."""
-    unit = np.full(Prices.size(relaxation), float(relaxation.usual_price))
+    """Return the usual size of every price, 0 for one that is not to move; parts of batches, the last, are bid for."""
+    unit = np.full(Prices.size(relaxation) - int(relaxation.places.first[-1]), float(relaxation.usual_price))
     parts = Prices.split(unit, relaxation)
     for models in (parts.copy, parts.memory, parts.uses):
         models[:, model_slots:] = 0
     for row, limit in enumerate(relaxation.memory):
         parts.memory[row] /= limit.capacity
     first = relaxation.data.extra_first
-    parts.parts[:] = 0
     for job, weight in enumerate(relaxation.data.weight.tolist()):
         per_delay = weight if relaxation.data.steps else weight * relaxation.slot_us
         parts.extra[first[job] : first[job + 1]] = per_delay
@@ -131,7 +130,7 @@ def _move(
 ) -> None:
     """Move every price along its normalised excess; in the mean of the prices, `smooth`, the past weighs this."""
     mean_share, square_share = 1 - SMOOTHING**step, 1 - SIZE_SMOOTHING**step
-    for i in range(len(prices)):
+    for i in range(len(unit)):
         if unit[i] == 0:
             continue
         mean[i] = SMOOTHING * mean[i] + (1 - SMOOTHING) * gradient[i]

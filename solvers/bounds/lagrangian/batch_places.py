@@ -110,6 +110,8 @@ def rank_bids(
                 last = places.most[row] - 1
                 for slot in range(count):
                     offered = highest_bid(bids, at, count, slot, earliest % slot_us)
+                    if offered == 0:  # as most are: the ranks, which lie far apart in memory, are left alone
+                        continue
                     into = top[row, earliest // slot_us + slot]
                     if offered <= into[last]:
                         continue

@@ -12,10 +12,11 @@ from fractions import Fraction
 
 import numpy as np
 
+from truenorth.models.chains import fastest_run_us, tails_us
 from truenorth.models.formulations.allowance import Allowance, GivenUpError
 from truenorth.models.instance import Instance, Ints
 from truenorth.models.objective import Objective
-from truenorth.solvers.bounds.granularity import round_up
+from truenorth.solvers.bounds.critical_path import earliest
 from truenorth.solvers.bounds.lagrangian.ascent import Climb, Steps, ascend
 from truenorth.solvers.bounds.lagrangian.evaluation import (
     Evaluation,
@@ -29,6 +30,7 @@ from truenorth.solvers.bounds.lagrangian.first_prices import FirstPrices
 from truenorth.solvers.bounds.lagrangian.job_paths import Numbers
 from truenorth.solvers.bounds.lagrangian.pooled import Pool, PooledEvaluation
 from truenorth.solvers.bounds.lagrangian.relaxation import Fixed, Relaxation, fixed_parts, job_costs, relax
+from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.result import Search
 
 METHOD = "lagrangian"
@@ -183,7 +185,7 @@ def _climb(search: Search, time_limit_s: float | None, finest_us: int, unit_us: 
         before, reached = reached, climb.value / relaxation.scale
         if left_s() <= 0 or relaxation.slot_us <= finest_us or search.proved or reached <= before * (1 + LEAST_GAIN):
             break
-        windows = _windows(relaxation, climb)
+        windows = _windows(fixed, relaxation, climb)
         try:
             halved = relax(fixed, max(finest_us, relaxation.slot_us // 2), windows)
             per_step = pace.step_s * _size(halved) / _size(relaxation)  # windows have changed, too
@@ -374,15 +376,19 @@ def _first_windows(fixed: Fixed, first_prices: FirstPrices, first_window: int, s
     return np.asarray(np.maximum(waiting_us, first_window * int(instance.job_critical_us.mean())), np.int64)
 
 
-def _windows(relaxation: Relaxation, climb: Climb) -> Ints:
+def _windows(fixed: Fixed, relaxation: Relaxation, climb: Climb) -> Ints:
     """Return windows that end where waiting alone costs a job more than it pays now; those of step costs stay.
 
-    The end of a window is free of prices: a job would flee there from any price above the cost of the delay.
+    The end of a window is free of prices: a job would flee there from any price above the cost of the delay. A task
+    beside the longest chain of its job can wait the longest, so windows reach as far as it can.
     """
-    data, slot_us = relaxation.data, relaxation.slot_us
+    data, slot_us, instance = relaxation.data, relaxation.slot_us, fixed.instance
     if data.steps:
         return np.asarray((data.delays - 2) * slot_us, np.int64)
-    return _reaching(climb.job_value / np.maximum(data.weight, 1), relaxation.slots * slot_us, slot_us)
+    begun_us = earliest(instance).start_us + (tails_us(instance) + fastest_run_us(instance))[instance.task_template]
+    ended_us = np.minimum.reduceat(begun_us, instance.job_first_task[:-1])[fixed.costs.jobs]
+    waits_us = climb.job_value / np.maximum(data.weight, 1) + data.free_until_us - ended_us
+    return _reaching(np.maximum(waits_us, 0), relaxation.slots * slot_us, slot_us)
 
 
 def _reaching(paid_us: Numbers, most_us: int, slot_us: int) -> Ints:

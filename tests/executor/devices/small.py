@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.instances import network, task
-from truenorth.executor.runners.runner import RunnerCall
+from truenorth.executor.devices.runner import RunnerCall
 from truenorth.models import GPU, Cluster, Instance, Job, MLModel, Placement, Residency, Timeline, Workflow
 
 WIDTH = 16

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+import truenorth as tn
 from experiments.suites import async_how, flexible_job_shop, heft, paging, parallel_machines
 from experiments.suites.case import KNOWN_OPTIMA, Case, Known
 from tests.experiments.suites.plans import PATIENCE_S, needs_data, proved
 from truenorth.models import completion_us
 from truenorth.models.scenario import InputError
-from truenorth.planner import plan
 
 SHOP = """\
 2 2
@@ -116,7 +116,7 @@ def test_paging_is_as_good_as_belady(index: int) -> None:
 def test_loads_counted_from_a_makespan_are_the_loads_of_the_plan() -> None:
     # Belady: pages 1, 2 come in, 3 replaces 2, 1 is there, 2 comes again: four loads. Five runs of 3 us: 55 us.
     case = paging.case([1, 2, 3, 1, 2], 2, "by hand")
-    found = plan(case.scenario, time_limit_s=PATIENCE_S)
+    found = tn.plan(case.scenario, time_limit=PATIENCE_S)
     assert found.timeline is not None
     assert found.metrics is not None
     assert found.result.value is not None

@@ -8,9 +8,9 @@ from typing import Any
 import networkx as nx
 import pytest
 
+import truenorth as tn
 from truenorth.models import Edge, Task, Workflow
 from truenorth.models.scenario import InputError, Scenario, scenario_from, workflow_graph, workflow_section
-from truenorth.planner import draw_workflow
 
 
 def scenario_with(graph: nx.DiGraph[Any]) -> Scenario:
@@ -95,7 +95,7 @@ def test_the_drawing_places_predecessors_to_the_left_and_says_what_tasks_need() 
     name = "$x^2_$"  # data, not mathematics
     end, begin = Task("end", {"*": 4000}, ("n",), (Edge("begin", 0),)), Task("begin", {"A": 1000, "B": 2500})
     workflow = Workflow(name, (end, begin))
-    axes = draw_workflow(workflow).axes[0]
+    axes = tn.draw_workflow(workflow).axes[0]
     words = {text.get_text(): text.get_position()[0] for text in axes.texts}
     assert words["begin\n1 to 2.5 ms"] < words["end\nn\n4 ms"]
     assert axes.get_title(loc="left") == name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -44,14 +45,34 @@ def test_defaults_are_those_of_the_paper() -> None:
         ("compass:adjust=on,adjust=off", "option 'adjust' must be given once"),
         ("static:prefetch=1", "unknown option 'prefetch'"),
         ("no_such_module:Policy", "module no_such_module cannot be imported"),
-        ("executor:Nothing", "policy executor:Nothing: there is no Nothing"),
-        ("executor:Site", "policy executor:Site is no subclass of executor.Policy"),
-        ("executor:QueuePolicyy", r"did you mean QueuePolicy\?"),
+        ("truenorth.executor:Nothing", "policy truenorth.executor:Nothing: there is no Nothing"),
+        ("truenorth.executor:Site", "policy truenorth.executor:Site is no subclass of executor.Policy$"),
+        ("truenorth.executor:QueuePolicyy", r"did you mean QueuePolicy\?"),
     ],
 )
 def test_errors_say_what_is_allowed(text: str, message: str) -> None:
     with pytest.raises(PolicyError, match=message):
         parse_policy(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("class Own(executor.Policy): ...", "as it is imported now: Policy from truenorth.executor$"),
+        ("from executor.nothing import Own", "executor.nothing'.* [(]import it from truenorth.executor[)]"),
+    ],
+)
+def test_a_policy_by_the_old_name_is_told_the_new_one(
+    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = ModuleType("executor")
+    old.Policy = type("Policy", (), {"__module__": "executor.policy"})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "executor", old)
+    name = f"old_{len(text)}"
+    (tmp_path / f"{name}.py").write_text(f"import executor\n{text}\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PolicyError, match=message):
+        parse_policy(f"{name}:Own")
 
 
 OWN = '''

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+import truenorth as tn
 from tests.command import app, run
 from truenorth.models.record import encode
 from truenorth.models.scenario import Scenario
-from truenorth.planner import compare, save
 from truenorth.planner.answers.compare import DEFAULT_POLICIES
 from truenorth.planner.answers.policies.parse import split_policies
 from truenorth.planner.show.comparison import comparison_view
@@ -58,7 +58,7 @@ def test_an_item_with_a_key_continues_the_policy_before_it(text: str, policies: 
 def test_rows_are_sorted_and_relative_to_the_best_and_to_the_bound(scenario: Scenario) -> None:
     # JIT: job 0 waits for its load, [4, 7) and [7, 9). Job 1 comes at 4: GPU 0 waits 3 + 0, GPU 1 waits 0 + load 4,
     # so its a goes to GPU 0 at [7, 10), before or after b of job 0; the plan (1.4) is better either way.
-    made = compare(scenario, ["jit", "hash"], time_limit_s=20)
+    made = tn.compare(scenario, ["jit", "hash"], time_limit=20)
     values = [row.objective or 0.0 for row in made.rows]
     assert values == sorted(values)
     assert made.best == "plan"
@@ -87,8 +87,8 @@ def test_rows_are_sorted_and_relative_to_the_best_and_to_the_bound(scenario: Sce
 
 
 def test_a_folder_holds_table_pictures_plan_and_trace(scenario: Scenario, tmp_path: Path) -> None:
-    made = compare(scenario, ["jit"], time_limit_s=20)
-    written = {path.name for path in save(made, tmp_path / "out" / "deep")}
+    made = tn.compare(scenario, ["jit"], time_limit=20)
+    written = {path.name for path in tn.save(made, tmp_path / "out" / "deep")}
     folder = tmp_path / "out" / "deep"
     assert written == {path.name for path in folder.iterdir()}
     with (folder / "table.csv").open(newline="") as file:
@@ -106,7 +106,7 @@ def test_a_folder_holds_table_pictures_plan_and_trace(scenario: Scenario, tmp_pa
 
 
 def test_the_note_says_that_the_plan_knows_the_future(scenario: Scenario) -> None:
-    made = compare(scenario, ["jit"], time_limit_s=20)
+    made = tn.compare(scenario, ["jit"], time_limit=20)
     assert "knows every arrival in advance" in made.note
     assert "knows every arrival in advance" in html(made)
 
@@ -160,12 +160,12 @@ workload: {jobs: [{release: 0 s, workflow: w}, {release: 0 s, workflow: w}]}
 
 
 def test_a_note_is_text_in_a_notebook(scenario: Scenario) -> None:
-    made = compare(scenario, ["jit"], time_limit_s=1)
+    made = tn.compare(scenario, ["jit"], time_limit=1)
     assert "Left out: a&lt;b&gt;: x." in html(replace(made, left_out={"a<b>": "x"}))
 
 
 def test_the_view_takes_policies_apart(scenario: Scenario) -> None:
-    made = compare(scenario, ["jit"], time_limit_s=20)
+    made = tn.compare(scenario, ["jit"], time_limit=20)
     console = Console(width=150, record=True, file=io.StringIO())
     console.print(comparison_view(made))
     (row,) = (line for line in console.export_text().splitlines() if "jit" in line and line.count("%") == 4)
@@ -174,7 +174,7 @@ def test_the_view_takes_policies_apart(scenario: Scenario) -> None:
 
 
 def test_the_text_of_an_answer_is_a_line(scenario: Scenario) -> None:
-    made = compare(scenario, ["jit", "hash"], time_limit_s=2)
+    made = tn.compare(scenario, ["jit", "hash"], time_limit=2)
     instance, timeline = scenario.instance, made.plan.timeline
     answers = [made, made.plan, made.plan.result, timeline, instance, instance.cluster, scenario, *made.simulations]
     assert [len(repr(answer)) < 600 and "\n" not in repr(answer) for answer in answers] == [True] * len(answers)

@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+import truenorth as tn
 from tests.white_box.planner.test_replications import drawn
 from truenorth.models.objective import timeline_value
 from truenorth.models.scenario import Scenario
-from truenorth.planner import compare, frame, regret, replicate, report, save, simulate
-from truenorth.planner import plan as planned
 from truenorth.planner.answers.compare import Comparison
 from truenorth.planner.answers.convergence import is_converged, warn_of
 from truenorth.planner.answers.intervals import Interval
@@ -52,15 +51,15 @@ def test_what_counts_as_converged(gap: float | None, method: str | None, converg
 @pytest.fixture
 def unconverged(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> Comparison:
     """Return a comparison whose plan is what hash makes, and whose bound is 1, by a formula; the optimum is 1.4."""
-    ran = simulate(scenario, "hash").timeline
+    ran = tn.simulate(scenario, "hash").timeline
 
     def poor(on: Scenario, budget: Budget, **told: Any) -> Plan:
         value = timeline_value(on.objective, on.instance, ran)
-        found = planned(on, time_limit_s=1).result
+        found = tn.plan(on, time_limit=1).result
         return Plan.of(on, replace(found, timeline=ran, value=value, lower_bound=Fraction(1), bound_method=FORMULA))
 
     monkeypatch.setattr("truenorth.planner.answers.compare.plan_within", poor)
-    return compare(scenario, ["hash", "compass-released"], regret=(), time_limit_s=1)
+    return tn.compare(scenario, ["hash", "compass-released"], regret=(), time_limit=1)
 
 
 def test_a_ratio_lies_between_that_to_the_plan_and_that_to_the_bound(unconverged: Comparison) -> None:
@@ -77,18 +76,18 @@ def test_a_ratio_lies_between_that_to_the_plan_and_that_to_the_bound(unconverged
 
 
 def test_every_table_of_a_comparison_says_that_the_plan_is_unconverged(unconverged: Comparison, tmp_path: Path) -> None:
-    save(unconverged, tmp_path)
+    tn.save(unconverged, tmp_path)
     gap = f"gap of the plan: {100 * (1 - 1 / (unconverged.rows[0].objective or 0)):.1f} %."
     said = f"Lower bound: critical path, a formula; {gap}", "The plan is unconverged", "plan (unconverged)"
     for text in said:
         assert text in (tmp_path / "table.md").read_text()
         assert text.replace("%", r"\%") in (tmp_path / "table.tex").read_text()
-        assert text in report([tmp_path]).html
+        assert text in tn.report([tmp_path]).html
     assert all(text in html(unconverged) for text in said[:2])
     with (tmp_path / "table.csv").open(newline="") as file:
         assert {row["converged"] for row in csv.DictReader(file)} == {"False"}
     assert unconverged.record.warning == unconverged.warning
-    assert frame(unconverged)["bound_method"].tolist() == [FORMULA] * 3
+    assert tn.frame(unconverged)["bound_method"].tolist() == [FORMULA] * 3
 
 
 def test_a_twin_is_marked_and_is_never_the_best(unconverged: Comparison, tmp_path: Path) -> None:
@@ -99,7 +98,7 @@ def test_a_twin_is_marked_and_is_never_the_best(unconverged: Comparison, tmp_pat
     better = replace(twin, objective=0.5)
     rest = tuple(row for row in unconverged.rows if row is not twin)
     assert replace(unconverged, rows=(better, *rest)).best == unconverged.best != "compass-released"
-    save(unconverged, tmp_path)
+    tn.save(unconverged, tmp_path)
     assert "compass-released (on a twin)" in (tmp_path / "table.md").read_text()
     assert "On a twin of the scenario, not on the scenario itself: compass-released." in unconverged.note
 
@@ -119,7 +118,7 @@ def cells(made: Replicated, *plans: tuple[float, float, str]) -> Replicated:
 
 
 def test_intervals_of_replications_reach_from_the_plan_to_the_bound(tmp_path: Path) -> None:
-    made = replicate(drawn(tmp_path), 2, ["jit"], time_limit_s=0.3, workers=1)
+    made = tn.replicate(drawn(tmp_path), 2, ["jit"], time_limit=0.3, workers=1)
     # Plans of 1.5 and 2 by bounds of 1 and 2: jit is at 2 and 1.5 times the plans, and at 3 and 1.5 times the bounds.
     apart = cells(made, (1.5, 1.0, FORMULA), (2.0, 2.0, PRICES))
     (row,) = (row for row in apart.rows if row.policy == "jit")
@@ -156,7 +155,7 @@ def test_a_sweep_counts_the_cells_whose_plan_is_unconverged() -> None:
 
 
 def test_losses_are_not_called_exact_where_the_plan_is_unconverged(scenario: Scenario) -> None:
-    made = regret(scenario, simulate(scenario, "jit").timeline, "jit", time_limit_s=2)
+    made = tn.regret(scenario, tn.simulate(scenario, "jit").timeline, "jit", time_limit_s=2)
     assert made.warning is None
     loose = replace(made, lower_bound=Fraction(1), bound_method=FORMULA)
     assert "its gap is 28.6 %; bound: critical path, a formula" in (loose.warning or "")  # 1 - 1 / 1.4

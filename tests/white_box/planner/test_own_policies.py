@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+import truenorth as tn
 from tests.white_box.planner.test_compare import Call, call
 from tests.white_box.planner.test_replications import drawn
 from truenorth.executor import PolicyError, parse_policy
 from truenorth.models.scenario import Scenario, load_scenario
-from truenorth.planner import compare, replicate, report, save, simulate
 from truenorth.planner.answers.intervals import NO_INTERVAL
 from truenorth.planner.answers.simulate import try_changed_futures
 from truenorth.planner.show.notebook import html
@@ -29,18 +29,18 @@ def test_only_the_tree_runs_on_a_twin_or_writes_back(policy: str) -> None:
 
 
 def test_nor_does_what_is_made_from_the_policy_that_does(scenario: Scenario) -> None:
-    ran = simulate(scenario, f"{OWN}:Released")
+    ran = tn.simulate(scenario, f"{OWN}:Released")
     assert not ran.on_a_twin
     assert len(ran.instance.jobs) == len(scenario.instance.jobs) > 1
 
 
 def test_a_policy_that_ends_the_process_is_an_error_of_its_own(scenario: Scenario) -> None:
     with pytest.raises(PolicyError, match=f"policy {OWN}:Leaving: runnable of job 0, task a .*: SystemExit: 0"):
-        simulate(scenario, f"{OWN}:Leaving")
+        tn.simulate(scenario, f"{OWN}:Leaving")
 
 
 def test_a_policy_that_breaks_a_rule_is_a_row_without_a_rank(scenario: Scenario, tmp_path: Path) -> None:
-    made = compare(scenario, [f"{OWN}:Hasty", "jit"], regret=(), time_limit_s=2)
+    made = tn.compare(scenario, [f"{OWN}:Hasty", "jit"], regret=(), time_limit=2)
     assert [row.policy for row in made.rows] == ["plan", "jit", f"{OWN}:Hasty"]
     hasty = made.rows[-1]
     assert [hasty.objective, hasty.metrics, hasty.ratio_to_best, hasty.ratio_to_bound] == [None] * 4
@@ -48,14 +48,14 @@ def test_a_policy_that_breaks_a_rule_is_a_row_without_a_rank(scenario: Scenario,
         f"policy {OWN}:Hasty: its timeline breaks the rules in 4 places, first T1 job 0"
     )
     assert (made.best, len(made.simulations)) == ("plan", 1)
-    save(made, tmp_path)
+    tn.save(made, tmp_path)
     assert f"| {OWN}:Hasty (breaks the rules) | run times | - | - | - | - |" in (tmp_path / "table.md").read_text()
     assert "runs for the wrong time" in html(made)
-    assert "Hasty (breaks the rules)" in report([tmp_path]).html
+    assert "Hasty (breaks the rules)" in tn.report([tmp_path]).html
 
 
 def test_replications_rank_nobody_who_breaks_a_rule(tmp_path: Path) -> None:
-    made = replicate(drawn(tmp_path), 2, [f"{OWN}:Hasty", "jit"], time_limit_s=0.3, workers=1)
+    made = tn.replicate(drawn(tmp_path), 2, [f"{OWN}:Hasty", "jit"], time_limit=0.3, workers=1)
     rows = {row.policy: row for row in made.rows}
     assert made.against == "jit"
     assert made.rows[-1] is not rows["jit"]

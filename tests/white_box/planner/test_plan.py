@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+import truenorth as tn
 from experiments import authors
 from truenorth.models import Objective, Placement, Residency, Timeline, check
 from truenorth.models.scenario import Scenario, read_timeline
 from truenorth.models.status import Status
-from truenorth.planner import jobs, plan, residencies, save, tasks
 from truenorth.planner.answers.plan import solve
 from truenorth.planner.show.notebook import html
 from truenorth.solvers.budget import Budget, Method
@@ -18,7 +18,7 @@ from truenorth.solvers.budget import Budget, Method
 
 @pytest.mark.parametrize("method", [Method.AUTO, Method.CP_SAT, Method.MILP])
 def test_exact_methods_prove_the_optimum(scenario: Scenario, method: Method) -> None:
-    made = plan(scenario, method=method, time_limit_s=20)
+    made = tn.plan(scenario, method=method, time_limit=20)
     assert made.result.status is Status.OPTIMAL
     assert made.result.value == made.result.lower_bound == Fraction(7, 5)
     assert made.timeline is not None
@@ -26,17 +26,17 @@ def test_exact_methods_prove_the_optimum(scenario: Scenario, method: Method) -> 
 
 
 def test_search_finds_the_optimum_and_does_not_call_it_proved_without_a_bound(scenario: Scenario) -> None:
-    made = plan(scenario, method=Method.SEARCH, time_limit_s=2, iterations=200)
+    made = tn.plan(scenario, method=Method.SEARCH, time_limit=2, iterations=200)
     assert made.result.value == Fraction(7, 5)
     assert made.result.status is (Status.OPTIMAL if made.result.gap == 0 else Status.FEASIBLE)
 
 
 def test_views_show_where_and_when(scenario: Scenario) -> None:
-    made = plan(scenario, time_limit_s=20)
-    assert jobs(made)["completion_s"].tolist() == [9e-6, 9e-6]
-    assert jobs(made)["slowdown"].tolist() == [1.8, 1.0]
-    assert tasks(made)["models"].tolist() == ["m", "", "m", ""]
-    assert sorted(residencies(made)["ready_s"]) == [4e-6, 4e-6]
+    made = tn.plan(scenario, time_limit=20)
+    assert tn.jobs(made)["completion_s"].tolist() == [9e-6, 9e-6]
+    assert tn.jobs(made)["slowdown"].tolist() == [1.8, 1.0]
+    assert tn.tasks(made)["models"].tolist() == ["m", "", "m", ""]
+    assert sorted(tn.residencies(made)["ready_s"]) == [4e-6, 4e-6]
     assert "1.4" in html(made)
 
 
@@ -47,13 +47,13 @@ def test_a_plan_is_never_worse_than_its_hint(scenario: Scenario) -> None:
         [Placement(0, 0, 4, 7), Placement(1, 0, 7, 9), Placement(2, 1, 4, 7), Placement(3, 1, 7, 9)],
         [Residency(0, 0, 0, 4), Residency(0, 1, 0, 4)],
     )
-    made = plan(scenario, method=Method.SEARCH, time_limit_s=0.5, iterations=1, hint=hint, starts=[])
+    made = tn.plan(scenario, method=Method.SEARCH, time_limit=0.5, iterations=1, hint=hint, starts=[])
     assert made.result.value == Fraction(7, 5)
 
 
 def test_a_saved_plan_reads_back_with_what_is_known_of_it(scenario: Scenario, tmp_path: Path) -> None:
-    made = plan(scenario, time_limit_s=20)
-    save(made, tmp_path / "plan.json")
+    made = tn.plan(scenario, time_limit=20)
+    tn.save(made, tmp_path / "plan.json")
     found = read_timeline(tmp_path / "plan.json", scenario.instance)
     assert made.timeline is not None
     assert list(found.timeline.placements) == list(made.timeline.placements)

@@ -18,14 +18,13 @@ from torch import Tensor, nn
 from tests.command import app, run
 from tests.executor.devices.small import BYTES, Small
 from truenorth.executor.devices.profiling import WARMUP_ROUNDS, Measurements, measure
+from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.runners.factory import FactoryRunner
-from truenorth.executor.runners.runner import RunnerCall
 from truenorth.executor.samples import FittedLine, Spread
 from truenorth.models import WHOLE, BatchClass, Edge, Link, MLModel, Task, Workflow
 from truenorth.models.scenario import InputError, Scenario, load_scenario, scenario_from
-from truenorth.planner import profile
-from truenorth.planner.answers.profile import Profile, measured_document
+from truenorth.planner.answers.profile import Profile, measured_document, profile
 from truenorth.planner.answers.uncertain.estimates_file import read_quantiles
 from truenorth.planner.inputs.samples import read_samples
 from truenorth.planner.show.profile import profile_view
@@ -147,7 +146,7 @@ def test_a_person_sees_measured_beside_given(scenario: Scenario) -> None:
     assert ["transfer:", "45.6", "us", "+", "bytes", "/", "(3.21", "GB/s)"] in lines
 
 
-def test_a_scenario_without_a_file_is_refused() -> None:
+def test_a_scenario_of_data_is_measured_as_well() -> None:
     scenario = scenario_from(
         {
             "cluster": {"servers": 1, "gpu": {"kind": "A", "memory": "1 MB", "load_bandwidth": "1 GB/s"}},
@@ -155,8 +154,8 @@ def test_a_scenario_without_a_file_is_refused() -> None:
             "workload": {"jobs": [{"release": "0 s", "workflow": "w"}]},
         }
     )
-    with pytest.raises(InputError, match="comes from no file"):
-        measured_document(scenario, MEASURED)
+    found = replace(MEASURED, weight_bytes={}, runs={}, batches={})
+    assert measured_document(scenario, found)["cluster"]["servers"] == 1
 
 
 CHAIN = Workflow(

@@ -10,13 +10,14 @@ from functools import partial
 
 import pytest
 
+import truenorth as tn
 from tests.executor.scripted import runs
 from tests.executor.test_properties import BATCHES, KINDS, futures
 from tests.instances import chain, cluster, instance, random_instance, random_serving_instance, task
 from tests.models.test_branches import job
 from truenorth.executor import Policy, PolicyError, parse_noise, parse_policy
 from truenorth.executor import simulate as run
-from truenorth.executor.futures import past
+from truenorth.executor.simulation import past
 from truenorth.models import (
     BatchClass,
     Instance,
@@ -31,7 +32,6 @@ from truenorth.models import (
 )
 from truenorth.models.scenario import Scenario
 from truenorth.models.timeline import batch_leaders
-from truenorth.planner import compare, simulate
 from truenorth.planner.answers.policies import receding_horizon
 from truenorth.planner.answers.policies.following import Following
 from truenorth.planner.answers.policies.receding_horizon import EVERYTHING, Oracle, RecedingHorizon, RecedingOptions
@@ -101,13 +101,13 @@ def test_by_name_on_a_scenario(scenario: Scenario, options: str, value: float) -
     # The scenario is in conftest: 1.4 is its optimum, for which m is on the second GPU when job 1 comes, at 4. Then its
     # load starts at 0 at the latest, which takes a look-ahead of 4. Without one, job 1 waits 3 us for the first GPU
     # while job 0 runs on there, and delays it or is delayed, or loads for 4 us: 9/5 each at best.
-    simulation = simulate(scenario, f"receding{options}")
+    simulation = tn.simulate(scenario, f"receding{options}")
     assert simulation.record.objective.value == value
     assert simulation.clairvoyant == ("lookahead" in options)
 
 
 def test_compare_marks_a_look_ahead_as_clairvoyant(scenario: Scenario) -> None:
-    made = compare(scenario, ["receding:moves=10", "receding:moves=10,lookahead=1us"], time_limit_s=5)
+    made = tn.compare(scenario, ["receding:moves=10", "receding:moves=10,lookahead=1us"], time_limit=5)
     marks = {row.policy: (row.clairvoyant, row.knows) for row in made.rows}
     assert marks == {
         "plan": (True, "the future"),

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+import truenorth as tn
 from tests.command import app
 from tests.command import run as command
 from tests.instances import chain, cluster, instance, random_instance, random_serving_instance, task
@@ -34,7 +35,6 @@ from truenorth.models import (
 )
 from truenorth.models.scenario import InputError, Scenario
 from truenorth.models.timeline import batch_leaders
-from truenorth.planner import bound, compare, frame, regret, save, simulate
 from truenorth.planner.answers.fixed import with_placement, without_models
 from truenorth.planner.answers.regret import AS_IT_RAN, ORDER, PLACEMENT, RESIDENCY, Clairvoyance, Regret, RegretStep
 from truenorth.planner.answers.take_apart import hold, with_given_loads, worth_of_clairvoyance
@@ -49,7 +49,7 @@ SECONDS = 20.0  # every instance here is proved long before
 def taken_apart(scenario: Scenario, window: Instance, timeline: Timeline) -> Regret:
     assert check(window, timeline) == []
     made = replace(scenario, instance=window, objective=Objective.MEAN_LATENCY)
-    return regret(made, timeline, "by hand", time_limit_s=SECONDS)
+    return tn.regret(made, timeline, "by hand", time_limit_s=SECONDS)
 
 
 def parts(made: Regret) -> dict[str, tuple[Fraction, Fraction, Fraction]]:
@@ -168,7 +168,7 @@ def test_parts_add_up_and_a_steps_bound_belongs_to_what_it_keeps(scenario: Scena
     assert [step.value for step in made.steps] == [step.lower_bound for step in made.steps] == [9, 9, 6, 5]
     assert sum(loss.lost for loss in made.losses) == made.total == 4
     assert [row.share for row in made.record.losses] == [0.0, 0.75, 0.25, 0.0]
-    assert frame(made)["lost"].to_dict() == {"residency": 0.0, "order": 3e-6, "placement": 1e-6, "open": 0.0}
+    assert tn.frame(made)["lost"].to_dict() == {"residency": 0.0, "order": 3e-6, "placement": 1e-6, "open": 0.0}
 
 
 def test_order_and_placement_are_freed_together_where_the_cluster_is_too_wide(
@@ -195,7 +195,7 @@ def test_no_step_is_worse_than_the_one_before_and_every_timeline_is_feasible(sce
     window, objective = random_instance(rng, max_tasks=4), rng.choice(list(Objective))
     made = replace(scenario, instance=window, objective=objective)
     timeline = run(window, parse_policy(rng.choice(("hash", "jit", "compass"))))
-    apart = regret(made, timeline, "online", time_limit_s=4)
+    apart = tn.regret(made, timeline, "online", time_limit_s=4)
     assert [step.part for step in apart.steps] == ["as it ran", "residency", "order", "placement"]
     for step in apart.steps:
         assert check(window, step.timeline) == []
@@ -244,10 +244,10 @@ def test_instances_with_a_part_given_have_the_same_timelines_and_bounds(
 
 
 def test_the_twin_of_compass_released_is_taken_apart_as_such(scenario: Scenario) -> None:
-    simulation = simulate(scenario, "compass-released")
+    simulation = tn.simulate(scenario, "compass-released")
     assert simulation.timeline.realised
     made = replace(scenario, instance=simulation.instance)
-    apart = regret(made, simulation.timeline, "compass-released", time_limit_s=SECONDS)
+    apart = tn.regret(made, simulation.timeline, "compass-released", time_limit_s=SECONDS)
     assert apart.steps[0].value == simulation.value
     assert check(twin_instance(scenario.instance), apart.steps[-1].timeline) == []
     assert apart.steps[-1].value == apart.lower_bound == Fraction(7, 5)  # models are not shared here anyway
@@ -273,13 +273,13 @@ def test_what_clairvoyance_is_worth(scenario: Scenario) -> None:
 
 
 def test_compare_takes_the_best_online_policy_and_compass_apart(scenario: Scenario, tmp_path: Path) -> None:
-    made = compare(scenario, ["hash", "compass", "jit", "compass-released"], time_limit_s=SECONDS)
+    made = tn.compare(scenario, ["hash", "compass", "jit", "compass-released"], time_limit=SECONDS)
     online = [row.policy for row in made.rows if row.policy not in ("plan", "compass-released")]
     assert [apart.policy for apart in made.regrets] == list(dict.fromkeys([online[0], "compass"]))
     assert [row.policy for row in made.record.regret] == [apart.policy for apart in made.regrets]
     for apart in made.regrets:
         assert apart.steps[-1].value == made.plan.result.value
-    assert tmp_path / "regret.png" in save(made, tmp_path)
+    assert tmp_path / "regret.png" in tn.save(made, tmp_path)
 
 
 def test_bars_run_from_the_bound_to_the_policys_value(scenario: Scenario) -> None:
@@ -295,9 +295,9 @@ def test_bars_run_from_the_bound_to_the_policys_value(scenario: Scenario) -> Non
 
 def test_a_schedule_that_breaks_a_rule_is_refused(scenario: Scenario, tmp_path: Path) -> None:
     path = tmp_path / "noisy.json"
-    save(simulate(scenario, "jit", noise="run=lognormal:0.5"), path)
+    tn.save(tn.simulate(scenario, "jit", noise="run=lognormal:0.5"), path)
     with pytest.raises(InputError, match="other times"):
-        bound(scenario, schedule=path, time_limit_s=1)
+        tn.bound(scenario, schedule=path, time_limit=1)
 
 
 def test_bound_tells_the_regret_of_a_schedule(
@@ -323,7 +323,7 @@ def test_bound_tells_the_regret_of_a_schedule(
 def test_a_loss_that_is_only_bounded_is_shown_with_its_interval(scenario: Scenario) -> None:
     # Values 4, 3, 3, 2 and bounds 4, 1, 1, 1: residency cost 1 of 3, exactly 1 (4 - 3) to 3 (4 - 1); order 0, but up to
     # 3 - 1 = 2; placement 1, exactly 0 to 2.
-    timeline = simulate(scenario, "jit").timeline
+    timeline = tn.simulate(scenario, "jit").timeline
     rows = ((AS_IT_RAN, 4, 4), (RESIDENCY, 3, 1), (ORDER, 3, 1), (PLACEMENT, 2, 1))
     steps = tuple(RegretStep(part, timeline, Fraction(value), Fraction(bound)) for part, value, bound in rows)
     made = Regret(scenario, "p", steps, Fraction(1), "by hand")

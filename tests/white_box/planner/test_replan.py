@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import truenorth as tn
 from tests.executor.scripted import runs
 from tests.instances import random_instance
 from tests.planner.answers.uncertain.work import timeline
@@ -15,7 +16,6 @@ from truenorth.executor import simulate
 from truenorth.models import Objective, Timeline, check
 from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import Scenario, scenario_from
-from truenorth.planner import replan
 from truenorth.planner.answers.policies.following import Following
 from truenorth.planner.answers.policies.offline import anneal
 from truenorth.planner.answers.policies.receding_horizon import RecedingOptions
@@ -73,7 +73,7 @@ def plan(scenario: Scenario) -> Timeline:
 def test_the_rest_is_planned_by_when_the_running_task_ends(
     scenario: Scenario, plan: Timeline, at_us: int, said: LogReading, a_ends: int, c: tuple[int, int]
 ) -> None:
-    made = replan(scenario, plan, at_us, {(0, "t"): said})
+    made = tn.replan(scenario, plan, at_us, {(0, "t"): said})
     gpu, start = c
     assert runs(made.timeline) == [(0, 0, a_ends), (1, 0, 240), (gpu, start, start + 60)]
     assert made.timeline.realised
@@ -85,7 +85,7 @@ def test_a_log_on_disk_moves_what_waits(scenario: Scenario, plan: Timeline, tmp_
     # 100 of 1000 steps in one second: the other 900 take 9 s, and c has the second GPU to itself from 240 us on.
     log = tmp_path / "job.log"
     log.write_text("2026-11-21 10:00:00 step 0/1000\n2026-11-21 10:00:01 step 100/1000\n")
-    made = replan(scenario, plan, 90, {(0, "t"): read_log(log)})
+    made = tn.replan(scenario, plan, 90, {(0, "t"): read_log(log)})
     assert runs(made.timeline) == [(0, 0, 9_000_090), (1, 0, 240), (1, 240, 300)]
 
 
@@ -104,7 +104,7 @@ def test_what_has_started_stands_and_every_rule_is_kept(scenario: Scenario) -> N
             job = job_of[run.task]
             name = on.jobs[job].workflow.tasks[run.task - first[job]].name
             logs[job, name] = reading(draws.randrange(1, 40))
-        made = replan(replace(scenario, instance=on), plan, at_us, logs, moves=100)
+        made = tn.replan(replace(scenario, instance=on), plan, at_us, logs, moves=100)
         assert check(made.truth, replace(made.timeline, realised=False)) == []
         begun = plan.start_us < at_us
         assert (made.timeline.gpu[begun] == plan.gpu[begun]).all()
@@ -126,7 +126,7 @@ def test_what_cannot_be_used_is_refused(
     scenario: Scenario, plan: Timeline, job: int, task: str, at_us: int, said: LogReading, problem: str
 ) -> None:
     with pytest.raises(QuestionError, match=f"logs: {problem}"):
-        replan(scenario, plan, at_us, {(job, task): said})
+        tn.replan(scenario, plan, at_us, {(job, task): said})
 
 
 def test_others_cannot_wait_for_a_task_that_has_failed_for_good(scenario: Scenario) -> None:
@@ -144,4 +144,4 @@ def test_others_cannot_wait_for_a_task_that_has_failed_for_good(scenario: Scenar
     )
     plan = timeline(made.instance, (0, 0), (0, 9))
     with pytest.raises(QuestionError, match="task first of job 0: a rank was lost: line; allowed are failures that"):
-        replan(made, plan, 5, {(0, "first"): reading(retry=False)})
+        tn.replan(made, plan, 5, {(0, "first"): reading(retry=False)})

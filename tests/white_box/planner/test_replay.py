@@ -9,19 +9,19 @@ import pytest
 import torch
 from torch import Tensor
 
+import truenorth as tn
 from tests.executor.devices.small import BYTES, Small, gpus, instance
 from tests.executor.scripted import Listed, runs
 from tests.instances import chain, task
 from tests.white_box.planner.test_command import Command, command
 from truenorth.executor.devices.records import Record, Records, measured
 from truenorth.executor.devices.run import LiveSettings
-from truenorth.executor.runners.runner import RunnerCall
+from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.simulation import Durations, simulate_recorded
 from truenorth.models import Placement, Residency, Timeline, check
 from truenorth.models.record import encode
 from truenorth.models.scenario import Scenario, load_scenario, read_timeline
-from truenorth.planner import replay_on_devices, save, simulate
-from truenorth.planner.answers.replay import Replayed
+from truenorth.planner.answers.replay import Replayed, replay_on_devices
 from truenorth.planner.answers.time_causes import CAUSES
 
 __all__ = ["command"]
@@ -68,7 +68,7 @@ def replay(scenario: Scenario, policy: str | Path, runner: Small | None = None) 
 
 def test_a_plan_is_carried_out_as_planned(tiny: Scenario, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
-    save(simulate(tiny, "compass"), plan)
+    tn.save(tn.simulate(tiny, "compass"), plan)
     replayed = replay(tiny, plan)
     assert (replayed.violations, replayed.achieved) == ([], True)
     assert (replayed.same_placement, replayed.same_order) == (True, True)
@@ -136,7 +136,7 @@ def test_a_failed_job_is_reported_and_left_out(tiny: Scenario, tmp_path: Path) -
     assert failure["message"] == "OutOfMemoryError: tried to allocate 3 GiB"
     assert document["causes_s"] is document["metrics"] is document["makespan_s"]["measured"] is None
     assert [job["job"] for job in document["jobs"]] == [0, 1, 3, 4, 5]
-    save(replayed, tmp_path / "out")
+    tn.save(replayed, tmp_path / "out")
     written = read_timeline(tmp_path / "out" / "measured.json", tiny.instance).timeline
     missing = {violation.subject for violation in check(tiny.instance, written)}
     assert {"job 2 task b", "job 2 task d"} <= missing <= {"job 2 task b", "job 2 task c", "job 2 task d"}

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import truenorth as tn
 from tests.by_hand import TEXT
 from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import Scenario, load_scenario
-from truenorth.planner import compare, replicate, residencies, save, simulate, tasks
 from truenorth.planner.answers.intervals import interval_of
 from truenorth.planner.answers.whatif.document import windows_of
 
@@ -53,10 +53,10 @@ def test_windows_follow_one_another(tmp_path: Path, scenario: Scenario) -> None:
 
 
 def test_means_are_those_of_the_seeds_and_what_is_finished_is_found_again(tmp_path: Path) -> None:
-    asked = {"time_limit_s": 0.3, "workers": 1, "folder": tmp_path / "kept", "regret": ["jit"]}
-    made = replicate(drawn(tmp_path), 2, ["jit", "hash"], **asked)  # type: ignore[arg-type]
+    asked = {"time_limit": 0.3, "workers": 1, "folder": tmp_path / "kept", "regret": ["jit"]}
+    made = tn.replicate(drawn(tmp_path), 2, ["jit", "hash"], **asked)  # type: ignore[arg-type]
     rows = {row.policy: row for row in made.rows}
-    values = {p: [float(simulate(drawn(tmp_path, s), p).value) for s in (4, 5)] for p in ("jit", "hash")}
+    values = {p: [float(tn.simulate(drawn(tmp_path, s), p).value) for s in (4, 5)] for p in ("jit", "hash")}
     for policy, (one, two) in values.items():
         assert rows[policy].objective.mean == pytest.approx((one + two) / 2)
         assert rows[policy].objective.low == pytest.approx(min(one, two))
@@ -67,23 +67,25 @@ def test_means_are_those_of_the_seeds_and_what_is_finished_is_found_again(tmp_pa
     assert rows[other].better_in == sum(difference < 0 for difference in differences)
     assert rows["jit"].figures["lost_to_residency"] is not None
     assert rows["plan"].ratio_to_best.mean == 1.0
-    again = replicate(drawn(tmp_path), 2, ["jit", "hash"], **asked)  # type: ignore[arg-type]
+    again = tn.replicate(drawn(tmp_path), 2, ["jit", "hash"], **asked)  # type: ignore[arg-type]
     assert (again.sweep.counts.known, again.sweep.counts.finished, again.rows) == (2, 0, made.rows)
-    written = {path.name for path in save(made, tmp_path / "kept")}
+    written = {path.name for path in tn.save(made, tmp_path / "kept")}
     assert written == {f"intervals.{ending}" for ending in ("csv", "json", "md", "tex", "pdf", "svg", "png")}
     assert json.loads((tmp_path / "kept" / "intervals.json").read_text())["against"] == best
     assert "\\toprule" in (tmp_path / "kept" / "intervals.tex").read_text()
 
 
 def test_any_contender_can_be_taken_apart_and_framed(scenario: Scenario) -> None:
-    made = compare(scenario, ["jit", "tests.planner.own:Last", "compass-released"], regret=["tests.planner.own:Last"])
+    made = tn.compare(
+        scenario, ["jit", "tests.planner.own:Last", "compass-released"], regret=["tests.planner.own:Last"]
+    )
     (apart,) = made.regrets
     assert apart.policy == "tests.planner.own:Last"
     # All on the last GPU: load [0, 4), a [4, 7), then a and b in turn, [7, 9), [9, 12), [12, 14) or the b's last.
     assert apart.steps[0].value > Fraction(7, 5)
-    assert set(tasks(made, "tests.planner.own:Last")["gpu"]) == {"s1/g0"}
-    assert residencies(made, "tests.planner.own:Last")["gpu"].tolist() == ["s1/g0"]
+    assert set(tn.tasks(made, "tests.planner.own:Last")["gpu"]) == {"s1/g0"}
+    assert tn.residencies(made, "tests.planner.own:Last")["gpu"].tolist() == ["s1/g0"]
     with pytest.raises(ValueError, match="no timeline of fifo; allowed are plan, "):
-        tasks(made, "fifo")
+        tn.tasks(made, "fifo")
     with pytest.raises(QuestionError, match="ran on an instance of its own; allowed are jit"):
-        compare(scenario, ["jit", "compass-released"], regret=["compass-released"])
+        tn.compare(scenario, ["jit", "compass-released"], regret=["compass-released"])

@@ -15,6 +15,7 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
+import truenorth as tn
 from tests.executor.devices.small import Small
 from tests.white_box.planner.test_command import Command, command
 from tests.white_box.planner.test_replay import SERIAL, tiny_file
@@ -22,14 +23,13 @@ from truenorth.executor.devices.crew import Crew
 from truenorth.executor.devices.live import LiveDevice
 from truenorth.executor.devices.records import SET_ASIDE
 from truenorth.executor.devices.run import LiveSettings
+from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.devices.station import Station
 from truenorth.executor.errors import DeviceError
-from truenorth.executor.runners.runner import RunnerCall
 from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import load_scenario
-from truenorth.planner import report, save, simulate, trial
 from truenorth.planner.answers.replay import Replayed
-from truenorth.planner.answers.trial import realised_bound_s
+from truenorth.planner.answers.trial import realised_bound_s, trial
 from truenorth.planner.show.trial import trial_view
 
 __all__ = ["command", "tiny_file"]
@@ -167,7 +167,7 @@ def test_a_contender_whose_runs_all_had_faults_has_no_mean(
     code, out, _ = command("trial", tiny_file, *arguments)
     said = "No run of jit counts: none ended without faults and failed jobs."
     assert (code, said in out) == (0, True)
-    (section,) = report([tmp_path / "o"]).sections
+    (section,) = tn.report([tmp_path / "o"]).sections
     assert section.answer == "No contender has a run without faults and failed jobs."
     assert said in section.remarks
     (row,) = section.tables[0].cells()
@@ -207,7 +207,7 @@ def test_what_was_measured_before_an_interruption_is_kept(
     for row in printed["rows"]:
         assert (row["runs"], row["counted"]) == (1, 1)
         assert row["objective"] == kept[row["policy"]]["objective"]["measured"]
-    (section,) = report([folder]).sections
+    (section,) = tn.report([folder]).sections
     assert "It ended early: interrupted." in section.remarks
 
 
@@ -246,7 +246,7 @@ def test_contenders_are_named_once(tiny_file: Path) -> None:
 
 def test_the_command_writes_a_trial_that_becomes_a_page(command: Command, tiny_file: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
-    save(simulate(load_scenario(tiny_file), "jit"), plan)
+    tn.save(tn.simulate(load_scenario(tiny_file), "jit"), plan)
     names, runner = f"{plan},jit", "tests.white_box.planner.test_replay:layer"
     arguments = ["--policies", names, "--repeats", "2", "--virtual", "serial", "--runner", runner]
     folder = tmp_path / "tried"
@@ -260,7 +260,7 @@ def test_the_command_writes_a_trial_that_becomes_a_page(command: Command, tiny_f
     assert printed["machine"]["before"]["cores"] >= 1
     latencies = written["jobs"]["jit"]
     assert (len(latencies["predicted_s"]), [len(run) for run in latencies["measured_s"]]) == (6, [6, 6])
-    (section,) = report([folder]).sections
+    (section,) = tn.report([folder]).sections
     assert [row[0] for row in section.tables[0].cells()] == [str(plan), "jit"]
     assert [curve.name for curve in section.figures[0].curves] == [str(plan), "jit", "as predicted"]
     shown = [timeline.name for timeline in section.timelines.timelines] if section.timelines else []

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+import truenorth as tn
 from truenorth.executor.devices.crew import assign
 from truenorth.executor.devices.physical import physical_devices
 from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import Scenario
-from truenorth.planner import plan, plan_uncertain
+from truenorth.planner.answers.questions import UncertainPlanQuestion
 from truenorth.planner.answers.uncertain.planning import PlanFor
 from truenorth.planner.answers.uncertain.told import Told
 from truenorth.solvers.budget import Budget, Method
@@ -22,12 +23,12 @@ def _objective(scenario: Scenario, word: str) -> object:
 
 
 def _method(scenario: Scenario, word: str) -> object:
-    return plan(scenario, method=word, time_limit_s=5).result.options["method"]
+    return tn.plan(scenario, method=word, time_limit=5).result.options["method"]
 
 
 def _plan_for(scenario: Scenario, word: str) -> object:
     told = Told.exactly(scenario.instance)
-    return plan_uncertain(scenario, told, word, time_limit_s=5, iterations=1).plan_for
+    return UncertainPlanQuestion(told, word, time_limit_s=5, iterations=1).ask(scenario).plan_for
 
 
 def _device(_: Scenario, word: str) -> object:

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+import truenorth as tn
 from tests.planner.answers.servers.scenarios import scenario
 from truenorth.models import ServiceLevels
 from truenorth.models.errors import QuestionError
 from truenorth.models.instance import UnsupportedInstanceError
-from truenorth.planner import servers
 
 CHAT: dict[str, Any] = {
     "streams": {
@@ -21,10 +21,10 @@ def test_streams_are_refused() -> None:
     task = {"stream": "chat", "prompt": 900, "output_tokens": 20}
     asked = scenario({"chat": task}, [(0, "chat", 100)], **CHAT)
     with pytest.raises(UnsupportedInstanceError, match=r"servers knows no streams"):
-        servers(asked, ServiceLevels.parse("p95 first token <= 2 s"))
+        tn.servers(asked, ServiceLevels.parse("p95 first token <= 2 s"))
 
 
 def test_levels_on_tokens_need_requests() -> None:
     asked = scenario({"plain": {"runtime": "1 s"}}, [(0, "plain", 100)])
     with pytest.raises(QuestionError, match="no job has a request of a stream"):
-        servers(asked, ServiceLevels.parse("p95 first token <= 2 s"))
+        tn.servers(asked, ServiceLevels.parse("p95 first token <= 2 s"))

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+import truenorth as tn
 from tests.planner.inputs.importers.outcomes import jobs
 from tests.planner.inputs.importers.small import written
 from truenorth.models.scenario import InputError
-from truenorth.planner import import_trace
 
 HEADER = (
     "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
@@ -30,7 +30,7 @@ SMALL, LARGE = "cpu6000-memory12288-gpu460", "cpu12000-memory16384-gpu1000"
 
 
 def test_pods_on_one_gpu_that_ran_count_from_their_creation(tmp_path: Path) -> None:
-    made = import_trace("alibaba-gpu-2023", [written(tmp_path, LOG)])
+    made = tn.import_trace("alibaba-gpu-2023", [written(tmp_path, LOG)])
     # Run times count from being scheduled: 100 - 0, 90 - 50 and 45 - 40 s.
     assert jobs(made) == [(0, f"{LARGE} 100 s"), (20_000_000, f"{SMALL} 40 s"), (30_000_000, f"{SMALL} 5 s")]
     assert made.tally.left_out == {"never scheduled": 1, "no GPU": 1, "several GPUs": 1, "ran for 0 s": 1}
@@ -38,7 +38,7 @@ def test_pods_on_one_gpu_that_ran_count_from_their_creation(tmp_path: Path) -> N
 
 
 def test_pods_on_several_gpus_can_be_split(tmp_path: Path) -> None:
-    made = import_trace("alibaba-gpu-2023:gpus=split,phase=succeeded", [written(tmp_path, LOG)])
+    made = tn.import_trace("alibaba-gpu-2023:gpus=split,phase=succeeded", [written(tmp_path, LOG)])
     split = "cpu88000-memory327680-gpu1000 20 s x 8"
     assert jobs(made) == [(30_000_000, f"{SMALL} 5 s"), (62_000_000, split)]
     [tasks] = [workflow.tasks for workflow in made.workload.workflows if workflow.name == split]
@@ -48,7 +48,7 @@ def test_pods_on_several_gpus_can_be_split(tmp_path: Path) -> None:
 
 
 def test_the_quality_of_service_can_tell_models_apart(tmp_path: Path) -> None:
-    made = import_trace("alibaba-gpu-2023:model=shape-qos", [written(tmp_path, LOG)])
+    made = tn.import_trace("alibaba-gpu-2023:model=shape-qos", [written(tmp_path, LOG)])
     assert made.summary.model_requests == {f"{LARGE}-LS": 1, f"{SMALL}-BE": 1, f"{SMALL}-LS": 1}
 
 
@@ -66,11 +66,11 @@ def test_the_quality_of_service_can_tell_models_apart(tmp_path: Path) -> None:
 def test_malformed_pods_are_refused_by_line_or_counted(tmp_path: Path, row: str, message: str) -> None:
     log = written(tmp_path, HEADER + "pod-0,12000,16384,1,1000,,LS,Running,0,100,0\n" + row + "\n")
     with pytest.raises(InputError, match=message):
-        import_trace("alibaba-gpu-2023", [log])
-    made = import_trace("alibaba-gpu-2023", [log], skip_malformed=True)
+        tn.import_trace("alibaba-gpu-2023", [log])
+    made = tn.import_trace("alibaba-gpu-2023", [log], skip_malformed=True)
     assert (made.tally.refused.total(), jobs(made)) == (1, [(0, f"{LARGE} 100 s")])
 
 
 def test_a_list_of_nodes_is_no_list_of_pods(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"log.csv:1: header: has no column 'name'"):
-        import_trace("alibaba-gpu-2023", [written(tmp_path, "sn,cpu_milli,memory_mib,gpu,model\nn,1,1,8,G3\n")])
+        tn.import_trace("alibaba-gpu-2023", [written(tmp_path, "sn,cpu_milli,memory_mib,gpu,model\nn,1,1,8,G3\n")])

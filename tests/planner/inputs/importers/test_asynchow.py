@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+import truenorth as tn
 from tests.planner.inputs.importers.small import written
 from truenorth.models.scenario import InputError, load_scenario
 from truenorth.models.workload import Edge
-from truenorth.planner import import_trace
 
 
 def plan(name: str = "p1", **changes: Any) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def lines(*plans: object) -> str:
 
 @pytest.mark.parametrize(("options", "second_us", "longest_us"), [("", 30, 70), (":duration=high", 90, 100)])
 def test_a_plan_is_a_job_and_its_steps_are_tasks(tmp_path: Path, options: str, second_us: int, longest_us: int) -> None:
-    made = import_trace(f"asynchow{options}", [written(tmp_path, lines(plan()), "plans.jsonl.gz")])
+    made = tn.import_trace(f"asynchow{options}", [written(tmp_path, lines(plan()), "plans.jsonl.gz")])
     [workflow] = made.workload.workflows
     assert [(task.name, task.fastest_us, task.models, task.inputs) for task in workflow.tasks] == [
         ("1", 60_000_000, (), ()),
@@ -48,17 +48,17 @@ def test_a_plan_is_a_job_and_its_steps_are_tasks(tmp_path: Path, options: str, s
 
 def test_plans_are_released_at_once_or_one_by_one(tmp_path: Path) -> None:
     files = [written(tmp_path, lines(plan("p1"), plan("p2")), "a"), written(tmp_path, lines(plan("p3")), "b")]
-    made = import_trace("asynchow", files)
+    made = tn.import_trace("asynchow", files)
     assert made.workload.release_us.tolist() == [0, 0, 0]
-    made = import_trace("asynchow:copies=2,interval=1.5s", files)
+    made = tn.import_trace("asynchow:copies=2,interval=1.5s", files)
     assert made.workload.release_us.tolist() == [1_500_000 * job for job in range(6)]
     assert [made.workload.workflows[w].name for w in made.workload.workflow] == ["p1", "p1", "p2", "p2", "p3", "p3"]
     with pytest.raises(InputError, match="releases go beyond"):
-        import_trace("asynchow:interval=300000h", files)
+        tn.import_trace("asynchow:interval=300000h", files)
 
 
 def test_an_answer_that_is_no_longest_path_is_noted(tmp_path: Path) -> None:
-    made = import_trace("asynchow", [written(tmp_path, lines(plan("p1"), plan("p2", answer_s=[71.0, 100.0])))])
+    made = tn.import_trace("asynchow", [written(tmp_path, lines(plan("p1"), plan("p2", answer_s=[71.0, 100.0])))])
     assert made.tally.notes == ["plans whose published answer is not their longest path: 1 (p2)"]
 
 
@@ -90,25 +90,25 @@ def test_an_answer_that_is_no_longest_path_is_noted(tmp_path: Path) -> None:
 def test_malformed_plans_are_refused_by_line_or_counted(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     log = written(tmp_path, lines(plan("p1")) + "\n" + lines(plan("p2") | changes))
     with pytest.raises(InputError, match=message):
-        import_trace("asynchow", [log])
-    made = import_trace("asynchow", [log], skip_malformed=True)
+        tn.import_trace("asynchow", [log])
+    made = tn.import_trace("asynchow", [log], skip_malformed=True)
     assert (made.tally.read, made.tally.refused.total(), len(made.workload.release_us)) == (2, 1, 1)
 
 
 def test_a_line_that_is_no_json_is_refused_or_counted(tmp_path: Path) -> None:
     log = written(tmp_path, lines(plan("p1")) + '{"id": \n' + lines(plan("p2")))
     with pytest.raises(InputError, match=r"log.csv:2: file: a value is missing"):
-        import_trace("asynchow", [log])
-    assert import_trace("asynchow", [log], skip_malformed=True).tally.refused == {"row: is no JSON": 1}
+        tn.import_trace("asynchow", [log])
+    assert tn.import_trace("asynchow", [log], skip_malformed=True).tally.refused == {"row: is no JSON": 1}
 
 
 def test_deep_plans_are_no_problem(tmp_path: Path) -> None:
     steps = {str(step): [1, 1] for step in range(5_000)}
     edges = [[str(step), str(step + 1)] for step in range(4_999)]
     deep = plan("deep", durations_s=steps, edges=edges, answer_s=[5_000, 5_000])
-    made = import_trace("asynchow", [written(tmp_path, lines(deep))])
+    made = tn.import_trace("asynchow", [written(tmp_path, lines(deep))])
     assert made.workload.workflows[0].critical_path_us == 5_000_000_000
     assert not made.tally.notes
     edges.append(["4999", "0"])
     with pytest.raises(InputError, match=r"is part of a cycle: ('\d+' -> ){6}\.\.\.; allowed"):
-        import_trace("asynchow", [written(tmp_path, lines(plan("deep", durations_s=steps, edges=edges)))])
+        tn.import_trace("asynchow", [written(tmp_path, lines(plan("deep", durations_s=steps, edges=edges)))])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from truenorth.planner import import_trace
+import truenorth as tn
 
 DATA = Path(__file__).parents[5] / "shared" / "data"
 GENTD26 = DATA / "gentd26"
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(not DATA.exists(), reason="the recorded traces a
 
 def test_the_prepared_peak_hour_is_a_window_of_the_trace() -> None:
     # What succeeded on 6 December 2024 from 00:00 to before 01:00, in the trace's order, counted from 00:00.
-    made = import_trace(
+    made = tn.import_trace(
         "gentd26", [GENTD26 / "lora_request_trace.csv.gz"], window=("2024-12-06T00:00", "2024-12-06T01:00")
     )
     work = made.workload
@@ -35,14 +35,14 @@ def test_the_prepared_peak_hour_is_a_window_of_the_trace() -> None:
 
 def test_the_documented_load_time_is_the_median_update() -> None:
     files = [GENTD26 / name for name in ("lora_request_trace.csv.gz", "pipeline_update_latency_anon.csv.gz")]
-    made = import_trace("gentd26", files)
-    assert made.target == import_trace("gentd26", files[:1]).target
+    made = tn.import_trace("gentd26", files)
+    assert made.target == tn.import_trace("gentd26", files[:1]).target
     assert (made.tally.read, len(made.workload.release_us)) == (26_823, 26_392)
 
 
 def test_the_azure_trace_keeps_its_tail_in_classes() -> None:
     log = DATA / "azure_llm_2023" / "AzureLLMInferenceTrace_code.csv.gz"
-    exact, classes = (import_trace("azure-llm", [log], runtime_classes=text) for text in ("exact", "16"))
+    exact, classes = (tn.import_trace("azure-llm", [log], runtime_classes=text) for text in ("exact", "16"))
     assert len(exact.workload.release_us) == 8_819
     rounding = classes.workload.rounding
     assert rounding is not None

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+import truenorth as tn
 from tests.planner.inputs.importers.small import written
 from truenorth.models.scenario import InputError, load_scenario
 from truenorth.models.workload import Edge
-from truenorth.planner import import_trace
 
 
 def specified(
@@ -71,7 +71,7 @@ def log(folder: Path, made: object, name: str = "blast-small.json") -> Path:
 
 
 def test_programs_are_models_and_edges_carry_the_files_handed_on(tmp_path: Path) -> None:
-    made = import_trace("wfcommons", [log(tmp_path, instance())])
+    made = tn.import_trace("wfcommons", [log(tmp_path, instance())])
     [workflow] = made.workload.workflows
     assert workflow.name == "blast-small"
     assert [(task.name, task.fastest_us, task.models, task.inputs) for task in workflow.tasks] == [
@@ -92,7 +92,7 @@ def test_programs_are_models_and_edges_carry_the_files_handed_on(tmp_path: Path)
 
 def test_each_file_is_a_job_or_several(tmp_path: Path) -> None:
     files = [log(tmp_path, instance(), name) for name in ("one.json", "two.json.gz")]
-    made = import_trace("wfcommons:copies=2,interval=10s", files)
+    made = tn.import_trace("wfcommons:copies=2,interval=10s", files)
     assert [made.workload.workflows[w].name for w in made.workload.workflow] == ["one", "one", "two", "two"]
     assert made.workload.release_us.tolist() == [0, 10_000_000, 20_000_000, 30_000_000]
 
@@ -102,7 +102,7 @@ def test_files_may_be_left_out_altogether(tmp_path: Path) -> None:
     del bare["workflow"]["specification"]["files"]
     for task in bare["workflow"]["specification"]["tasks"]:
         del task["inputFiles"], task["outputFiles"]
-    made = import_trace("wfcommons", [log(tmp_path, bare)])
+    made = tn.import_trace("wfcommons", [log(tmp_path, bare)])
     assert {edge.size_bytes for task in made.workload.workflows[0].tasks for edge in task.inputs} == {0}
 
 
@@ -171,8 +171,8 @@ def test_malformed_instances_are_refused_by_line_or_counted(tmp_path: Path, chan
     change(bad)
     paths = [log(tmp_path, instance(), "good.json"), log(tmp_path, bad, "bad.json")]
     with pytest.raises(InputError, match=rf"bad.json:\d+: .*{message}"):
-        import_trace("wfcommons", paths)
-    made = import_trace("wfcommons", paths, skip_malformed=True)
+        tn.import_trace("wfcommons", paths)
+    made = tn.import_trace("wfcommons", paths, skip_malformed=True)
     assert (made.tally.read, made.tally.refused.total(), len(made.workload.release_us)) == (2, 1, 1)
 
 
@@ -181,7 +181,7 @@ def test_the_line_is_that_of_the_field(tmp_path: Path) -> None:
     bad = instance()
     bad["workflow"]["specification"]["tasks"][0]["id"] = 7
     with pytest.raises(InputError, match=rf"bad.json:9: {SPECIFIED}\[0\].id: the value '7' stands here"):
-        import_trace("wfcommons", [log(tmp_path, bad, "bad.json")])
+        tn.import_trace("wfcommons", [log(tmp_path, bad, "bad.json")])
 
 
 def test_a_cycle_is_refused_at_one_of_its_tasks(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_cycle_is_refused_at_one_of_its_tasks(tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match=rf"bad.json:\d+: {SPECIFIED}\[\d\]: is part of a cycle: '\w+' -> .*allowed is a DAG"
     ):
-        import_trace("wfcommons", [log(tmp_path, bad, "bad.json")])
+        tn.import_trace("wfcommons", [log(tmp_path, bad, "bad.json")])
 
 
 @pytest.mark.parametrize(
@@ -207,4 +207,4 @@ def test_a_cycle_is_refused_at_one_of_its_tasks(tmp_path: Path) -> None:
 def test_what_is_no_instance_is_refused(tmp_path: Path, text: str, message: str) -> None:
     path = written(tmp_path, text.encode(errors="surrogatepass"), "bad.json")
     with pytest.raises(InputError, match=message):
-        import_trace("wfcommons", [path])
+        tn.import_trace("wfcommons", [path])

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+import truenorth as tn
 from tests.by_hand import TEXT
 from truenorth.models.scenario import InputError
-from truenorth.planner import report, whatif
 
 FORMULA = "=cmd|' /C calc'!A0"
 
@@ -22,7 +22,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("swept")
     (path / "by_hand.yaml").write_text(TEXT)
     cases = {"case": {FORMULA: {"cluster.servers": 1, "policy": "jit"}, "-2": {"cluster.servers": 2, "policy": "jit"}}}
-    assert whatif(path / "by_hand.yaml", cases, folder=path / "sweep", workers=1).complete
+    assert tn.whatif(path / "by_hand.yaml", cases, folder=path / "sweep", workers=1).complete
     return path / "sweep"
 
 
@@ -36,7 +36,7 @@ def test_a_case_is_no_formula_and_is_read_again(folder: Path) -> None:
     with (folder / "results.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["case"] for row in rows] == ["'" + FORMULA, "-2"]
-    (section,) = report([folder]).sections
+    (section,) = tn.report([folder]).sections
     assert [row[0] for row in section.tables[0].cells()] == [FORMULA, "-2"]
 
 
@@ -66,4 +66,4 @@ def test_a_table_that_is_cut_or_foreign_is_refused(folder: Path, damage: Callabl
     path = folder / "results.csv"
     path.write_text(damage(path.read_text()))
     with pytest.raises(InputError, match=problem):
-        report([folder])
+        tn.report([folder])

@@ -17,8 +17,8 @@ from tests.white_box.executor.devices.test_live import SHARED, Bytes
 from truenorth.executor import PolicyError, parse_policy
 from truenorth.executor.devices.alone import different_outputs
 from truenorth.executor.devices.run import LiveSettings, run_live
+from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.runners.factory import FactoryRunner
-from truenorth.executor.runners.runner import RunnerCall
 from truenorth.models import WHOLE, BatchClass, Edge, Instance, Job, MLModel, Task, check
 from truenorth.planner.answers.replay_report import batched_tasks
 

@@ -20,9 +20,9 @@ from truenorth.executor.devices.crew import assign
 from truenorth.executor.devices.physical import Physical, Span, physical_devices
 from truenorth.executor.devices.records import SET_ASIDE, Fault
 from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
+from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.devices.station import Station
 from truenorth.executor.errors import DeviceError
-from truenorth.executor.runners.runner import RunnerCall
 from truenorth.executor.simulation import simulate
 from truenorth.models import Instance, MLModel, Restrictions, check
 

@@ -20,7 +20,7 @@ from tests.instances import chain, random_instance, task
 from truenorth.executor import Policy, PolicyError, parse_policy, replay, simulate
 from truenorth.executor.devices.live import LiveDevice
 from truenorth.executor.devices.run import LiveSettings, run_live
-from truenorth.executor.runners.runner import RunnerCall
+from truenorth.executor.devices.runner import RunnerCall
 from truenorth.models import InitialResidency, Instance, MLModel, Timeline, check
 
 SHARED = LiveSettings(sharing="serial")

@@ -11,7 +11,7 @@ from tests.instances import chain, task
 from truenorth.executor import parse_policy, replay
 from truenorth.executor.devices.alone import different_outputs, outputs_alone
 from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
-from truenorth.executor.runners.runner import RunnerCall
+from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.runners.synthetic import SyntheticRunner
 from truenorth.models import Instance, Job, MLModel, Placement, Residency, Timeline, check
 

@@ -12,8 +12,8 @@ from truenorth.executor import Policy, parse_policy, simulate
 from truenorth.executor.devices.alone import different_outputs
 from truenorth.executor.devices.lane import Lane, Order, let_be
 from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
+from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.policies.replay import Replay
-from truenorth.executor.runners.runner import RunnerCall
 from truenorth.executor.site import Site
 from truenorth.models import Instance, check
 

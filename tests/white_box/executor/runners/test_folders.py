@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from truenorth.executor.devices.physical import physical_devices
+from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.devices.station import Station, StationWork
 from truenorth.executor.devices.weights import HostWeights, aligned, packed_bytes, tensors_of
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.runners.architectures import library
-from truenorth.executor.runners.runner import RunnerCall
 from truenorth.executor.runners.transformers_runner import TransformersOptions, TransformersRunner
 from truenorth.models import GPU, MLModel
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.runners.factory import FactoryRunner, parse_runner
-from truenorth.executor.runners.runner import RunnerCall
 from truenorth.executor.runners.synthetic import SyntheticRunner
 from truenorth.executor.runners.transformers_runner import TransformersRunner
 from truenorth.models import MLModel

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.devices.weights import packed_bytes
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.runners import synthetic
 from truenorth.executor.runners.factory import parse_runner
-from truenorth.executor.runners.runner import RunnerCall
 from truenorth.executor.runners.synthetic import SyntheticRunner, folded
 from truenorth.models import MLModel
 

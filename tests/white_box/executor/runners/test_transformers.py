@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from truenorth.executor.devices.physical import physical_devices
+from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.devices.station import Station, StationWork
 from truenorth.executor.devices.weights import HostWeights, aligned, packed_bytes
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.runners.architectures import ARCHITECTURES, Architecture, build, library
-from truenorth.executor.runners.runner import RunnerCall
 from truenorth.executor.runners.transformers_runner import TransformersOptions, TransformersRunner
 from truenorth.models import GPU, MLModel
 

@@ -116,7 +116,7 @@ def test_optimum_derived_by_hand(case: Case) -> None:
 
 
 def test_the_oracle_and_cp_sat_agree() -> None:
-    """A sample of ``experiments.exact oracle``, in which larger batches, shares and memory all matter."""
+    """A sample in which larger batches, shares and memory all matter."""
     seen: Counter[str] = Counter()
     for seed in range(42):
         built = random_serving_instance(random.Random(seed), 4, restricted=seed % 3 == 2)

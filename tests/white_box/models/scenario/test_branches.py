@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+import truenorth as tn
 from truenorth.models.branches import branch_of
 from truenorth.models.scenario import InputError, Scenario, load_scenario
 from truenorth.models.scenario.writing import job_sections
-from truenorth.planner import draw_workflow
 
 TEXT = """\
 cluster: {servers: 1, gpu: {kind: T4, memory: 10 GB, load_bandwidth: 10 GB/s}}
@@ -83,5 +83,5 @@ def test_what_is_wrong_is_blamed_on_its_line(tmp_path: Path, old: str, new: str,
 
 def test_the_picture_says_how_likely_tasks_are(tmp_path: Path) -> None:
     whole = written(tmp_path).instance.catalogue[0]
-    words = [text.get_text() for text in draw_workflow(whole).axes[0].texts]
+    words = [text.get_text() for text in tn.draw_workflow(whole).axes[0].texts]
     assert [word.endswith("0.7 of jobs") for word in words] == [False, True, False]

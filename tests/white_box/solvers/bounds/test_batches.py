@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.batches.oracles import least_ends
+from experiments.bounds import least_ends
 from tests.instances import chain, cluster, gpu, instance, random_instance, random_serving_instance, task
 from truenorth.models import WHOLE, BatchClass, Instance, Job, Objective, Task
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.bounds.batch_work import Size, Sizes, Work
 from truenorth.solvers.bounds.certificate import closed_form_document, lagrangian_document
 from truenorth.solvers.bounds.critical_path import earliest
-from truenorth.solvers.bounds.granularity import round_up
 from truenorth.solvers.bounds.lagrangian import shapes
 from truenorth.solvers.bounds.lagrangian.ascent import Steps, ascend
 from truenorth.solvers.bounds.lagrangian.batch_places import rank_bids
@@ -30,6 +29,7 @@ from truenorth.solvers.bounds.lagrangian.improve import Priced
 from truenorth.solvers.bounds.lagrangian.job_paths import PARTS
 from truenorth.solvers.bounds.lagrangian.relaxation import Relaxation, fixed_parts, job_costs, relax
 from truenorth.solvers.bounds.lagrangian.shapes import forest
+from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.bounds.verify import verify
 from truenorth.solvers.exact import exhaustive
 

@@ -12,11 +12,11 @@ from tests import instances as make
 from truenorth.models import Instance, Job, Objective
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.bounds.certificate import closed_form_document, lagrangian_document
-from truenorth.solvers.bounds.granularity import round_up
 from truenorth.solvers.bounds.lagrangian.ascent import Steps, ascend
 from truenorth.solvers.bounds.lagrangian.evaluation import Prices, exact_bound, no_prices, round_prices
 from truenorth.solvers.bounds.lagrangian.improve import Priced
 from truenorth.solvers.bounds.lagrangian.relaxation import fixed_parts, job_costs, relax
+from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.bounds.verify import verify
 
 SUMS = [objective for objective in Objective if objective.is_sum]

@@ -9,12 +9,12 @@ from tests import instances as make
 from truenorth.models import Cluster, InitialResidency, Instance, Job, Objective
 from truenorth.models.instance import InstanceError
 from truenorth.solvers.bounds import closed_form
-from truenorth.solvers.bounds.granularity import round_up
 from truenorth.solvers.bounds.lagrangian.ascent import Steps, ascend
 from truenorth.solvers.bounds.lagrangian.evaluation import Evaluation, Prices, exact_bound, round_prices
 from truenorth.solvers.bounds.lagrangian.improve import improve, refine
 from truenorth.solvers.bounds.lagrangian.job_paths import PARTS
 from truenorth.solvers.bounds.lagrangian.relaxation import fixed_parts, job_costs, relax
+from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.bounds.verify import verify
 from truenorth.solvers.exact import exhaustive
 from truenorth.solvers.result import Search

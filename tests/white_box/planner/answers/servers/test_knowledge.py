@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+import truenorth as tn
 from tests.planner.answers.servers.scenarios import rows
 from tests.white_box.planner.test_command import Command, command
 from truenorth.executor import Knows, NoiseError
 from truenorth.models.scenario import load_scenario
-from truenorth.planner import report, save, servers
 from truenorth.planner.answers.servers import ServersAnswer
 from truenorth.planner.answers.servers.deployable import lead
 from truenorth.planner.answers.servers.record import WorkDone
@@ -46,7 +46,7 @@ the mean; first come, first served: 10.1, 59.1 and 68.1 s, 45.8 in the mean. On 
 def _ask(folder: Path, policies: str, **asked: Any) -> ServersAnswer:
     path = folder / "log.yaml"
     path.write_text(LOG)
-    return servers(load_scenario(path), policies=policies.split(","), time_limit_s=60, most=2, **asked)
+    return tn.servers(load_scenario(path), policies=policies.split(","), time_limit=60, max=2, **asked)
 
 
 def test_who_knows_more_than_a_gateway_is_no_order(tmp_path: Path) -> None:
@@ -66,8 +66,8 @@ def test_who_knows_more_than_a_gateway_is_no_order(tmp_path: Path) -> None:
         ("srpt", "run times", "1"),
         ("jit", "waits", "2"),
     ]
-    save(answer, tmp_path / "out")
-    (section,) = report([tmp_path / "out"]).sections
+    tn.save(answer, tmp_path / "out")
+    (section,) = tn.report([tmp_path / "out"]).sections
     assert [row[:3] for row in section.tables[1].cells()] == [["jit", "waits", "2"], ["srpt", "run times", "1"]]
 
 
@@ -83,8 +83,8 @@ def test_told_means_only_shortest_first_needs_as_many_as_a_gateway(tmp_path: Pat
     assert {row.policy: row.mix for row in answer.policies} == {"srpt": (2,), "jit": (2,)}
     assert (answer.mix, answer.proved) == ((1,), True)  # the plan is of the run times that hold
     assert "told mean run times only, needs 2 servers." in answer_in_words(answer.record())
-    save(answer, tmp_path / "out")
-    (section,) = report([tmp_path / "out"]).sections
+    tn.save(answer, tmp_path / "out")
+    (section,) = tn.report([tmp_path / "out"]).sections
     assert "--noise told=mean" in section.reproduce["command"]
     assert any("simulated under the noise told=mean" in remark for remark in section.notes)
 
@@ -93,7 +93,7 @@ def test_what_runs_longer_than_told_is_no_plan_of_the_window(tmp_path: Path) -> 
     # Run times around those of the scenario: what happens is another window, at a size where the true one is refuted.
     path = tmp_path / "log.yaml"
     path.write_text(LOG.replace("<= 40 s", "<= 32 s"))  # 32.4 s is the least on one server
-    answer = servers(load_scenario(path), policies=["jit"], time_limit_s=60, most=2, noise="true=lognormal:1", seed=3)
+    answer = tn.servers(load_scenario(path), policies=["jit"], time_limit=60, max=2, noise="true=lognormal:1", seed=3)
     assert answer.mix == (2,)
     assert answer.timeline is not None
     assert not answer.timeline.realised
@@ -149,7 +149,7 @@ def test_work_counts_a_batch_once_with_its_share(tmp_path: Path) -> None:
     # one GPU offers until 6 s. Their run times alone would be 12 s, and the batches without the share 10 s.
     path = tmp_path / "shared.yaml"
     path.write_text(SHARED)
-    found = servers(load_scenario(path), policies=["jit"], time_limit_s=60, most=1).record()
+    found = tn.servers(load_scenario(path), policies=["jit"], time_limit=60, max=1).record()
     (best,) = found.alternatives
     assert best.work == WorkDone(2.5, 6.0)
     assert alternatives_table(found).cells()[0][-2:] == ["42%", "2.5 of 6"]

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+import truenorth as tn
 from tests.planner.answers.servers.scenarios import NO_LATE_JOBS, scenario
 from truenorth.models import ServiceLevels
 from truenorth.models.record import encode
-from truenorth.planner import servers
 from truenorth.planner.answers.servers import ServersAnswer
 from truenorth.planner.answers.servers.decide import meets
 
@@ -19,7 +19,7 @@ SHORT = {"run": {"runtime": "400 ms"}}
 
 
 def ask(*arguments: object, **options: object) -> ServersAnswer:
-    return servers(*arguments, **({"policies": (), "time_limit_s": 20.0} | options))  # type: ignore[arg-type]
+    return tn.servers(*arguments, **({"policies": (), "time_limit": 20.0} | options))  # type: ignore[arg-type]
 
 
 def test_no_two_tasks_of_400_ms_share_a_gpu_within_500_ms() -> None:
@@ -94,10 +94,10 @@ def test_the_copy_engine_forces_a_server() -> None:
 def test_a_level_beyond_every_size() -> None:
     # A cold model of 4 GB is ready at 4 s at the earliest, on however many servers: "at least 4" would be no answer.
     window = {"a": {"models": ["ma"], "runtime": "1 s"}}
-    answer = ask(scenario(window, [(0, "a", 4999)], {"ma": "4 GB"}), NO_LATE_JOBS, most=3)
+    answer = ask(scenario(window, [(0, "a", 4999)], {"ma": "4 GB"}), NO_LATE_JOBS, max=3)
     assert (answer.servers, answer.proved, answer.lower_bound, answer.undecided) == (None, False, None, ())
     assert answer.impossible
-    assert ask(scenario(window, [(0, "a", 5000)], {"ma": "4 GB"}), NO_LATE_JOBS, most=3).servers == 1
+    assert ask(scenario(window, [(0, "a", 5000)], {"ma": "4 GB"}), NO_LATE_JOBS, max=3).servers == 1
 
 
 def test_a_packing_is_proved() -> None:
@@ -111,7 +111,7 @@ def test_a_packing_is_proved() -> None:
 
 def test_a_level_beyond_the_largest_size_asked_about() -> None:
     # Three tasks of 400 ms within 500 ms need three servers: up to two there is none, and a third is not ruled out.
-    answer = ask(scenario(SHORT, [(0, "run", 500)] * 3), NO_LATE_JOBS, most=2)
+    answer = ask(scenario(SHORT, [(0, "run", 500)] * 3), NO_LATE_JOBS, max=2)
     assert (answer.servers, answer.lower_bound, answer.impossible) == (None, 3, False)
 
 
@@ -123,11 +123,11 @@ def test_a_longest_path_is_refuted_for_servers_that_the_scenario_does_not_name()
         "restrictions": {"forbid": [{"workflow": "a", "on": ["s0"]}]},
         "options": {"initial_residency": [{"gpu": "s0/g0", "model": "ma"}]},
     }
-    answer = ask(scenario(window, [(0, "a", 4999)], {"ma": "4 GB"}, **_on_two(places)), NO_LATE_JOBS, most=2)
+    answer = ask(scenario(window, [(0, "a", 4999)], {"ma": "4 GB"}, **_on_two(places)), NO_LATE_JOBS, max=2)
     assert (answer.impossible, answer.lower_bound) == (True, None)
     # Resident on s1, it runs there at once: two servers are enough, and one is not, since none is left for the task.
     places["options"] = {"initial_residency": [{"gpu": "s1/g0", "model": "ma"}]}
-    answer = ask(scenario(window, [(0, "a", 1000)], {"ma": "4 GB"}, **_on_two(places)), NO_LATE_JOBS, most=2)
+    answer = ask(scenario(window, [(0, "a", 1000)], {"ma": "4 GB"}, **_on_two(places)), NO_LATE_JOBS, max=2)
     assert (answer.servers, answer.proved, answer.lower_bound, answer.impossible) == (2, True, 2, False)
 
 
@@ -182,7 +182,7 @@ def test_a_long_window_is_planned_by_a_rule(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("truenorth.planner.answers.servers.answer.LONG_TRACE", 10)
     window = scenario(SHORT, [(100 * index, "run", 450) for index in range(20)])
     words = list[str]()
-    answer = servers(window, NO_LATE_JOBS, policies=(), time_limit_s=60, watch=words.append)
+    answer = tn.servers(window, NO_LATE_JOBS, policies=(), time_limit=60, watch=words.append)
     assert (answer.servers, answer.proved) == (4, True)
     assert [said for said in words if not said.startswith("dispatch rule")] == ["fluid bound"]
 

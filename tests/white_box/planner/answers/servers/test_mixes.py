@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+import truenorth as tn
 from tests.planner.answers.servers.scenarios import rows
 from truenorth.models import Instance, InstanceError, ServiceLevels
 from truenorth.models.record import encode
 from truenorth.models.scenario import InputError, Scenario, scenario_from
-from truenorth.planner import servers
 from truenorth.planner.answers.servers import ServersAnswer
 from truenorth.planner.answers.servers.goal import tolerances
 from truenorth.planner.answers.servers.sizes import Mix, Sizes, is_within
@@ -37,8 +37,8 @@ def _scenario(cluster: dict[str, Any], task: dict[str, Any], jobs: list[dict[str
 
 
 def _ask(built: Scenario, level: str, **options: Any) -> ServersAnswer:
-    asked: dict[str, Any] = {"policies": (), "time_limit_s": 20.0}
-    return servers(built, ServiceLevels.parse(level), **asked | options)
+    asked: dict[str, Any] = {"policies": (), "time_limit": 20.0}
+    return tn.servers(built, ServiceLevels.parse(level), **asked | options)
 
 
 def _jobs(*ingress: str) -> list[dict[str, Any]]:
@@ -53,7 +53,7 @@ def test_a_job_needs_the_server_where_its_input_lies() -> None:
     assert (answer.servers, answer.proved, answer.lower_bound) == (3, True, 3)
     assert answer.refutation is not None
     assert "the input of a job of w lies at s2, not there" in answer.refutation.forces
-    answer = _ask(_scenario(cluster, task, _jobs("s2", "s2")), "p100 latency <= 1 s", most=4)
+    answer = _ask(_scenario(cluster, task, _jobs("s2", "s2")), "p100 latency <= 1 s", max=4)
     assert (answer.servers, answer.undecided, answer.lower_bound) == (None, (), 5)
     # An ingress without input names who plans the job, and no more.
     assert _ask(_scenario(cluster, {"runtime": "1 s"}, _jobs("s2")), "p100 latency <= 1 s").servers == 1
@@ -84,7 +84,7 @@ def test_random_inputs_agree_with_every_mix_solved_exhaustively(seed: int) -> No
         del job["ingress"]
     built = _scenario(cluster, task, jobs)
     level = ServiceLevels.parse(f"p{rng.choice([60, 100])} latency <= {rng.choice([2, 3, 4])} s")
-    answer, most = servers(built, level, policies=("jit",), time_limit_s=20), 3
+    answer, most = tn.servers(built, level, policies=("jit",), time_limit=20), 3
     every = {mix: _serves(answer.sizes, mix, level) for mix in product(range(most + 1), repeat=2) if sum(mix)}
     assert all(good <= every[large] for mix, good in every.items() for large in every if is_within(mix, large))
     assert answer.policies[0].mix is None or every[answer.policies[0].mix]
@@ -128,7 +128,7 @@ def test_a_price_is_the_least_of_the_counts_looked_at_and_says_so() -> None:
     assert "and no cheaper size of at most 1 big + 1 small is, which is proved" in answer_in_words(found)
     assert order_in_words(found).endswith("floor 10.00 per hour on at most 1 big + 1 small.")
     assert rows(answer)[0][3] == "proved: a plan at this size, every cheaper one of at most 1 big + 1 small refuted"
-    more = _ask(built, "p100 latency <= 2 s", most=2)
+    more = _ask(built, "p100 latency <= 2 s", max=2)
     assert (more.mix, more.proved) == ((0, 2), True)
     assert more.lower_bound_price_of_any == 6
     assert "at most" not in rows(more)[0][3]
@@ -153,7 +153,7 @@ def test_one_group_has_its_count_and_its_price() -> None:
     assert (answer.largest, answer.mix, answer.undecided) == ((2,), None, ())
     minimum = answer.record().minimum
     assert (minimum.lower_bound, minimum.lower_bound_price_of_any_counts) == (3, 2.4)
-    more = _ask(built, "p100 latency <= 1 s", policies=("srpt",), most=5)
+    more = _ask(built, "p100 latency <= 1 s", policies=("srpt",), max=5)
     found = more.record()
     assert (more.mix, found.minimum.size.price_per_hour, found.minimum.lower_bound) == ((3,), 2.4, 3)
     said = (

@@ -14,7 +14,7 @@ from truenorth.models import Instance, Job, Objective, Placement, ServiceLevels,
 from truenorth.models.status import Status
 from truenorth.planner.answers.servers.goal import goals, tolerances
 from truenorth.solvers.bounds import closed_form, fluid
-from truenorth.solvers.bounds.granularity import round_up
+from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.exact import exhaustive
 
 LEVELS = (

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import truenorth as tn
 from tests.command import app, run
 from truenorth.models import InstanceError, ServiceLevels, check
 from truenorth.models.availability import FOREVER
 from truenorth.models.record import encode
 from truenorth.models.scenario import Scenario, scenario_from
-from truenorth.planner import simulate
-from truenorth.planner.answers.questions import schedule
+from truenorth.planner.answers.questions import ScheduleQuestion
 from truenorth.planner.answers.servers.attained import attained
 from truenorth.planner.answers.servers.autoscaler import autoscale
 from truenorth.planner.answers.servers.day import Day
@@ -26,6 +26,7 @@ from truenorth.planner.answers.servers.decide import meets
 from truenorth.planner.answers.servers.goal import tolerances
 from truenorth.planner.answers.servers.schedule import cheapest_counts
 from truenorth.planner.answers.servers.sizes import Sizes
+from truenorth.planner.answers.simulate import simulate
 from truenorth.planner.show.schedule import sentences
 from truenorth.solvers.bounds import fluid
 from truenorth.solvers.exact import cp_sat
@@ -52,7 +53,7 @@ def frames(*releases_ms: int, count: int = 3, run_ms: int = 300, deadline_ms: in
 def test_a_peak_takes_more_servers_for_its_own_interval() -> None:
     # One job in the first five seconds, three at once in the next, one at the end; each must start at its release.
     built = frames(1000, 6000, 6000, 6000, 12_000, price_per_hour=0.36)
-    answer = schedule(built, by_us=5 * SECOND, policies=("srpt",), time_limit_s=60, workers=1)
+    answer = ScheduleQuestion(by_us=5 * SECOND, policies=("srpt",), time_limit_s=60, workers=1).ask(built)
     assert answer.optimum.schedule == answer.policies["srpt"].schedule == ((1,), (3,), (1,))
     assert answer.proved
     told = encode(answer.record)
@@ -67,7 +68,7 @@ def test_a_peak_takes_more_servers_for_its_own_interval() -> None:
 
 def test_one_interval_is_a_fleet_that_stays() -> None:
     built = frames(0, 0, 100, 900, deadline_ms=700)
-    answer = schedule(built, by_us=60 * SECOND, policies=("jit", "srpt"), time_limit_s=60, workers=1)
+    answer = ScheduleQuestion(by_us=60 * SECOND, policies=("jit", "srpt"), time_limit_s=60, workers=1).ask(built)
     assert answer.optimum.schedule == (answer.fixed.mix,) == ((2,),)
     assert answer.day.at(answer.day.constant((2,))) is not built
     assert answer.day.at(answer.day.constant(answer.fixed.sizes.counts)) is built
@@ -98,12 +99,12 @@ def test_no_schedule_lies_below_the_floor_and_all_found_are_met() -> None:
             if any(count for (count,) in found) and _has_plan(day.at(found), level)
         ),
     )
-    answer = schedule(built, level, by_us=SECOND, policies=("jit",), time_limit_s=20, workers=1)
+    answer = ScheduleQuestion(level, by_us=SECOND, policies=("jit",), time_limit_s=20, workers=1).ask(built)
     assert answer.lower_bound <= least
     found = answer.optimum.schedule
     assert found is not None
     assert day.cost(found) >= least
-    ran = simulate(day.at(answer.policies["jit"].schedule or ()), "jit")
+    ran = tn.simulate(day.at(answer.policies["jit"].schedule or ()), "jit")
     assert check(ran.instance, ran.timeline) == []
     assert meets(ran.instance, ran.timeline, level)
 
@@ -160,7 +161,7 @@ def test_an_interval_that_misses_what_all_together_meet_says_so() -> None:
     # next, none is released in the third; of all six five, and 80 % are asked for.
     built = frames(0, 0, 5000, 6000, 7000, 15_000)
     level = ServiceLevels.parse("80 % within deadline")
-    answer = schedule(built, level, by_us=5 * SECOND, policies=("srpt",), time_limit_s=30, workers=1)
+    answer = ScheduleQuestion(level, by_us=5 * SECOND, policies=("srpt",), time_limit_s=30, workers=1).ask(built)
     assert answer.policies["srpt"].schedule == ((1,), (1,), (0,), (1,))
     found = answer.record
     told = encode(found)
@@ -183,12 +184,12 @@ def test_a_mean_is_met_alone_or_not() -> None:
 
 def test_what_was_found_out_is_not_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built = frames(1000, 6000, 6000, 12_000)
-    ask = partial(schedule, built, policies=("srpt",), time_limit_s=60, workers=1, folder=tmp_path)
-    whole = ask(by_us=5 * SECOND)
+    ask = partial(tn.servers_by, built, policies=("srpt",), time_limit=60, workers=1, folder=tmp_path)
+    whole = ask(by=5)
     kept = (tmp_path / "tried.jsonl").read_text()
     assert len(kept.splitlines()) == 1 + whole.policies["srpt"].tried + whole.optimum.tried
     (tmp_path / "tried.jsonl").write_text(kept[:-5])  # killed while it wrote
-    again = ask(by_us=5 * SECOND)
+    again = ask(by=5)
     assert (again.optimum, again.policies) == (whole.optimum, whole.policies)
     assert (tmp_path / "tried.jsonl").read_text() == kept
 
@@ -199,9 +200,9 @@ def test_what_was_found_out_is_not_asked_again(tmp_path: Path, monkeypatch: pyte
         return simulate(scenario, *given, **options)
 
     monkeypatch.setattr("truenorth.planner.answers.servers.schedule.simulate", simulated)
-    assert ask(by_us=5 * SECOND).policies == whole.policies
+    assert ask(by=5).policies == whole.policies
     assert len(ran) == 1  # the schedule that was found, for what its intervals attain
-    ask(by_us=4 * SECOND)
+    ask(by=4)
     assert len(ran) > 2
 
 

@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import pytest
 
+import truenorth as tn
 from tests.planner.answers.servers.scenarios import scenario
 from truenorth.models import ServiceLevels
-from truenorth.planner import servers
 from truenorth.planner.show.servers_words import strain_in_words
 
 
@@ -24,7 +24,7 @@ def test_each_model_is_made_larger_and_slower_in_turn(spare: int, servers_asked:
         options={"overlap_loads": False},
     )
     level = ServiceLevels.parse("p100 latency <= 5 s")
-    answer = servers(window, level, policies=("jit",), spare=spare, time_limit_s=60)
+    answer = tn.servers(window, level, policies=("jit",), spare=spare, time_limit=60)
     assert [row.mix for row in answer.policies] == [(servers_asked,)]
     found = [(each.model, str(each.figure), each.met, each.share) for each in answer.strains]
     assert found == [

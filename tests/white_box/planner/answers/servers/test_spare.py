@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.servers import mixes
+from experiments import servers as mixes
 from tests.command import app, run
 from tests.white_box.planner.answers.servers.test_words import TEXT
 from truenorth.planner.answers.servers.question import remainders

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+import truenorth as tn
 from tests.planner.answers.servers.scenarios import NO_LATE_JOBS, scenario
 from truenorth.executor import StoppedError
 from truenorth.models import Workflow
-from truenorth.planner import servers, simulate
-from truenorth.planner.answers.questions import schedule
+from truenorth.planner.answers.questions import ScheduleQuestion
+from truenorth.planner.answers.simulate import simulate
 from truenorth.solvers.bounds import fluid
 
 GPU = {"kind": "A", "memory": "10 GB", "load_bandwidth": "1 GB/s"}
@@ -60,7 +61,7 @@ def test_a_long_window_is_planned_before_simulations_take_the_time(
     # Of 60 s plans may have half: one of 20 s is begun, one of 40 s is not.
     monkeypatch.setattr("truenorth.planner.answers.servers.dispatched._S_PER_TASK", s_per_task)
     monkeypatch.setattr("truenorth.planner.answers.servers.by_policy.simulate", clock.simulate_within(1000))
-    answer = servers(WINDOW, NO_LATE_JOBS, policies=("jit", "srpt"), time_limit_s=60, workers=1)
+    answer = tn.servers(WINDOW, NO_LATE_JOBS, policies=("jit", "srpt"), time_limit=60, workers=1)
     assert (answer.servers, [row.mix for row in answer.policies], clock.now) == (planned, [None, None], 60)
 
 
@@ -88,7 +89,9 @@ def test_schedules_have_what_the_fleet_that_stays_leaves(clock: Clock, monkeypat
     def tell(words: str) -> None:
         told.setdefault(words, clock.now)
 
-    answer = schedule(built, NO_LATE_JOBS, by_us=1_000_000, policies=("jit",), time_limit_s=100, workers=1, watch=tell)
+    answer = ScheduleQuestion(
+        NO_LATE_JOBS, by_us=1_000_000, policies=("jit",), time_limit_s=100, workers=1, watch=tell
+    ).ask(built)
     assert told["floors of the intervals"] <= 35
     assert asked == [0]
     assert answer.policies["jit"].schedule == ((1,), (4,), (1,))
@@ -106,6 +109,6 @@ def test_a_workflow_is_changed_once_for_all_its_jobs(monkeypatch: pytest.MonkeyP
     jobs = [(2000 * index, "run", 1900) for index in range(5)]
     built = scenario({"run": {"models": ["m"], "runtime": "400 ms"}}, jobs, {"m": "1 GB"})
     monkeypatch.setattr(Workflow, "with_tasks", count)
-    answer = servers(built, NO_LATE_JOBS, policies=("jit",), time_limit_s=60, workers=1)
+    answer = tn.servers(built, NO_LATE_JOBS, policies=("jit",), time_limit=60, workers=1)
     assert [(each.model, str(each.figure)) for each in answer.strains] == [("m", "run time"), ("m", "size")]
     assert changed == ["run"]

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+import truenorth as tn
 from tests.planner.answers.servers.scenarios import rows, scenario
 from truenorth.models import ServiceLevels
 from truenorth.models.record import encode
 from truenorth.models.scenario import load_scenario
-from truenorth.planner import report, save, servers
 from truenorth.planner.answers.servers import ServersAnswer
 from truenorth.planner.answers.servers.goal import tolerances
 from truenorth.planner.answers.servers.hunt import floor_of
@@ -47,7 +47,7 @@ def _ask(folder: Path, stop_at: str, text: str = TEXT, policy: str = "jit") -> S
         if words == stop_at:
             stop.set()
 
-    return servers(load_scenario(path), policies=[policy], time_limit_s=600, stop=stop, watch=tell)
+    return tn.servers(load_scenario(path), policies=[policy], time_limit=600, stop=stop, watch=tell)
 
 
 def test_what_can_be_deployed_comes_before_every_bound(tmp_path: Path) -> None:
@@ -64,8 +64,8 @@ def test_prices_are_bounded_and_mixes_named(tmp_path: Path) -> None:
         ("plan (offline optimum)", "the future", "3 L4 + 1 2xH100 at 8.9 per hour", "a plan; nothing is refuted"),
         ("jit", "waits", "3 L4 + 1 2xH100 at 8.9 per hour", "simulated; no time for 6 sizes below"),
     ]
-    save(answer, tmp_path / "out")
-    made = report([tmp_path / "out"])
+    tn.save(answer, tmp_path / "out")
+    made = tn.report([tmp_path / "out"])
     (section,) = made.sections
     assert section.question == "dear: which servers are enough for p100 latency <= 500 ms?"
     # 8.9 per hour is 6,497 in a month of 730 hours.
@@ -103,7 +103,7 @@ def test_sizes_below_one_that_met_are_simulated_by_halves(tmp_path: Path) -> Non
     # All serve two tasks at once; the middle of the five below is one server, that of the two below it three.
     path, words = tmp_path / "dear.yaml", list[str]()
     path.write_text(TEXT)
-    answer = servers(load_scenario(path), policies=["jit"], time_limit_s=600, watch=words.append)
+    answer = tn.servers(load_scenario(path), policies=["jit"], time_limit=600, watch=words.append)
     assert [said for said in words if said.startswith("jit on")] == [f"jit on {n} servers" for n in (4, 1, 3, 2)]
     assert (answer.policies[0].mix, answer.policies[0].skipped) == ((2, 0), 0)
 
@@ -159,8 +159,8 @@ def test_no_number_of_servers(tmp_path: Path) -> None:
     told = {"slo": "p100 latency <= 199 ms", "jobs": 2, "too_long": 2, "workflow": "w", "workflows": 1}
     assert encode(answer.record())["refutation"]["too_long_alone"] == told | {"best_value": 0.2}
     assert rows(answer)[0][2:] == ("-", "refuted, however many servers there are")
-    save(answer, tmp_path / "out")
-    (section,) = report([tmp_path / "out"]).sections
+    tn.save(answer, tmp_path / "out")
+    (section,) = tn.report([tmp_path / "out"]).sections
     assert section.answer == answer_in_words(answer.record())
 
 
@@ -170,7 +170,7 @@ def test_who_takes_too_long_alone_and_what_can_be_reached() -> None:
     window = scenario(flows, [(0, name, 400) for name in "vvwwx"])
     told = {}
     for text in ("p60 latency <= 400 ms", "80 % within deadline", "mean slowdown <= 0.5", "p100 latency of v <= 1 ms"):
-        answer = servers(window, ServiceLevels.parse(text), policies=(), time_limit_s=20)
+        answer = tn.servers(window, ServiceLevels.parse(text), policies=(), time_limit=20)
         assert answer.impossible
         told[text] = str(encode(answer.record())["refutation"]["forces"]).partition("idle, ")[2]
     assert list(told.values()) == [
@@ -181,7 +181,7 @@ def test_who_takes_too_long_alone_and_what_can_be_reached() -> None:
         "2 of 2 jobs (100 %, all of v) take too long; no plan brings p100 latency of v below 0.9 s",
     ]
     # What can be reached is enough: the bound is the least limit that some number of servers meets.
-    assert servers(window, ServiceLevels.parse("p60 latency <= 500 ms"), policies=(), time_limit_s=20).proved
+    assert tn.servers(window, ServiceLevels.parse("p60 latency <= 500 ms"), policies=(), time_limit=20).proved
 
 
 @pytest.mark.parametrize("share", [0.05, 0.0])
@@ -193,7 +193,7 @@ def test_policies_that_plan_come_last_and_all_near_their_least_before_any_goes_o
     monkeypatch.setattr("truenorth.planner.answers.servers.answer._QUICK_SHARE", share)
     path, words = tmp_path / "dear.yaml", list[str]()
     path.write_text(TEXT)
-    servers(load_scenario(path), policies=["receding:moves=1", "jit", "srpt"], time_limit_s=600, watch=words.append)
+    tn.servers(load_scenario(path), policies=["receding:moves=1", "jit", "srpt"], time_limit=600, watch=words.append)
     ran = [said for said in words if " on " in said or said == "fluid bound"]
     own, floor = ["jit on 4 servers", "srpt on 4 servers"], ["fluid bound"]
     assert ran[:3] == (floor + own if share else own + floor)
@@ -206,7 +206,7 @@ def test_servers_stand_at_whole_numbers(tmp_path: Path) -> None:
     one = "  servers: 4\n  gpu: {kind: L4, memory: 24 GB, load_bandwidth: 12 GB/s}\n"
     answer = _ask(tmp_path, "never", TEXT.replace(groups, one), "srpt")
     assert (answer.servers, answer.proved) == (2, True)
-    save(answer, tmp_path / "out")
-    (section,) = report([tmp_path / "out"]).sections
+    tn.save(answer, tmp_path / "out")
+    (section,) = tn.report([tmp_path / "out"]).sections
     axes = draw(section.figures[0]).axes[0]
     assert all(tick == int(tick) for tick in axes.get_xticks())

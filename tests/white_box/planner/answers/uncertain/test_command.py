@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+import truenorth as tn
 from tests.documentation.pages import ROOT
 from tests.white_box.planner.test_command import PLAN_KEYS, Command, command
 from truenorth.executor import NoiseError
 from truenorth.models.scenario import Scenario, load_scenario
-from truenorth.planner import compare, simulate
 from truenorth.planner.answers.uncertain.estimates_file import read_told
 from truenorth.planner.answers.uncertain.told import TRUTH
 from truenorth.planner.show.comparison import comparison_view
@@ -67,13 +67,13 @@ def test_options_that_contradict_each_other(command: Command, scenario_file: Pat
 
 @pytest.mark.parametrize("policy", ["jit", "srpt", "receding:moves=50", OFFLINE, f"{OFFLINE},on=samples,replan=on"])
 def test_what_is_told_wrongly_is_no_noise(scenario: Scenario, policy: str) -> None:
-    certain = simulate(scenario, policy)
+    certain = tn.simulate(scenario, policy)
     for nothing in ("told=lognormal:0", "told=published:0:task", "true=lognormal:0"):
-        assert simulate(scenario, policy, noise=nothing).value == certain.value
-    wrongly = simulate(scenario, policy, noise="told=lognormal:2:task", seed=1)
+        assert tn.simulate(scenario, policy, noise=nothing).value == certain.value
+    wrongly = tn.simulate(scenario, policy, noise="told=lognormal:2:task", seed=1)
     assert not wrongly.timeline.realised  # it happened in the scenario's own run times
     assert wrongly.value >= 1.4
-    assert simulate(scenario, policy, noise="true=lognormal:2:task", seed=1).timeline.realised
+    assert tn.simulate(scenario, policy, noise="true=lognormal:2:task", seed=1).timeline.realised
 
 
 def test_estimates_as_noise(command: Command, scenario_file: Path, estimates: Path, tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_estimates_as_noise(command: Command, scenario_file: Path, estimates: Pa
 
 def test_compare_shows_the_price_of_error(scenario: Scenario) -> None:
     # Plan and bound are those of the true run times; the rest is told others.
-    made = compare(scenario, [OFFLINE, "jit"], noise="told=lognormal:1", time_limit_s=3, seed=2)
+    made = tn.compare(scenario, [OFFLINE, "jit"], noise="told=lognormal:1", time_limit=3, seed=2)
     rows = {row.policy: row for row in made.rows}
     assert rows["plan"].objective == 1.4
     assert made.record.lower_bound == pytest.approx(1.4)
@@ -107,16 +107,16 @@ def test_compare_shows_the_price_of_error(scenario: Scenario) -> None:
     assert comparison_view(made) is not None
     for noise in ("true=lognormal:1", "load=normal:0.1", "estimates=x.csv"):
         with pytest.raises(NoiseError, match="moves plan and bound too"):
-            compare(scenario, ["jit"], noise=noise, time_limit_s=1)
+            tn.compare(scenario, ["jit"], noise=noise, time_limit=1)
 
 
 def test_a_policy_whose_loads_take_other_times_runs_without_noise_and_with_it() -> None:
     # The twin of the released Compass does not keep to rule R1: its timelines count as realised, whatever the noise.
     scenario = load_scenario(ROOT / "experiments" / "scenarios" / "azure.yaml")
-    certain = simulate(scenario, "compass-released")
+    certain = tn.simulate(scenario, "compass-released")
     assert certain.timeline.realised
     assert float(certain.value) == pytest.approx(5.8506, abs=1e-4)
     for noise in ("told=lognormal:0.3", "true=lognormal:0.3", "run=lognormal:0.2"):
-        noisy = simulate(scenario, "compass-released", noise=noise)
+        noisy = tn.simulate(scenario, "compass-released", noise=noise)
         assert noisy.timeline.realised
         assert noisy.value != certain.value

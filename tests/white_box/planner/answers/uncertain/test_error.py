@@ -11,7 +11,7 @@ import pytest
 
 from tests.planner.answers.uncertain.work import window
 from truenorth.executor import NoiseError, NoiseSpread, parse_noise
-from truenorth.executor.published import error_quantile, factor_quantile
+from truenorth.executor.noise import error_quantile, factor_quantile
 from truenorth.planner.answers.uncertain.spec import Error, Uncertainty, parse_error, parse_uncertainty
 
 

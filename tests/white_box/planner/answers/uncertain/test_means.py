@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+import truenorth as tn
 from tests.instances import chain, cluster, instance, task
 from truenorth.models import BatchClass, Job, Task
 from truenorth.models.scenario import Scenario, scenario_from
-from truenorth.planner import simulate
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty, tell_means
 
 TIMES_S = {"m 10": 10, "m 50": 50, "other": 4}
@@ -49,7 +49,7 @@ def test_shortest_first_is_first_come_first_served_to_who_is_told_means() -> Non
     # The first runs from 0.1 s, after its load, to 10.1 s; at 10.1 s wait 50 s (released at 1 s) and 10 s (2 s).
     # Exact: 10 s first, latencies 10.1, 18.1 and 69.1 s; told 70 / 3 s of each, the order of release: 10.1, 59.1, 68.1.
     scenario = log("m 10, m 50, m 10")
-    mean_s = {noise: simulate(scenario, "srpt", noise=noise).metrics.mean_latency_s for noise in (None, "told=mean")}
+    mean_s = {noise: tn.simulate(scenario, "srpt", noise=noise).metrics.mean_latency_s for noise in (None, "told=mean")}
     assert mean_s == pytest.approx({None: (10.1 + 18.1 + 69.1) / 3, "told=mean": (10.1 + 59.1 + 68.1) / 3})
 
 

@@ -8,17 +8,18 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+import truenorth as tn
 from tests.command import app, run
 from tests.planner.answers.whatif.small import SCENARIO, SWEEP, tables, written
+from truenorth.models.objective import Objective
 from truenorth.models.scenario import InputError, load_scenario, scenario_from
 from truenorth.models.slo import ServiceLevels
-from truenorth.planner import frame, plan, simulate, sweep, whatif
 from truenorth.planner.answers.pool.processes import CRASHED
 from truenorth.planner.answers.questions import BoundQuestion, CompareQuestion, ServersQuestion
 from truenorth.planner.answers.whatif import Counts, Sweep
@@ -30,16 +31,16 @@ MAIN = "import sys; from truenorth.planner.command.start import main; sys.argv[1
 
 
 def test_every_row_is_what_a_single_simulation_gives(tmp_path: Path) -> None:
-    made = sweep(written(tmp_path), workers=2)
+    made = tn.sweep(written(tmp_path), workers=2)
     assert (made.counts, made.complete, made.name) == (Counts(6, 0, 6, 0), True, "sweep")
-    rows = frame(made)
+    rows = tn.frame(made)
     assert list(rows.columns[:4]) == ["cell", "workload.poisson.rate_per_s", "cluster.servers", "policy"]
     assert list(rows["cell"]) == list(range(6))
     for row in rows.to_dict("records"):
         text = SCENARIO.replace("servers: 2", f"servers: {row['cluster.servers']}")
         path = tmp_path / "one.yaml"
         path.write_text(text.replace("rate: 100000 /s", f"rate: {row['workload.poisson.rate_per_s']} /s"))
-        alone = simulate(load_scenario(path), "compass")
+        alone = tn.simulate(load_scenario(path), "compass")
         assert row["value"] == alone.record.objective.value
         assert {name: row[name] for name in ("loads", "makespan_s", "p99_slowdown")} == {
             name: asdict(alone.metrics)[name] for name in ("loads", "makespan_s", "p99_slowdown")
@@ -50,8 +51,8 @@ def test_plans_with_counted_iterations_repeat_and_are_those_of_plan(tmp_path: Pa
     written(tmp_path)
     scenario = load_scenario(tmp_path / "scenario.yaml")
     grid = {"cluster.servers": [2]}
-    rows = whatif(scenario, grid, verb="plan", workers=1, time_limit="60 s", iterations=100, method="search").rows
-    alone = plan(scenario, time_limit_s=60, iterations=100, workers=1, method=Method.SEARCH).record()
+    rows = tn.whatif(scenario, grid, verb="plan", workers=1, time_limit="60 s", iterations=100, method="search").rows
+    alone = tn.plan(scenario, time_limit=60, iterations=100, workers=1, method=Method.SEARCH).record()
     assert rows[0]["value"] == alone.objective.value
     assert (rows[0]["status"], rows[0]["loads"]) == (alone.status, alone.metrics and alone.metrics.loads)
 
@@ -91,7 +92,7 @@ def test_servers_gives_a_row_per_policy_with_its_fewest_servers(tmp_path: Path) 
 
 def test_a_scenario_that_cannot_be_built_is_an_error_in_its_row_only(tmp_path: Path) -> None:
     written(tmp_path)
-    made = whatif(tmp_path / "scenario.yaml", {"cluster.gpu.memory": ["10 B", "5 B"]}, policy="jit", workers=1)
+    made = tn.whatif(tmp_path / "scenario.yaml", {"cluster.gpu.memory": ["10 B", "5 B"]}, policy="jit", workers=1)
     assert made.counts == Counts(2, 0, 2, 1)
     assert made.rows[0]["error"] is None
     assert made.rows[1]["error"] == (
@@ -103,25 +104,25 @@ def test_a_scenario_that_cannot_be_built_is_an_error_in_its_row_only(tmp_path: P
 def test_what_is_known_is_not_run_again_and_a_changed_sweep_is_noticed(tmp_path: Path) -> None:
     path, folder = written(tmp_path), tmp_path / "out"
     seen: list[Counts] = []
-    first = sweep(path, folder, workers=1, watch=seen.append)
+    first = tn.sweep(path, folder, workers=1, watch=seen.append)
     assert seen == [Counts(6, 0, finished, 0) for finished in range(7)]
     before = tables(folder)
-    again = sweep(path, folder)
+    again = tn.sweep(path, folder)
     assert (again.counts, again.changed, tables(folder)) == (Counts(6, 6, 0, 0), False, before)
     assert again.rows == first.rows
     path.write_text(SWEEP.replace("[1, 2, 3]", "[2, 3, 4]"))
-    other = sweep(path, folder, workers=1)
+    other = tn.sweep(path, folder, workers=1)
     assert (other.counts, other.changed) == (Counts(6, 4, 2, 0), True)
-    assert list(frame(other)["cluster.servers"]) == [2, 3, 4, 2, 3, 4]
+    assert list(tn.frame(other)["cluster.servers"]) == [2, 3, 4, 2, 3, 4]
 
 
 def test_a_damaged_cell_is_run_again(tmp_path: Path) -> None:
     path, folder = written(tmp_path), tmp_path / "out"
-    sweep(path, folder, workers=1)
+    tn.sweep(path, folder, workers=1)
     before = tables(folder)
     damaged = sorted((folder / "cells").iterdir())[2]
     damaged.write_bytes(damaged.read_bytes()[:-9])
-    assert sweep(path, folder, workers=1).counts == Counts(6, 5, 1, 0)
+    assert tn.sweep(path, folder, workers=1).counts == Counts(6, 5, 1, 0)
     assert tables(folder) == before
 
 
@@ -144,7 +145,7 @@ def test_a_crash_costs_its_cell_only_and_is_tried_again(tmp_path: Path, monkeypa
 
     def run_it() -> Sweep:
         grid = {"cluster.servers": [1, 2, 3]}
-        return whatif("scenario.yaml", grid, policy="fatal:Fatal", folder="out", workers=1)
+        return tn.whatif("scenario.yaml", grid, policy="fatal:Fatal", folder="out", workers=1)
 
     first = run_it()
     assert first.counts == Counts(3, 0, 3, 1)
@@ -160,7 +161,7 @@ def test_a_crash_costs_its_cell_only_and_is_tried_again(tmp_path: Path, monkeypa
 def test_cells_that_ask_the_same_run_once(tmp_path: Path) -> None:
     written(tmp_path)
     seen: list[Counts] = []
-    made = whatif(
+    made = tn.whatif(
         tmp_path / "scenario.yaml", {"cluster.gpu.memory": ["10 B", "x1"]}, policy="jit", workers=1, watch=seen.append
     )
     assert seen == [Counts(2, 0, 0, 0), Counts(2, 0, 2, 0)]
@@ -168,24 +169,26 @@ def test_cells_that_ask_the_same_run_once(tmp_path: Path) -> None:
 
 
 def test_the_tables_are_csv_and_parquet_of_the_frame(tmp_path: Path) -> None:
-    made = sweep(written(tmp_path), tmp_path / "out", workers=1)
-    assert pd.read_parquet(tmp_path / "out" / "results.parquet").equals(frame(made))
-    assert list(pd.read_csv(tmp_path / "out" / "results.csv")["value"]) == list(frame(made)["value"])
+    made = tn.sweep(written(tmp_path), tmp_path / "out", workers=1)
+    assert pd.read_parquet(tmp_path / "out" / "results.parquet").equals(tn.frame(made))
+    assert list(pd.read_csv(tmp_path / "out" / "results.csv")["value"]) == list(tn.frame(made)["value"])
     assert list(pd.read_csv(tmp_path / "out" / "times.csv")["cell"]) == list(range(6))
-    assert "seconds" not in frame(made).columns
+    assert "seconds" not in tn.frame(made).columns
 
 
-def test_only_a_scenario_with_a_file_can_be_changed() -> None:
+def test_a_scenario_of_data_can_be_changed_and_one_of_exchanged_parts_cannot() -> None:
     data = {
         "cluster": {"servers": 1, "gpu": {"kind": "A", "memory": "1 B", "load_bandwidth": "1 B/s"}},
         "workflows": {"w": {"tasks": {"t": {"runtime": "1 us"}}}},
         "workload": {"poisson": {"rate": "1 /s", "jobs": 2}},
     }
-    assert whatif(data, {"cluster.servers": [1]}, policy="jit", workers=1).rows[0]["value"] == 1.0
-    with pytest.raises(InputError, match="comes from no file; allowed is the path"):
-        whatif(scenario_from(data), {"cluster.servers": [1]}, policy="jit")
+    for given in (data, scenario_from(data)):
+        assert tn.whatif(given, {"cluster.servers": [1]}, policy="jit", workers=1).rows[0]["value"] == 1.0
+    exchanged = replace(scenario_from(data), objective=Objective.MAKESPAN)
+    with pytest.raises(InputError, match="parts of it were exchanged; allowed is a scenario as load or changed"):
+        tn.whatif(exchanged, {"cluster.servers": [1]}, policy="jit")
     with pytest.raises(InputError, match=r"what-if: grid\.cluster\.server\[0\]: cluster\.server: unknown key"):
-        whatif(data, {"cluster.server": [1]}, policy="jit")
+        tn.whatif(data, {"cluster.server": [1]}, policy="jit")
 
 
 def launched(path: Path, folder: Path) -> subprocess.Popen[str]:
@@ -215,7 +218,7 @@ def long_sweep(tmp_path: Path) -> Path:
 
 
 def test_a_killed_sweep_goes_on_and_ends_like_an_undisturbed_one(tmp_path: Path, long_sweep: Path) -> None:
-    undisturbed = sweep(long_sweep, tmp_path / "undisturbed", workers=1)
+    undisturbed = tn.sweep(long_sweep, tmp_path / "undisturbed", workers=1)
     assert undisturbed.counts == Counts(40, 0, 40, 0)
     folder = tmp_path / "killed"
     for kept in (5, 20):
@@ -225,7 +228,7 @@ def test_a_killed_sweep_goes_on_and_ends_like_an_undisturbed_one(tmp_path: Path,
         process.communicate()
         assert process.returncode == -signal.SIGKILL
         assert not (folder / "results.csv").exists()
-    resumed = sweep(long_sweep, folder, workers=1)
+    resumed = tn.sweep(long_sweep, folder, workers=1)
     assert resumed.counts.known >= 20
     assert resumed.rows == undisturbed.rows
     assert tables(folder) == tables(tmp_path / "undisturbed")

@@ -18,9 +18,9 @@ from truenorth.planner.answers.questions import PlanQuestion, SimulateQuestion
 from truenorth.planner.answers.whatif import cell
 from truenorth.planner.answers.whatif.cell import CellCall, answer
 from truenorth.planner.answers.whatif.document import read_sweep
-from truenorth.solvers import machine_code
+from truenorth.solvers import first_use
 from truenorth.solvers.budget import Budget
-from truenorth.solvers.machine_code import count_loaded
+from truenorth.solvers.first_use import count_loaded
 
 
 @pytest.mark.parametrize(("limit_s", "warm_s"), [(0.5, 0.5), (20.0, 2.0)])
@@ -37,7 +37,7 @@ def test_a_process_plans_until_nothing_is_left_to_load_and_only_then_answers(
 
     monkeypatch.setattr(planning, "plan_within", noted)
     monkeypatch.setattr(cell, "_warm", set())
-    monkeypatch.setattr(machine_code, "count_loaded", lambda: next(loaded))
+    monkeypatch.setattr(first_use, "count_loaded", lambda: next(loaded))
     call = CellCall(read_sweep(written(tmp_path))[1].data, str(tmp_path), PlanQuestion(time_limit_s=limit_s))
     assert [answer(call).error, answer(call).error] == [None, None]
     assert limits == [warm_s, warm_s, warm_s, limit_s, limit_s]
@@ -51,7 +51,7 @@ def test_a_simulation_loads_no_solver(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_kernel_counts_once_for_each_type_that_it_has_met(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = ModuleType("solvers.of_a_test")
+    module = ModuleType("truenorth.solvers.of_a_test")
     vars(module)["twice"] = twice = njit(lambda number: number + number)
     monkeypatch.setitem(sys.modules, module.__name__, module)
     counts = [count_loaded()]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+import truenorth as tn
 from tests.command import BAD_INPUT, DONE, app, run
 from tests.planner.inputs.importers.small import written
 from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import InputError, load_scenario
-from truenorth.planner import import_trace
 from truenorth.planner.inputs.importers.catalogue import PACKAGED, load_catalogue
 from truenorth.planner.inputs.importers.catalogued import Catalogued
 from truenorth.planner.inputs.importers.trace import Imported
@@ -45,7 +45,7 @@ COLUMNS = (
 
 def joined(folder: Path, log: str, options: str, catalogue: str = CATALOGUE, classes: str = "auto") -> Imported:
     known = Catalogued.load(written(folder, catalogue, "catalogue.yaml"))
-    return import_trace(options, [written(folder, log)], catalogue=known, runtime_classes=classes)
+    return tn.import_trace(options, [written(folder, log)], catalogue=known, runtime_classes=classes)
 
 
 def test_a_raw_log_becomes_a_priced_scenario(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_unix_times_and_tabs(tmp_path: Path) -> None:
     assert made.notes[:2] == ["releases are times since 1970", "fields of log.csv are separated by tabs"]
     assert made.notes[2] == "no request is of a model of the level 'p95 latency of chat <= 2 s', which is left out"
     assert made.scenario.slo is None
-    plain = import_trace("table", [written(tmp_path, "release,model,runtime\n2,a,1\n5,a,1\n")])
+    plain = tn.import_trace("table", [written(tmp_path, "release,model,runtime\n2,a,1\n5,a,1\n")])
     assert (plain.workload.release_us.tolist(), plain.tally.notes) == ([2_000_000, 5_000_000], [])
 
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import truenorth as tn
 from tests.command import DONE, NOT_ACHIEVED, app, run
 from tests.planner.inputs.importers.small import table, written
 from truenorth.models.scenario import InputError, load_scenario
 from truenorth.models.slo import quantile_rank
-from truenorth.planner import bound, import_trace
 from truenorth.planner.inputs.importers import classes
 from truenorth.planner.inputs.importers.catalogued import Catalogued
 from truenorth.planner.inputs.importers.classes import SLOWEST, round_up
@@ -62,22 +62,22 @@ def test_nothing_is_less_than_it_was_and_the_slowest_stay(runtimes: list[int], m
 
 def test_run_times_stay_as_they_are_until_there_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = written(tmp_path, table(*(f"0,a,{runtime}" for runtime in (1, 2, 3, 10, 11, 30))))
-    assert len(import_trace("table", [log]).workload.workflows) == 6
+    assert len(tn.import_trace("table", [log]).workload.workflows) == 6
     monkeypatch.setattr(classes, "MOST_EXACT", 5)
     monkeypatch.setattr(classes, "DEFAULT_CLASSES", 2)
-    made = import_trace("table", [log])
+    made = tn.import_trace("table", [log])
     assert [workflow.name for workflow in made.workload.workflows] == ["a 3 s", "a 11 s", "a 30 s"]
     said = "run times rounded up to 2 classes per model, the slowest per cent as they are (6 distinct before)"
     assert made.workload.mapping == said
-    assert len(import_trace("table", [log], runtime_classes="exact").workload.workflows) == 6
+    assert len(tn.import_trace("table", [log], runtime_classes="exact").workload.workflows) == 6
     monkeypatch.setattr(classes, "MOST_WORKFLOWS", 4)
     with pytest.raises(InputError, match="6 workflows; allowed are 4: ask for fewer runtime classes"):
-        import_trace("table", [log], runtime_classes="exact")
+        tn.import_trace("table", [log], runtime_classes="exact")
 
 
 def test_what_rounding_costs_is_said(tmp_path: Path) -> None:
     log = written(tmp_path, table(*(f"0,a,{runtime}" for runtime in (1, 2, 3, 10, 11, 30))))
-    made = import_trace("table", [log], runtime_classes="2")
+    made = tn.import_trace("table", [log], runtime_classes="2")
     # 1 becomes 3; 57 s of work become 61. Of six, p50 is the third, p90 to p100 the last.
     figures = made.summary.as_dict()
     assert figures["work_s"] == 61
@@ -91,8 +91,8 @@ def test_what_rounding_costs_is_said(tmp_path: Path) -> None:
     scenario = load_scenario(made.save(tmp_path / "made.yaml")[0])
     assert "# Run times are rounded up, by up to 200 %" in (tmp_path / "made.yaml").read_text()
     said = "Run times are rounded up by up to 200 %: bounds and refutations are about the rounded log"
-    assert bound_summary(bound(scenario, time_limit_s=1))["about"] == said
-    exact = import_trace("table", [log], runtime_classes="exact")
+    assert bound_summary(tn.bound(scenario, time_limit=1))["about"] == said
+    exact = tn.import_trace("table", [log], runtime_classes="exact")
     assert "rounded up" not in summary_rows(exact)
     assert exact.scenario.document.rounded_up is None
     assert exact.summary.as_dict()["rounding"] is None
@@ -102,7 +102,7 @@ def ask(folder: Path, runtimes: list[float], level: str, classes_asked: str = "a
     """Import requests every 300 s with a catalogue, ask for servers, and return the exit code."""
     log = written(folder, table(*(f"{300 * row},m,{took}" for row, took in enumerate(runtimes))))
     known, made = written(folder, CATALOGUE, "catalogue.yaml"), folder / "made.yaml"
-    catalogued = import_trace("table", [log], catalogue=Catalogued.load(known), runtime_classes=classes_asked)
+    catalogued = tn.import_trace("table", [log], catalogue=Catalogued.load(known), runtime_classes=classes_asked)
     catalogued.save(made)
     return run(app, ["servers", str(made), "--slo", level, "--policies", "jit", "--time-limit", "5", "--json"])
 

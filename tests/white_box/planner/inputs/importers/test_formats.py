@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+import truenorth as tn
 from tests.planner.inputs.importers.small import AZURE, GENTD26, UPDATES, table, written
 from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import InputError, load_scenario
-from truenorth.planner import import_trace
 from truenorth.planner.inputs.importers.trace import Imported
 from truenorth.planner.show.imported import summary_rows
 
@@ -23,7 +23,7 @@ def jobs(made: Imported) -> list[tuple[int, str]]:
 
 
 def test_gentd26_keeps_what_succeeded_in_release_order(tmp_path: Path) -> None:
-    made = import_trace("gentd26", [written(tmp_path, GENTD26)])
+    made = tn.import_trace("gentd26", [written(tmp_path, GENTD26)])
     # Time zero is the first request, at 23:59:59.
     assert jobs(made) == [
         (0, "M0001 30 s"),
@@ -38,7 +38,7 @@ def test_gentd26_keeps_what_succeeded_in_release_order(tmp_path: Path) -> None:
 
 
 def test_gentd26_can_count_failed_requests(tmp_path: Path) -> None:
-    made = import_trace("gentd26:status=finished", [written(tmp_path, GENTD26)])
+    made = tn.import_trace("gentd26:status=finished", [written(tmp_path, GENTD26)])
     # The failed one stands before the other of the same second, and stays there.
     assert jobs(made)[3:5] == [(9_000_000, "M0002 14 s"), (9_000_000, "M0002 14.5 s")]
     assert made.tally.left_out == {"predict_status PENDING": 1}
@@ -46,21 +46,21 @@ def test_gentd26_can_count_failed_requests(tmp_path: Path) -> None:
 
 def test_a_window_of_moments_counts_from_its_start_and_excludes_its_end(tmp_path: Path) -> None:
     log = written(tmp_path, GENTD26)
-    made = import_trace("gentd26", [log], window=("2024-12-06 00:00:00", "2024-12-06T00:01:00"))
+    made = tn.import_trace("gentd26", [log], window=("2024-12-06 00:00:00", "2024-12-06T00:01:00"))
     assert jobs(made) == [(0, "M0006 25 s"), (5_000_000, "M0001 25 s"), (8_000_000, "M0002 14.5 s")]
     # The same window in seconds since the first request.
-    assert jobs(import_trace("gentd26", [log], window=("1 s", "61 s"))) == jobs(made)
+    assert jobs(tn.import_trace("gentd26", [log], window=("1 s", "61 s"))) == jobs(made)
 
 
 def test_gentd26_has_the_documented_cluster(tmp_path: Path) -> None:
-    made = import_trace("gentd26", [written(tmp_path, GENTD26, "log.csv.gz")])
+    made = tn.import_trace("gentd26", [written(tmp_path, GENTD26, "log.csv.gz")])
     assert made.target.words == "2 GPUs of 24 GB, models of 6.5 GB, a load takes 8.454 s"
     assert any("8.454 s" in note for note in made.notes)
 
 
 def test_the_load_time_is_the_median_of_the_updates_that_are_given(tmp_path: Path) -> None:
     files = [written(tmp_path, UPDATES, "updates.csv"), written(tmp_path, GENTD26)]
-    made = import_trace("gentd26", files)
+    made = tn.import_trace("gentd26", files)
     assert made.target.load_us("M0001") == 5_500_000
     assert made.tally.read == 7  # updates are no requests
     assert any("5.5 s, the median of 4 updates in updates.csv" in note for note in made.notes)
@@ -70,11 +70,11 @@ def test_the_load_time_is_the_median_of_the_updates_that_are_given(tmp_path: Pat
 
 def test_updates_alone_are_no_trace(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a log of updates; allowed is a request trace beside it"):
-        import_trace("gentd26", [written(tmp_path, UPDATES)])
+        tn.import_trace("gentd26", [written(tmp_path, UPDATES)])
 
 
 def test_azure_tokens_become_run_times(tmp_path: Path) -> None:
-    made = import_trace("azure-llm:start=10ms,prefill=100us,decode=30ms", [written(tmp_path, AZURE, "chat.csv")])
+    made = tn.import_trace("azure-llm:start=10ms,prefill=100us,decode=30ms", [written(tmp_path, AZURE, "chat.csv")])
     # 10 ms + 4808 x 0.1 ms + 9 x 30 ms = 760.8 ms; 10 + 100 x 0.1 + 0 = 20 ms, also without a generated token.
     # The seventh decimal rounds half up: .0319606 - .9799600 is 52000.6 us, .0319604 is 52000.4 us.
     assert jobs(made) == [(0, "chat 0.7608 s"), (52_000, "chat 0.02 s"), (52_001, "chat 0.02 s")]
@@ -95,7 +95,7 @@ def test_azure_tokens_become_run_times(tmp_path: Path) -> None:
     ],
 )
 def test_rates_say_whose_they_are(tmp_path: Path, options: str, said: str) -> None:
-    made = import_trace(f"azure-llm:{options}", [written(tmp_path, AZURE)])
+    made = tn.import_trace(f"azure-llm:{options}", [written(tmp_path, AZURE)])
     text = made.save(tmp_path / "made.yaml")[0].read_text()
     assert said in text
     assert ("measured by" in text) == ("start=" not in options)
@@ -107,14 +107,14 @@ def test_rates_of_one_request_are_refused_for_several(tmp_path: Path) -> None:
         with pytest.raises(
             QuestionError, match="allowed is with prefill= and decode= as measured beside 15 others, or"
         ):
-            import_trace(f"azure-llm:{options}", [log])
-    beside = import_trace("azure-llm:concurrency=16,prefill=1ms,decode=40ms", [log])
+            tn.import_trace(f"azure-llm:{options}", [log])
+    beside = tn.import_trace("azure-llm:concurrency=16,prefill=1ms,decode=40ms", [log])
     assert "16 requests at a time on a GPU; prefill and decode are taken to be those beside 15 others" in beside.notes
 
 
 def test_azure_requests_share_a_gpu_in_batches_and_hold_their_cache(tmp_path: Path) -> None:
     options = "start=10ms,prefill=100us,decode=30ms,concurrency=4,kv=10B,batch=3,crowding=0.5"
-    made = import_trace(f"azure-llm:{options}", [written(tmp_path, AZURE, "chat.csv")])
+    made = tn.import_trace(f"azure-llm:{options}", [written(tmp_path, AZURE, "chat.csv")])
     # By size: 10 ms + b x 480.8 ms + 9 x 30 ms x (1 + (b - 1) / 2); the two short ones differ by a token of cache.
     assert [name for _, name in jobs(made)] == ["chat 0.7608 s", "chat 0.02 s", "chat 0.02 s #2"]
     instance = load_scenario(made.save(tmp_path / "scenario.yaml")[0]).instance
@@ -124,7 +124,7 @@ def test_azure_requests_share_a_gpu_in_batches_and_hold_their_cache(tmp_path: Pa
     assert tables[0] == {1: 760_800, 2: 1_376_600, 3: 1_992_400}
     assert tables[1] == tables[2] == {1: 20_000, 2: 30_000, 3: 40_000}
     # The slowest stays; the two others become one class, with the larger of everything.
-    few = import_trace(f"azure-llm:{options}", [written(tmp_path, AZURE, "chat.csv")], runtime_classes="1")
+    few = tn.import_trace(f"azure-llm:{options}", [written(tmp_path, AZURE, "chat.csv")], runtime_classes="1")
     (quick, slow) = (workflow.tasks[0] for workflow in few.workload.workflows)
     assert [(task.memory_bytes, dict(task.batch.times_on("8xH100"))) for task in (quick, slow) if task.batch] == [
         (1010, tables[1]),
@@ -140,14 +140,14 @@ def test_azure_requests_share_a_gpu_in_batches_and_hold_their_cache(tmp_path: Pa
 
 def test_a_table_may_say_what_requests_share(tmp_path: Path) -> None:
     log = written(tmp_path, "release,model,runtime,part,held,pair\n0,a,2,0.25,100,3\n1,a,2,1,0,2\n")
-    made = import_trace("table:share=part,memory=held,batch=2:pair", [log])
+    made = tn.import_trace("table:share=part,memory=held,batch=2:pair", [log])
     instance = load_scenario(made.save(tmp_path / "scenario.yaml")[0]).instance
     tasks = [job.workflow.tasks[0] for job in instance.jobs]
     assert [(task.share, task.memory_bytes) for task in tasks] == [(2500, 100), (10_000, 0)]
     assert [batch.runtime_us["*"] for batch in instance.batches] == [
         {1: 2_000_000, 2: us} for us in (3 * 10**6, 2 * 10**6)
     ]
-    assert import_trace("table:share=part", [log]).scenario.instance.batches == ()
+    assert tn.import_trace("table:share=part", [log]).scenario.instance.batches == ()
 
 
 @pytest.mark.parametrize(
@@ -162,18 +162,20 @@ def test_a_table_may_say_what_requests_share(tmp_path: Path) -> None:
 def test_a_table_of_shares_is_checked(tmp_path: Path, row: str, message: str) -> None:
     log = written(tmp_path, f"release,model,runtime,part,held,pair\n{row}\n")
     with pytest.raises(InputError, match=message):
-        import_trace("table:share=part,memory=held,batch=2:pair", [log])
+        tn.import_trace("table:share=part,memory=held,batch=2:pair", [log])
 
 
 def test_azure_files_are_services_unless_they_share_a_model(tmp_path: Path) -> None:
     files = [written(tmp_path, AZURE, name) for name in ("chat.csv.gz", "code.csv")]
-    assert set(import_trace("azure-llm", files).summary.model_requests) == {"chat", "code"}
-    assert set(import_trace("azure-llm:model=llama", files).summary.model_requests) == {"llama"}
+    assert set(tn.import_trace("azure-llm", files).summary.model_requests) == {"chat", "code"}
+    assert set(tn.import_trace("azure-llm:model=llama", files).summary.model_requests) == {"llama"}
 
 
 def test_a_table_names_its_columns_and_unit(tmp_path: Path) -> None:
     text = "id,when,which,took,due\n1,7,a,2.5,100\n2,3,b,1,9\n"
-    made = import_trace("table:release=when,model=which,runtime=took,deadline=due,unit=ms", [written(tmp_path, text)])
+    made = tn.import_trace(
+        "table:release=when,model=which,runtime=took,deadline=due,unit=ms", [written(tmp_path, text)]
+    )
     # The zero is the log's own, not its first release.
     assert jobs(made) == [(3_000, "b 0.001 s"), (7_000, "a 0.0025 s")]
     instance = load_scenario(made.save(tmp_path / "scenario.yaml")[0]).instance
@@ -182,7 +184,7 @@ def test_a_table_names_its_columns_and_unit(tmp_path: Path) -> None:
 
 def test_an_empty_deadline_is_none(tmp_path: Path) -> None:
     log = written(tmp_path, "release,model,runtime,due\n0,a,1,\n1,a,1, \n2,a,1,0.5\n3,a,1,0\n")
-    made = import_trace("table:deadline=due", [log])
+    made = tn.import_trace("table:deadline=due", [log])
     assert made.workload.deadline_us is not None
     assert made.workload.deadline_us.tolist() == [-1, -1, 500_000, 0]
     instance = load_scenario(made.save(tmp_path / "scenario.yaml")[0]).instance
@@ -192,15 +194,15 @@ def test_an_empty_deadline_is_none(tmp_path: Path) -> None:
         with pytest.raises(
             InputError, match=rf"bad.csv:2: due: '{text}' is no time in range; allowed is nothing, or a"
         ):
-            import_trace("table:deadline=due", [bad])
+            tn.import_trace("table:deadline=due", [bad])
 
 
 def test_a_file_named_twice_would_count_twice(tmp_path: Path) -> None:
     log = written(tmp_path, table("0,a,1"))
     with pytest.raises(InputError, match=r"log\.csv: file: is named twice; allowed is each file once"):
-        import_trace("table", [log, tmp_path / "." / "log.csv"])
+        tn.import_trace("table", [log, tmp_path / "." / "log.csv"])
     other = written(tmp_path, table("0,a,1"), "other.csv")
-    assert import_trace("table", [log, other]).tally.read == 2
+    assert tn.import_trace("table", [log, other]).tally.read == 2
 
 
 @pytest.mark.parametrize(
@@ -214,13 +216,13 @@ def test_a_file_named_twice_would_count_twice(tmp_path: Path) -> None:
 )
 def test_a_rate_factor_divides_releases(tmp_path: Path, factor: str, releases: list[int]) -> None:
     log = written(tmp_path, table("0,a,1", "1,a,1", "3.000001,a,1"))
-    made = import_trace("table", [log], rate_factor=Fraction(factor))
+    made = tn.import_trace("table", [log], rate_factor=Fraction(factor))
     assert made.workload.release_us.tolist() == releases
 
 
 def test_the_window_is_cut_before_the_rate_is_scaled(tmp_path: Path) -> None:
     log = written(tmp_path, table("1,a,1", "2,b,1", "3,c,1", "4,d,1"))
-    made = import_trace("table", [log], window=("2 s", "4 s"), rate_factor=Fraction(10))
+    made = tn.import_trace("table", [log], window=("2 s", "4 s"), rate_factor=Fraction(10))
     assert jobs(made) == [(0, "b 1 s"), (100_000, "c 1 s")]
     assert made.summary.length_us == 200_000
 
@@ -245,14 +247,14 @@ def test_the_window_is_cut_before_the_rate_is_scaled(tmp_path: Path) -> None:
 def test_what_cannot_be_asked(tmp_path: Path, call: dict[str, object], message: str) -> None:
     log = written(tmp_path, table("0,a,1"))
     with pytest.raises(QuestionError, match=message):
-        import_trace(**({"format_text": "table", "files": [log]} | call))  # type: ignore[arg-type]
+        tn.import_trace(**({"format_text": "table", "files": [log]} | call))  # type: ignore[arg-type]
 
 
 def test_moments_and_times_do_not_mix(tmp_path: Path) -> None:
     log = written(tmp_path, GENTD26)
     with pytest.raises(QuestionError, match="mixes a time with a moment"):
-        import_trace("gentd26", [log], window=("0 s", "2024-12-06 00:00:00"))
+        tn.import_trace("gentd26", [log], window=("0 s", "2024-12-06 00:00:00"))
     with pytest.raises(InputError, match="they lie from 0 s to 61 s; allowed is a window with a release"):
-        import_trace("gentd26", [log], window=("1 h", "2 h"))
+        tn.import_trace("gentd26", [log], window=("1 h", "2 h"))
     with pytest.raises(InputError, match="they lie from 2024-12-05T23:59:59 to 2024-12-06T00:01:00"):
-        import_trace("gentd26", [log], window=("2024-12-07 00:00", "2024-12-08 00:00"))
+        tn.import_trace("gentd26", [log], window=("2024-12-07 00:00", "2024-12-08 00:00"))

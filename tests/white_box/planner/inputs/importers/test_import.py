@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import truenorth as tn
 from tests.command import BAD_INPUT, DONE, app, run
 from tests.planner.inputs.importers.small import GENTD26, table, written
 from truenorth.executor.policies.options import option, switch
 from truenorth.models import Edge, Task, Workflow, check
 from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import InputError, load_scenario
-from truenorth.planner import import_trace, plan, simulate
 from truenorth.planner.command.verbs.logs import _FORMATS
 from truenorth.planner.inputs.importers import DagJobs, Format, Hardware, Requests, Tally, workload
 from truenorth.planner.inputs.importers.format import Override
@@ -28,7 +28,7 @@ ROWS = ("0,a,10", "30,b,20", "59.999999,a,30", "60,a,40", "120,c,20")
 
 
 def test_the_files_load_and_say_what_they_are(tmp_path: Path) -> None:
-    made = import_trace("gentd26", [written(tmp_path, GENTD26)])
+    made = tn.import_trace("gentd26", [written(tmp_path, GENTD26)])
     paths = made.save(tmp_path / "hour.yaml")
     assert paths == [tmp_path / "hour.yaml", tmp_path / "hour.trace.csv"]
     assert paths[1].read_text().splitlines() == [
@@ -50,19 +50,19 @@ def test_the_files_load_and_say_what_they_are(tmp_path: Path) -> None:
 
 def test_the_scenario_in_memory_is_the_one_in_the_file(tmp_path: Path) -> None:
     log = written(tmp_path, "release,model,runtime,due\n0.5,a,1,9\n2,b,3,1\n")
-    made = import_trace("table:deadline=due", [log])
+    made = tn.import_trace("table:deadline=due", [log])
     assert made.scenario.instance == load_scenario(made.save(tmp_path / "a.yaml")[0]).instance
 
 
 def test_json_says_the_same_as_yaml(tmp_path: Path) -> None:
-    made = import_trace("gentd26", [written(tmp_path, GENTD26)])
+    made = tn.import_trace("gentd26", [written(tmp_path, GENTD26)])
     one, other = (load_scenario(made.save(tmp_path / f"a.{kind}")[0]).instance for kind in ("yaml", "json"))
     assert one.jobs == other.jobs
     assert one.cluster == other.cluster
 
 
 def test_the_summary_is_right(tmp_path: Path) -> None:
-    summary = import_trace("table", [written(tmp_path, table(*ROWS))]).summary.as_dict()
+    summary = tn.import_trace("table", [written(tmp_path, table(*ROWS))]).summary.as_dict()
     assert (summary["jobs"], summary["workflows"], summary["models"], summary["length_s"]) == (5, 5, 3, 120.0)
     assert summary["arrivals_per_minute"] == {"mean": 2.5, "max": 3}  # three in the first minute, 59.999999 s included
     # The ceil(q n)-th smallest of 10, 20, 20, 30, 40.
@@ -74,32 +74,32 @@ def test_the_summary_is_right(tmp_path: Path) -> None:
 
 
 def test_one_is_not_several(tmp_path: Path) -> None:
-    made = import_trace("table", [written(tmp_path, table("0,a,1", "1,a,1"))], runtime_classes="1")
+    made = tn.import_trace("table", [written(tmp_path, table("0,a,1", "1,a,1"))], runtime_classes="1")
     assert summary_rows(made)["jobs"] == "2 in 1 s, 1 workflow; run times as they are"
-    made = import_trace("table", [written(tmp_path, table("0,a,1", "1,a,2", "1,a,3"))], runtime_classes="1")
+    made = tn.import_trace("table", [written(tmp_path, table("0,a,1", "1,a,2", "1,a,3"))], runtime_classes="1")
     said = "run times rounded up to 1 class per model, the slowest per cent as they are (3 distinct before)"
     assert summary_rows(made)["jobs"] == f"3 in 1 s, 2 different workflows; {said}"
 
 
 def test_the_length_of_a_window_is_the_window(tmp_path: Path) -> None:
-    made = import_trace("table", [written(tmp_path, table(*ROWS))], window=("0 s", "60 s"), rate_factor=Fraction(2))
+    made = tn.import_trace("table", [written(tmp_path, table(*ROWS))], window=("0 s", "60 s"), rate_factor=Fraction(2))
     assert made.summary.fluid_load == 1.0  # 60 s of work in 30 s on two GPUs
     assert "100% of the GPUs' time;" in summary_rows(made)["fluid load"]
 
 
 def test_at_one_instant_there_is_no_load(tmp_path: Path) -> None:
-    made = import_trace("table", [written(tmp_path, table("0,a,1"))])
+    made = tn.import_trace("table", [written(tmp_path, table("0,a,1"))])
     assert made.summary.fluid_load is None
     assert summary_rows(made)["arrivals"] == "all at once"
     assert summary_rows(made)["fluid load"] == "1 s of work at once"
 
 
 def test_plan_and_simulation_of_an_import_keep_every_rule(tmp_path: Path) -> None:
-    scenario = load_scenario(import_trace("gentd26", [written(tmp_path, GENTD26)]).save(tmp_path / "a.yaml")[0])
+    scenario = load_scenario(tn.import_trace("gentd26", [written(tmp_path, GENTD26)]).save(tmp_path / "a.yaml")[0])
     for policy in ("compass", "srpt"):
-        simulation = simulate(scenario, policy)
+        simulation = tn.simulate(scenario, policy)
         assert check(simulation.instance, simulation.timeline) == []
-    planned = plan(scenario, time_limit_s=2, workers=1)
+    planned = tn.plan(scenario, time_limit=2, workers=1)
     assert planned.timeline is not None
     assert check(scenario.instance, planned.timeline) == []
 
@@ -137,8 +137,8 @@ def test_what_no_override_may_say(override: Override, message: str) -> None:
 def test_a_cluster_of_ones_own_is_noted(tmp_path: Path) -> None:
     log = written(tmp_path, table(*ROWS))
     asked = "cluster and sizes are those asked for, not the documented ones"
-    assert asked not in import_trace("table", [log]).notes
-    notes = import_trace("table", [log], override=Override(servers=3).apply).notes
+    assert asked not in tn.import_trace("table", [log]).notes
+    notes = tn.import_trace("table", [log], override=Override(servers=3).apply).notes
     assert notes == [
         "where options say nothing, sizes are assumed: models of 6 GB that load at 6 GB/s, GPUs of 24 GB",
         asked,
@@ -147,7 +147,7 @@ def test_a_cluster_of_ones_own_is_noted(tmp_path: Path) -> None:
 
 def test_a_model_that_fits_no_gpu_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="allowed are at most 5000000000 bytes"):
-        import_trace("gentd26", [written(tmp_path, GENTD26)], override=Override(memory="5 GB").apply)
+        tn.import_trace("gentd26", [written(tmp_path, GENTD26)], override=Override(memory="5 GB").apply)
 
 
 HARDWARE = Hardware(8 * 10**9, 4 * 10**9, Fraction(10**9))
@@ -169,7 +169,7 @@ class _Dags:
 
 def test_a_format_may_yield_dags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(FORMATS, "dags", Format("dags", "DAGs", "here", (), _Dags, HARDWARE))
-    made = import_trace("dags", [tmp_path])
+    made = tn.import_trace("dags", [tmp_path])
     scenario = load_scenario(made.save(tmp_path / "dags.yaml")[0])
     assert [(job.release_us, job.workflow.name) for job in scenario.instance.jobs] == [
         (0, "single"),
@@ -180,7 +180,7 @@ def test_a_format_may_yield_dags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert made.summary.model_requests == {"m": 3, "n": 2}
     assert made.summary.job_work_us.tolist() == [5, 12, 12]
     with pytest.raises(InputError, match="two different workflows are named 'pair'"):
-        import_trace("dags:clash=on", [tmp_path])
+        tn.import_trace("dags:clash=on", [tmp_path])
 
 
 def test_requests_on_several_gpus_become_tasks_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +190,7 @@ def test_requests_on_several_gpus_become_tasks_side_by_side(tmp_path: Path, monk
             yield Requests(np.array([0, 1]), np.array(["a", "a"], dtype=np.object_), two, None, np.array([1, 3]))
 
     monkeypatch.setitem(FORMATS, "wide", Format("wide", "wide jobs", "here", (), Wide, HARDWARE))
-    made = import_trace("wide", [tmp_path])
+    made = tn.import_trace("wide", [tmp_path])
     assert [workflow.name for workflow in made.workload.workflows] == ["a 0.00001 s", "a 0.00001 s x 3"]
     assert [len(workflow.tasks) for workflow in made.workload.workflows] == [1, 3]
     assert made.summary.job_work_us.tolist() == [10, 30]
@@ -212,7 +212,7 @@ def test_the_command_writes_only_what_is_asked_for(tmp_path: Path, capsys: pytes
 
 
 def test_a_picture_s_legends_stand_beside_its_data(tmp_path: Path) -> None:
-    made = import_trace("table", [written(tmp_path, table(*ROWS))])
+    made = tn.import_trace("table", [written(tmp_path, table(*ROWS))])
     drawn = figure(made.summary, "a $x^2_$ log")
     drawn.draw_without_rendering()
     legends = [legend for axes in drawn.axes if (legend := axes.get_legend()) is not None]
@@ -233,14 +233,14 @@ def test_a_log_is_never_overwritten(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_a_line_break_in_a_log_s_name_stays_in_the_comment(tmp_path: Path) -> None:
-    made = import_trace("table", [written(tmp_path, table(*ROWS), "a\nb: c.csv")])
+    made = tn.import_trace("table", [written(tmp_path, table(*ROWS), "a\nb: c.csv")])
     assert len(load_scenario(made.save(tmp_path / "a.yaml")[0]).instance.jobs) == 5
 
 
 def test_more_requests_than_memory_holds_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workload, "MOST_READ", 4)
     with pytest.raises(InputError, match="more than 4 requests"):
-        import_trace("table", [written(tmp_path, table(*ROWS))])
+        tn.import_trace("table", [written(tmp_path, table(*ROWS))])
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+import truenorth as tn
 from tests.planner.inputs.importers.outcomes import jobs
 from tests.planner.inputs.importers.small import written
 from truenorth.models.scenario import InputError
-from truenorth.planner import import_trace
 from truenorth.planner.inputs.importers import json_files
 
 OPTIONS = "table:release=at,model=model,runtime=took,deadline=due,unit=ms"
@@ -28,7 +28,7 @@ def log(folder: Path, *rows: object) -> Path:
 
 
 def test_keys_are_columns(tmp_path: Path) -> None:
-    made = import_trace(OPTIONS, [log(tmp_path, GOOD[0], "", *GOOD[1:])])
+    made = tn.import_trace(OPTIONS, [log(tmp_path, GOOD[0], "", *GOOD[1:])])
     # 1.0005 ms are 1000.5 us, which round half up.
     assert jobs(made) == [(500, "a 0.001001 s"), (10_000, "b 0.003 s"), (12_000, "a 0.007 s")]
     assert made.workload.deadline_us is not None
@@ -40,7 +40,7 @@ def test_keys_are_columns(tmp_path: Path) -> None:
 def test_dates_and_chunks_are_read_as_in_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_files, "CHUNK_ROWS", 1)
     rows = [{"release": f"2026-01-01T00:00:0{second}Z", "model": "a", "runtime": 1} for second in (3, 1, 2)]
-    made = import_trace("table", [log(tmp_path, *rows)])
+    made = tn.import_trace("table", [log(tmp_path, *rows)])
     assert made.workload.release_us.tolist() == [0, 1_000_000, 2_000_000]
 
 
@@ -61,7 +61,7 @@ def test_dates_and_chunks_are_read_as_in_csv(tmp_path: Path, monkeypatch: pytest
 def test_a_malformed_line_is_refused_by_line_or_counted(tmp_path: Path, row: object, message: str) -> None:
     path = log(tmp_path, GOOD[0], "", row, GOOD[1])
     with pytest.raises(InputError) as refused:
-        import_trace(OPTIONS, [path])
+        tn.import_trace(OPTIONS, [path])
     assert str(refused.value).startswith(f"{path}:3: {message}")
-    made = import_trace(OPTIONS, [path], skip_malformed=True)
+    made = tn.import_trace(OPTIONS, [path], skip_malformed=True)
     assert (len(made.workload.release_us), made.tally.read, made.tally.refused.total()) == (2, 3, 1)

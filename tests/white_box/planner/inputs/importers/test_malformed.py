@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import truenorth as tn
 from tests.command import BAD_INPUT, app, run
 from tests.planner.inputs.importers.small import AZURE, GENTD26, table, written
 from truenorth.models.scenario import InputError, load_scenario
 from truenorth.models.scenario.files import LONGEST_LINE
-from truenorth.planner import import_trace
 from truenorth.planner.inputs.estimate.table import Wanted, read_table
 from truenorth.planner.inputs.importers import csv_files
 
@@ -47,11 +47,11 @@ GOOD = "0,a,1"
 def test_a_malformed_row_is_refused_by_line_or_counted(tmp_path: Path, row: str, line: int, message: str) -> None:
     log = written(tmp_path, table(GOOD, row, GOOD))
     with pytest.raises(InputError) as refused:
-        import_trace("table", [log])
+        tn.import_trace("table", [log])
     assert str(refused.value).startswith(f"{log}:{line}: ")
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
-    made = import_trace("table", [log], skip_malformed=True)
+    made = tn.import_trace("table", [log], skip_malformed=True)
     assert len(made.workload.release_us) == 2
     assert sum(made.tally.refused.values()) == 1
     assert made.tally.read == 3
@@ -59,7 +59,7 @@ def test_a_malformed_row_is_refused_by_line_or_counted(tmp_path: Path, row: str,
 
 def test_malformed_rows_are_counted_by_reason_once_each(tmp_path: Path) -> None:
     log = written(tmp_path, table("x,a,1", "y,,0", "0,a,0", "0", GOOD))
-    made = import_trace("table", [log], skip_malformed=True)
+    made = tn.import_trace("table", [log], skip_malformed=True)
     assert made.tally.refused == {
         "release: is no time in range": 2,
         "runtime: is no time in range": 1,
@@ -71,25 +71,25 @@ def test_malformed_rows_are_counted_by_reason_once_each(tmp_path: Path) -> None:
 def test_the_first_malformed_row_is_the_one_named(tmp_path: Path) -> None:
     log = written(tmp_path, table(GOOD, "0,a,0", "x,a,1", "0"))
     with pytest.raises(InputError, match=r"log\.csv:3: runtime"):
-        import_trace("table", [log])
+        tn.import_trace("table", [log])
 
 
 def test_a_row_with_a_line_break_is_one_malformed_row(tmp_path: Path) -> None:
     head = "release,model,runtime,note\n"
     log = written(tmp_path, head + '0,a,1,"x\n"\n1,a,1,y\n2,a,1,"z\n7,a,1,within\n3,a,5,q"\n4,a,1,w\n')
-    made = import_trace("table", [log], skip_malformed=True)
+    made = tn.import_trace("table", [log], skip_malformed=True)
     # The rows at 0 and 2 s go on behind a line break; no later line of theirs is a job.
     assert made.workload.release_us.tolist() == [1_000_000, 4_000_000]
     assert (made.tally.read, made.tally.refused) == (4, {"row: is not CSV": 2})
     with pytest.raises(InputError, match=r"log.csv:2: row: is not CSV: unexpected end of data \(line breaks inside"):
-        import_trace("table", [log])
+        tn.import_trace("table", [log])
 
 
 def test_a_stray_quote_spoils_its_own_row_alone(tmp_path: Path) -> None:
     head = "release,model,runtime,note\n"
     # What follows up to the next quote is no row together with what stands before: b" is no end of a field.
     log = written(tmp_path, head + '0,a,1,"x\n1,a,1,y\n2,a,1,"b" c\n3,a,1,5" wide\n4,a,1,"z\n5,a,1,w\n')
-    made = import_trace("table", [log], skip_malformed=True)
+    made = tn.import_trace("table", [log], skip_malformed=True)
     assert made.workload.release_us.tolist() == [1_000_000, 3_000_000, 5_000_000]
     assert (made.tally.read, made.tally.refused.total()) == (6, 3)
 
@@ -97,11 +97,11 @@ def test_a_stray_quote_spoils_its_own_row_alone(tmp_path: Path) -> None:
 def test_a_row_with_a_line_break_may_end_in_the_next_chunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(csv_files, "CHUNK_ROWS", 2)
     log = written(tmp_path, 'release,model,runtime,note\n0,a,1,x\n2,a,1,"z\n3,a,5,q"\n4,a,1,"w\n5,a,1,v\n6,a\n')
-    made = import_trace("table", [log], skip_malformed=True)
+    made = tn.import_trace("table", [log], skip_malformed=True)
     assert made.workload.release_us.tolist() == [0, 5_000_000]
     assert (made.tally.read, made.tally.refused.total()) == (5, 3)
     with pytest.raises(InputError, match=r"log.csv:7: row: has 2 fields"):
-        import_trace("table", [written(tmp_path, log.read_text().replace('"', ""))])
+        tn.import_trace("table", [written(tmp_path, log.read_text().replace('"', ""))])
 
 
 @pytest.mark.parametrize(
@@ -115,11 +115,11 @@ def test_a_row_with_a_line_break_may_end_in_the_next_chunk(tmp_path: Path, monke
 )
 def test_a_malformed_first_row_says_nothing_of_the_clock(tmp_path: Path, first: str, later: list[str]) -> None:
     log = written(tmp_path, table(*(f"{release},a,1" for release in (first, *later))))
-    made = import_trace("table", [log], skip_malformed=True)
+    made = tn.import_trace("table", [log], skip_malformed=True)
     assert np.diff(made.workload.release_us).tolist() == [1_000_000]
     assert made.tally.refused.total() == 1
     with pytest.raises(InputError, match=r"log.csv:2: release: "):
-        import_trace("table", [log])
+        tn.import_trace("table", [log])
 
 
 @pytest.mark.parametrize(
@@ -135,15 +135,15 @@ def test_a_malformed_first_row_says_nothing_of_the_clock(tmp_path: Path, first: 
 def test_dates_with_and_without_a_zone_do_not_mix(tmp_path: Path, rows: tuple[str, str], said: str) -> None:
     log = written(tmp_path, table(*rows))
     with pytest.raises(InputError, match=f"log.csv:3: release: {said}.* allowed is a zone in all dates or in none"):
-        import_trace("table", [log])
-    made = import_trace("table", [log], skip_malformed=True)
+        tn.import_trace("table", [log])
+    made = tn.import_trace("table", [log], skip_malformed=True)
     assert (len(made.workload.release_us), made.tally.refused.total()) == (1, 1)
     # Nor do files of an import.
     files = [written(tmp_path, table(row), f"{place}.csv") for place, row in enumerate(rows)]
     with pytest.raises(InputError, match=r"1.csv:2: release: "):
-        import_trace("table", files)
+        tn.import_trace("table", files)
     zones = table("2026-03-29 01:30:00+01:00,a,1", "2026-03-29T03:30:00-0130,a,1", "2026-03-29T01:30:00Z,a,1")
-    assert import_trace("table", [written(tmp_path, zones)]).workload.release_us.tolist() == [
+    assert tn.import_trace("table", [written(tmp_path, zones)]).workload.release_us.tolist() == [
         0,
         3_600_000_000,
         16_200_000_000,
@@ -152,19 +152,19 @@ def test_dates_with_and_without_a_zone_do_not_mix(tmp_path: Path, rows: tuple[st
 
 def test_a_row_that_failed_may_be_malformed(tmp_path: Path) -> None:
     # The pending request of the log has neither a model nor a run time, which is no reason to refuse it.
-    assert import_trace("gentd26", [written(tmp_path, GENTD26)]).tally.left_out["predict_status PENDING"] == 1
+    assert tn.import_trace("gentd26", [written(tmp_path, GENTD26)]).tally.left_out["predict_status PENDING"] == 1
 
 
 @pytest.mark.parametrize("moment", ["now", "2024", "2024-13-01 00:00:00", "1969-12-31 23:59:59", "2300-01-01 00:00:00"])
 def test_what_is_no_moment(tmp_path: Path, moment: str) -> None:
     with pytest.raises(InputError, match=r"log.csv:3: TIMESTAMP: .* is no date and time in range"):
-        import_trace("azure-llm", [written(tmp_path, AZURE.replace("2023-11-16 18:17:04.0319606", moment))])
+        tn.import_trace("azure-llm", [written(tmp_path, AZURE.replace("2023-11-16 18:17:04.0319606", moment))])
 
 
 @pytest.mark.parametrize("tokens", ["-1", "1.5", "10000001", "1_000", "", "\u0663"])
 def test_what_is_no_number_of_tokens(tmp_path: Path, tokens: str) -> None:
     with pytest.raises(InputError, match=r"log.csv:2: ContextTokens: .* is no whole number in range"):
-        import_trace("azure-llm", [written(tmp_path, AZURE.replace("4808", tokens))])
+        tn.import_trace("azure-llm", [written(tmp_path, AZURE.replace("4808", tokens))])
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_what_is_no_log_is_refused_even_where_rows_are_skipped(tmp_path: Path, d
     log = tmp_path / "log.csv"
     log.write_bytes(data)
     with pytest.raises(InputError) as refused:
-        import_trace("table", [log], skip_malformed="model: " not in message)
+        tn.import_trace("table", [log], skip_malformed="model: " not in message)
     assert message in str(refused.value)
 
 
@@ -201,32 +201,32 @@ def test_what_is_read_must_be_utf_8_and_nothing_else(tmp_path: Path) -> None:
     latin = written(tmp_path, text.encode("latin-1"))
     remedy = "allowed is UTF-8: convert the file, for instance with iconv -f LATIN1 -t UTF-8"
     with pytest.raises(InputError) as refused:
-        import_trace("table", [latin])
+        tn.import_trace("table", [latin])
     assert str(refused.value) == rf"{latin}:3: model: 'caf\udce9' is not UTF-8; {remedy}"
-    made = import_trace("table", [latin], skip_malformed=True)
+    made = tn.import_trace("table", [latin], skip_malformed=True)
     assert made.tally.refused == {"model: is not UTF-8": 2}
     assert made.summary.model_requests == {"a": 1}
     with pytest.raises(InputError, match=r"log\.csv:3: model: 'caf.udce9' is not UTF-8"):
         read_table(latin, Wanted(("model",), "runtime"))
     converted = written(tmp_path, text, "utf.csv")
-    assert import_trace("table", [converted]).summary.model_requests == {"caf\u00e9": 2, "a": 1}
+    assert tn.import_trace("table", [converted]).summary.model_requests == {"caf\u00e9": 2, "a": 1}
 
 
 def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read: No such file"):
-        import_trace("table", [tmp_path / "none.csv"])
+        tn.import_trace("table", [tmp_path / "none.csv"])
     with pytest.raises(InputError, match="cannot be read: Is a directory"):
-        import_trace("table", [tmp_path])
+        tn.import_trace("table", [tmp_path])
 
 
 def test_a_log_of_which_nothing_is_left(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="rows: no row is left"):
-        import_trace("table", [written(tmp_path, table("x,a,1"))], skip_malformed=True)
+        tn.import_trace("table", [written(tmp_path, table("x,a,1"))], skip_malformed=True)
 
 
 def test_quotes_and_a_byte_order_mark_are_csv(tmp_path: Path) -> None:
     log = written(tmp_path, "\ufeff" + table('0,"a, ""b""",1', "1,\u00e4 \u4e2d: #,2"))
-    made = import_trace("table", [log])
+    made = tn.import_trace("table", [log])
     assert sorted(made.summary.model_requests) == ['a, "b"', "\u00e4 \u4e2d: #"]
     scenario = load_scenario(made.save(tmp_path / "scenario.yaml")[0])
     assert [job.workflow.name for job in scenario.instance.jobs] == ['a, "b" 1 s', "\u00e4 \u4e2d: # 2 s"]
@@ -241,7 +241,7 @@ def test_whatever_stands_in_a_log_it_becomes_a_scenario_or_is_refused(
     tmp_path_factory: pytest.TempPathFactory, rows: list[str]
 ) -> None:
     folder = tmp_path_factory.mktemp("log")
-    made = import_trace("table", [written(folder, table(GOOD, *rows))], skip_malformed=True)
+    made = tn.import_trace("table", [written(folder, table(GOOD, *rows))], skip_malformed=True)
     assert made.tally.read == len(made.workload.release_us) + sum(made.tally.refused.values())
     scenario = load_scenario(made.save(folder / "scenario.yaml")[0])
     assert len(scenario.instance.jobs) == len(made.workload.release_us)
@@ -254,7 +254,7 @@ def test_binary_files_are_refused_in_one_line(tmp_path_factory: pytest.TempPathF
     log.write_bytes(data)
     for name in ("table", "gentd26", "azure-llm"):
         with pytest.raises(InputError) as refused:
-            import_trace(name, [log], skip_malformed=True)
+            tn.import_trace(name, [log], skip_malformed=True)
         assert "\n" not in str(refused.value)
 
 

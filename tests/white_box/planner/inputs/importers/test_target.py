@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+import truenorth as tn
 from tests.command import app, run
 from tests.planner.inputs.importers.small import table, written
 from truenorth.models.scenario import InputError, load_scenario
-from truenorth.planner import import_trace
 from truenorth.planner.inputs.importers.target import Driven
 from truenorth.planner.inputs.importers.trace import Imported
 from truenorth.planner.show.imported import summary_rows
@@ -42,7 +42,7 @@ LOG = "release,model,runtime\n0,x,9\n1,y,3\n2,x,1\n3,y,3\n5,z,4\n"
 
 
 def driven(folder: Path, base: str = BASE, name: str = "base.yaml") -> Imported:
-    return import_trace("table", [written(folder, LOG)], driven=Driven.load(written(folder, base, name)))
+    return tn.import_trace("table", [written(folder, LOG)], driven=Driven.load(written(folder, base, name)))
 
 
 def test_the_shorter_half_of_the_requests_becomes_the_smaller_workflow(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_names_of_the_log_choose_the_workflow(tmp_path: Path, names: tuple[str, 
     # By run time the first request would be the long one; `large` is a model of the workflow `long` alone.
     base = Driven.load(written(tmp_path, BASE, "base.yaml"))
     log = written(tmp_path, table(f"0,{names[1]},9", f"1,{names[0]},3", f"2,{names[1]},1"))
-    made = import_trace("table", [log], driven=base)
+    made = tn.import_trace("table", [log], driven=base)
     assert [made.workload.workflows[index].name for index in made.workload.workflow] == ["short", "long", "short"]
     assert made.workload.mapping == "requests by the name of their model, among 2 workflows"
 
@@ -83,7 +83,7 @@ def test_a_log_that_names_some_workflows_only_is_refused(
 
 def test_what_no_request_drives_does_not_count(tmp_path: Path) -> None:
     base = Driven.load(written(tmp_path, BASE, "base.yaml"))
-    made = import_trace("table", [written(tmp_path, table("0,x,1"))], driven=base)
+    made = tn.import_trace("table", [written(tmp_path, table("0,x,1"))], driven=base)
     figures = made.summary.as_dict()
     assert len(made.workload.workflows) == 2
     assert (figures["workflows"], figures["models"], sum(made.summary.model_requests.values())) == (1, 1, 1)

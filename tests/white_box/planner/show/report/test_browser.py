@@ -12,11 +12,11 @@ import pytest
 from matplotlib.colors import to_rgb
 from playwright.sync_api import Browser, Page, sync_playwright
 
+import truenorth as tn
 from tests.instances import chain, cluster, instance, task
 from tests.planner.show.report import hostile
 from tests.white_box.planner.show.report.test_page import wide_folder
 from truenorth.models import Job, Placement, Residency, Timeline
-from truenorth.planner import report
 from truenorth.planner.answers.shown import Shown
 from truenorth.planner.show import timelines
 from truenorth.planner.show.colours import COLOURS, PLAIN, contrast
@@ -48,7 +48,7 @@ def opened(browser: Browser, path: Path, **options: object) -> tuple[Page, list[
 
 
 def written(folder: Path, target: Path) -> Path:
-    report([folder]).save(target)
+    tn.report([folder]).save(target)
     return target
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import truenorth as tn
 from tests.command import app, run
 from tests.instances import chain, cluster, instance, task
 from tests.planner.show.report import hostile
@@ -17,7 +18,6 @@ from truenorth.models.errors import QuestionError
 from truenorth.models.identity import scenario_hash
 from truenorth.models.record import encode
 from truenorth.models.scenario import InputError
-from truenorth.planner import report
 from truenorth.planner.answers.compare import Comparison
 from truenorth.planner.answers.shown import Shown
 from truenorth.planner.show.report import page
@@ -58,7 +58,7 @@ class Elements(HTMLParser):
 def test_a_page_answers_its_question(comparison: Comparison, folder: Path) -> None:
     # The plan is proved at 1.4; JIT is whatever the comparison says (tests/planner), relative to that.
     jit = comparison.rows[1].objective or 0.0
-    (section,) = report([folder]).sections
+    (section,) = tn.report([folder]).sections
     assert section.question == "by-hand: how far from the least possible mean slowdown are online policies?"
     assert section.answer == (
         "The plan's mean slowdown of 1.4 is proved to be the least possible; "
@@ -77,7 +77,7 @@ def test_a_page_answers_its_question(comparison: Comparison, folder: Path) -> No
 
 
 def test_a_page_says_how_to_repeat_it(comparison: Comparison, folder: Path) -> None:
-    (section,) = report([folder]).sections
+    (section,) = tn.report([folder]).sections
     source = comparison.scenario.source.file
     assert section.reproduce["command"] == (
         f"truenorth compare '{source}' --policies jit --time-limit 20 --warmup 0 --workers 2 --seed 0"
@@ -87,17 +87,17 @@ def test_a_page_says_how_to_repeat_it(comparison: Comparison, folder: Path) -> N
 
 
 def test_a_page_needs_no_network_and_runs_its_own_script_only(folder: Path) -> None:
-    found = Elements(report([folder, folder]).html)
+    found = Elements(tn.report([folder, folder]).html)
     assert found.links == ["data:,"]
-    assert "url(" not in report([folder]).html
+    assert "url(" not in tn.report([folder]).html
     digest = base64.b64encode(hashlib.sha256(found.scripts[-1].encode()).digest()).decode()
     assert found.policy.startswith(f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; ")
 
 
 def test_names_stay_text(folder: Path, hostile_folder: Path) -> None:
-    made = report([hostile_folder])
+    made = tn.report([hostile_folder])
     assert made.sections[0].question.startswith(f"{hostile.NAMES['by-hand']}: ")
-    expected, found = Elements(report([folder]).html), Elements(made.html)
+    expected, found = Elements(tn.report([folder]).html), Elements(made.html)
     drawn = ("path", "text", "g")  # how many ticks a figure has depends on how long the search took
     assert [tag for tag in found.tags if tag not in drawn] == [tag for tag in expected.tags if tag not in drawn]
     assert found.scripts[-1] == expected.scripts[-1]
@@ -144,7 +144,7 @@ def wide_folder(folder: Path, source: Path, n_tasks: int = 10_000, contenders: i
 
 
 def test_ten_thousand_tasks_fit_in_three_megabytes(folder: Path, tmp_path: Path) -> None:
-    made = report([wide_folder(tmp_path / "wide", folder)])
+    made = tn.report([wide_folder(tmp_path / "wide", folder)])
     assert len(made.html.encode()) <= LARGEST_PAGE
     shown = json.loads(Elements(made.html).scripts[0])["timelines"]
     left_out = re.findall(r"policy \d", made.sections[0].remarks[-1])
@@ -156,24 +156,24 @@ def test_ten_thousand_tasks_fit_in_three_megabytes(folder: Path, tmp_path: Path)
 
 def test_timelines_without_room_are_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "TIMELINES_BYTES", 10)
-    (section,) = report([folder]).sections
+    (section,) = tn.report([folder]).sections
     assert section.timelines is None
     assert section.remarks[-1] == "To keep this page small its timelines leave out plan, jit."
 
 
 def test_a_folder_without_results_is_refused(tmp_path: Path, folder: Path) -> None:
     with pytest.raises(QuestionError, match=r"holds no comparison\.json"):
-        report([tmp_path])
+        tn.report([tmp_path])
     (tmp_path / "comparison.json").write_text('{"rows": [],\n  "objective":}')
     with pytest.raises(InputError, match=r"comparison.json:2: file: is no JSON"):
-        report([tmp_path])
+        tn.report([tmp_path])
     (tmp_path / "comparison.json").write_text('{"objective": "makespan"}')
     with pytest.raises(InputError, match=r"comparison.json:1: rows: Field required; allowed is what -o wrote"):
-        report([tmp_path])
+        tn.report([tmp_path])
     (tmp_path / "comparison.json").write_bytes((folder / "comparison.json").read_bytes())
     (tmp_path / "timelines.json").write_text('{"schema_version": 2, "instances": [], "timelines": []}')
     with pytest.raises(InputError, match=r"timelines.json:1: schema_version: is 2; allowed is 1"):
-        report([tmp_path])
+        tn.report([tmp_path])
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import truenorth as tn
 from tests.by_hand import TEXT
 from truenorth.models.identity import scenario_hash
 from truenorth.models.objective import Objective
 from truenorth.models.record import decode, encode
 from truenorth.models.scenario import Scenario, load_scenario, scenario_from
-from truenorth.planner import replicate, report, save, servers, simulate, whatif
-from truenorth.planner.answers.questions import schedule
+from truenorth.planner.answers.questions import ScheduleQuestion
 from truenorth.planner.answers.replay_report import (
     Both,
     CopyReached,
@@ -28,9 +28,9 @@ def test_servers_are_counted_and_the_plan_is_drawn(tmp_path: Path) -> None:
     # On one GPU m is ready at 4: job 0 runs in [4, 9), slowdown 9/5; job 1, released at 4, in [9, 14): exactly 2.
     source = tmp_path / "by_hand.yaml"
     source.write_text(TEXT)
-    answer = servers(load_scenario(source), policies=["jit"], most=3, time_limit_s=20)
-    save(answer, tmp_path / "servers")
-    (section,) = report([tmp_path / "servers"]).sections
+    answer = tn.servers(load_scenario(source), policies=["jit"], max=3, time_limit=20)
+    tn.save(answer, tmp_path / "servers")
+    (section,) = tn.report([tmp_path / "servers"]).sections
     assert section.question == "by-hand: how many servers are enough for p99 slowdown <= 2?"
     said = "With the future known, 1 server is enough, and no cheaper size is, which is proved"
     assert section.answer.startswith(said)
@@ -56,9 +56,9 @@ def test_servers_by_the_interval_are_a_chart_and_a_table(tmp_path: Path) -> None
     source = tmp_path / "day.yaml"
     releases = "".join(f"  - {{release: {at} s, workflow: w, deadline: 400 ms}}\n" for at in (1, 7, 7, 12))
     source.write_text(DAY + releases + "slo: no late jobs\n")
-    answer = schedule(load_scenario(source), by_us=5_000_000, policies=["srpt", "jit"], time_limit_s=20)
+    answer = ScheduleQuestion(by_us=5_000_000, policies=["srpt", "jit"], time_limit_s=20).ask(load_scenario(source))
     write_schedule(answer, tmp_path / "out")
-    (section,) = report([tmp_path / "out"]).sections
+    (section,) = tn.report([tmp_path / "out"]).sections
     assert section.question == "day: how many servers in every 5 s are enough for no late jobs?"
     assert section.answer == (
         "Order by the interval for jit, which knows how long queues take: "
@@ -98,9 +98,11 @@ workload:
 def test_a_sweep_is_a_table_and_a_line_per_policy(tmp_path: Path) -> None:
     source = tmp_path / "by_hand.yaml"
     source.write_text(TEXT)
-    made = whatif(source, {"cluster.servers": [1, 2], "policy": ["jit", "hash"]}, folder=tmp_path / "sweep", workers=1)
+    made = tn.whatif(
+        source, {"cluster.servers": [1, 2], "policy": ["jit", "hash"]}, folder=tmp_path / "sweep", workers=1
+    )
     assert made.complete
-    (section,) = report([tmp_path / "sweep"]).sections
+    (section,) = tn.report([tmp_path / "sweep"]).sections
     (table,), (figure,) = section.tables, section.figures
     assert [row[:2] for row in table.cells()] == [["1", "jit"], ["1", "hash"], ["2", "jit"], ["2", "hash"]]
     assert section.question == "by-hand: what if servers, policy changes?"
@@ -113,7 +115,7 @@ def test_a_sweep_is_a_table_and_a_line_per_policy(tmp_path: Path) -> None:
     assert section.reproduce["command"] == "truenorth.planner.answers.whatif.whatif(...)"
     assert section.reproduce["scenario hash (sha256), before changes"] == scenario_hash(load_scenario(source).instance)
     assert section.reproduce["versions"].startswith("truenorth ")
-    one = simulate(scenario_at(source, 1), "jit").metrics.mean_slowdown
+    one = tn.simulate(scenario_at(source, 1), "jit").metrics.mean_slowdown
     assert table.cells()[0][2] == f"{one:.5g}"
     assert [curve.name for curve in figure.curves] == ["jit", "hash"]
     assert figure.curves[0].words[0] == f"jit: {one:.5g} at 1"
@@ -123,9 +125,9 @@ def test_a_replicated_comparison_shows_its_intervals(tmp_path: Path) -> None:
     source = tmp_path / "by_hand.yaml"
     jobs = TEXT[TEXT.index("  jobs:") : TEXT.index("objective")]
     source.write_text(TEXT.replace(jobs, "  poisson: {rate: 200000 /s, jobs: 3, seed: 4}\n"))
-    made = replicate(load_scenario(source), 2, ["jit", "hash"], time_limit_s=0.3, workers=1, folder=tmp_path / "out")
-    save(made, tmp_path / "out")
-    (section,) = report([tmp_path / "out"]).sections
+    made = tn.replicate(load_scenario(source), 2, ["jit", "hash"], time_limit=0.3, workers=1, folder=tmp_path / "out")
+    tn.save(made, tmp_path / "out")
+    (section,) = tn.report([tmp_path / "out"]).sections
     rows = {row.policy: row for row in made.rows}
     assert section.tables[0].title.startswith("Means over 2 arrival seeds")
     shown = {row[0]: row for row in section.tables[0].cells()}
@@ -183,9 +185,9 @@ def test_a_run_on_devices_is_set_beside_its_prediction(tmp_path: Path) -> None:
     (tmp_path / "replay.json").write_text(json.dumps(encode(record) | encode(origin)))
     assert decode(ReplayRecord, encode(record)) == record
     scenario = scenario_from(json.loads(json.dumps(PLAIN)))
-    ran = simulate(scenario, "jit")
+    ran = tn.simulate(scenario, "jit")
     timelines.write(tmp_path, [Shown("measured", False, ran.instance, ran.timeline)])
-    (section,) = report([tmp_path]).sections
+    (section,) = tn.report([tmp_path]).sections
     assert section.question == "tiny: does plan.json hold on cpu?"
     assert section.answer == (
         "Job latency was off by 25.0% of its predicted mean; every rule held, placement and order were as predicted."

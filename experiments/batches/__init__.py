@@ -1,1 +1,0 @@
-"""Plans of the authors' workload where tasks run in batches."""

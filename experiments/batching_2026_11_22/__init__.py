@@ -1,1 +1,0 @@
-"""Swap often or batch more? A study: see README.md."""

@@ -1,1 +1,0 @@
-"""From a log of a service to an order: five commands, timed."""

@@ -1,1 +1,0 @@
-"""What knowing the future is worth, and what a policy can do without."""

@@ -1,1 +1,0 @@
-"""How our Compass compares with the simulator that one of its authors released."""

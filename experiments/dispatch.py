@@ -1,0 +1,117 @@
+"""``python -m experiments.dispatch``: run chains on GPUs that only wait, and print how late their tasks start."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from itertools import product
+from statistics import quantiles
+from typing import Annotated, Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor, nn
+
+from experiments.bench import ask, bench
+from truenorth.executor import Policy, parse_policy, replay, simulate
+from truenorth.executor.devices.physical import Physical
+from truenorth.executor.devices.run import LiveSettings, run_live
+from truenorth.executor.devices.runner import RunnerCall
+from truenorth.models import GPU, Cluster, Edge, Instance, Job, Link, MLModel, Network, Task, Workflow
+
+CHAIN = 3
+"""Tasks per job."""
+_BYTES = 1024
+_US_PER_S = 1_000_000
+
+
+def chains(gpus: int, jobs: int, run_us: int, load: float) -> Instance:
+    """Return chains of equal tasks that need one of three models each, keeping GPUs busy for a share `load`."""
+    names = [f"t{place}" for place in range(CHAIN)]
+    tasks = tuple(
+        Task(name, {"*": run_us}, (f"m{place}",), (Edge(names[place - 1], 64),) if place else ())
+        for place, name in enumerate(names)
+    )
+    workflow = Workflow("chain", tasks)
+    every_us = round(CHAIN * run_us / gpus / load)
+    link = Link(100, Fraction(10**9))
+    cluster = Cluster(
+        tuple(GPU(f"s{g}/g0", g, "core", CHAIN * _BYTES, Fraction(10**8)) for g in range(gpus)), Network(link, link)
+    )
+    models = tuple(MLModel(f"m{place}", _BYTES) for place in range(CHAIN))
+    return Instance(cluster, models, tuple(Job(workflow, every_us * job) for job in range(jobs)), catalogue=(workflow,))
+
+
+class Waiting:
+    """Stands for a GPU that computes by itself: a run occupies Python for a share of its time and waits for the rest.
+
+    Parameters
+    ----------
+    launch
+        The share, as code that launches kernels one by one occupies it.
+    """
+
+    def __init__(self, launch: float) -> None:
+        self._launch = launch
+
+    def weights(self, model: MLModel) -> Mapping[str, Tensor]:
+        """Return zeros."""
+        return {"weight": torch.zeros(8, 8), "bias": torch.zeros(8)}
+
+    def module(self, model: MLModel) -> nn.Module:
+        """Return a layer without weights."""
+        return nn.Linear(8, 8, device="meta").eval()
+
+    def run(self, call: RunnerCall) -> Tensor:
+        """Occupy Python, then wait."""
+        until_ns = time.perf_counter_ns() + round(call.run_us * self._launch * 1000)
+        while time.perf_counter_ns() < until_ns:
+            pass
+        time.sleep(call.run_us * (1 - self._launch) / _US_PER_S)
+        return torch.zeros(16)
+
+    def run_batch(self, calls: Sequence[RunnerCall]) -> Sequence[Tensor]:
+        """Run one after the other."""
+        return [self.run(call) for call in calls]
+
+
+def dispatch_us(instance: Instance, policy: str, launch: float) -> list[int]:
+    """Return, for every task, how long after it could it started; policy ``plan``: what SRPT makes of it, replayed."""
+    plan = simulate(instance, parse_policy("srpt")) if policy == "plan" else None
+    chosen: Callable[[], Policy] = parse_policy(policy) if plan is None else replay(instance, plan)
+    cores = [Physical(torch.device("cpu"), f"virtual GPU {gpu}") for gpu in range(instance.n_gpus)]
+    with patch("truenorth.executor.devices.crew.physical_devices", lambda kind: cores):
+        live = run_live(instance, chosen, Waiting(launch), LiveSettings(), plan=plan)
+    if live.records.failures:
+        raise SystemExit(f"a task failed: {live.records.failures[0].message}")
+    return [run.dispatch_us for run in live.records.runs]
+
+
+def dispatch(
+    gpus: tuple[int, ...] = (1, 2, 4, 8),
+    policies: tuple[str, ...] = ("plan", "compass", "srpt"),
+    jobs: Annotated[int, "per GPU"] = 60,
+    run_us: int = 5000,
+    load: Annotated[float, "how busy the GPUs are"] = 0.8,
+    launch: Annotated[tuple[float, ...], "share of a run that holds Python"] = (0.0, 0.1),
+) -> None:
+    """Print a row per policy and number of GPUs."""
+
+    def lateness(asked: tuple[float, str, int]) -> dict[str, Any]:
+        share, policy, count = asked
+        late = dispatch_us(chains(count, jobs * count, run_us, load), policy, share)
+        cuts = quantiles(late, n=20, method="inclusive")
+        at_once = sum(us <= 50 for us in late) / len(late)
+        return {"asked": asked, "tasks": len(late), "median": cuts[9], "p95": cuts[18], "at_once": at_once}
+
+    bench(
+        (("", asked) for asked in product(launch, policies, gpus)),
+        lateness,
+        "{asked[0]:6.0%}{asked[1]:>10}{asked[2]:6}{tasks:7}{median:11.0f}{p95:9.0f}{at_once:9.0%}",
+        f"{'launch':>6}{'policy':>10}{'GPUs':>6}{'tasks':>7}{'median us':>11}{'p95 us':>9}{'at once':>9}",
+    )
+
+
+if __name__ == "__main__":
+    ask(dispatch)

@@ -1,1 +1,0 @@
-"""What error in run-time estimates costs plans and online policies."""

@@ -1,1 +1,0 @@
-"""What is lost when loads, runs and transfers fail, and GPUs die: faults injected into runs on devices."""

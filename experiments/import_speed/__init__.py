@@ -1,1 +1,0 @@
-"""How long an import of a million rows takes, and how much memory."""

@@ -1,1 +1,0 @@
-"""Every policy on many workloads, with confidence: see README.md."""

@@ -1,1 +1,0 @@
-"""Are limits kept? Random scenarios of every feature and scale, asked by every verb in little time and memory."""

@@ -1,1 +1,0 @@
-"""What does not knowing the path cost? See README.md."""

@@ -1,1 +1,0 @@
-"""The pictures of *How it works*, drawn from runs."""

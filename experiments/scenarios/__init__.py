@@ -1,1 +1,0 @@
-"""Scenario files that the README, the tests and the studies share."""

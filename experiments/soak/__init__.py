@@ -1,1 +1,0 @@
-"""Whether anything grows, drifts or goes wrong when devices run for long."""

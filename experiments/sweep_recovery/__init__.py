@@ -1,1 +1,0 @@
-"""Sweeps that are killed, and how well they use two cores."""

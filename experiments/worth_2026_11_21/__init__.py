@@ -1,1 +1,0 @@
-"""What prefetch, look-ahead, overlap, view period and memory are worth, one at a time."""
