@@ -23,11 +23,12 @@ import numpy as np
 from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.models.objective import Objective, Term, charges
 from truenorth.models.timeline import Timeline
+from truenorth.models.workload import WHOLE
 from truenorth.solvers.bounds.lagrangian.improve import Priced
 from truenorth.solvers.result import Search
 from truenorth.solvers.search.beam_guide import Guide, tabulate
 from truenorth.solvers.search.beam_kernel import keep_first, look_on, settle
-from truenorth.solvers.search.beam_state import ACTIVE, FREE_ROWS, GPU_BITS, NEAREST, TRAIL, Beam, start, with_room
+from truenorth.solvers.search.beam_state import ACTIVE, FREE_ROWS, GPU_BITS, JOINS, NEAREST, TRAIL, Beam, start, with_room
 from truenorth.solvers.search.decoder import Decisions, Decoder
 
 MOST_GPUS, MOST_MODELS = 64, 60
@@ -59,7 +60,8 @@ def applies(instance: Instance, objective: Objective) -> bool:
     charged = charges(objective, instance)
     if not charged.is_sum or charged.term is Term.LATE or any(gpu.slots for gpu in instance.class_gpu):
         return False
-    if not (instance.one_at_a_time and instance.always_available and instance.overlap_loads):
+    whole = bool((instance.template_share == WHOLE).all()) and not instance.template_memory.any()
+    if not (whole and instance.streams is None and instance.always_available and instance.overlap_loads):
         return False
     restrictions, few = instance.restrictions, instance.n_gpus <= MOST_GPUS and len(instance.models) <= MOST_MODELS
     due_later = charged.due_us > instance.job_release_us + instance.job_critical_us
@@ -137,10 +139,10 @@ def plan(
     work_us = int(decoder.tables.fastest_us[instance.task_template].sum())
     bucket_us = max(1, work_us // (_BUCKETS_PER_TASK * instance.n_tasks))
     grain_us = max(1, int(instance.job_critical_us.mean()) // grains)
-    each = -(-width // threads)
+    each, largest = -(-width // threads), int(instance.batch_largest.max(initial=1))
+    sizes = instance.n_tasks, each, grain_us, bucket_us
     beams = [
-        start(guide, decoder.origin, instance.gpu_class, instance.n_tasks, each, grain_us, bucket_us, part, threads)
-        for part in range(threads)
+        start(guide, decoder.origin, instance.gpu_class, *sizes, part, threads, largest) for part in range(threads)
     ]
     keep_first(guide, beams[0])
     until = _FIRST_ALONE if threads > 1 else LAST
@@ -162,9 +164,9 @@ def _look_until(
     """Look on at the states of a beam before a bucket, unless it is enough."""
     more = True
     while more and not enough():
-        beam = with_room(beam, _AT_ONCE + beam.at.shape[1])
+        beam = with_room(beam, (_AT_ONCE + beam.at.shape[1]) * len(beam.members))
         before = int(beam.counts[TRAIL])
-        more = look_on(decoder.tables, guide, beam, _AT_ONCE, until)
+        more = look_on(decoder.tables, decoder.service, guide, beam, _AT_ONCE, until)
         count(int(beam.counts[TRAIL]) - before)
     return beam
 
@@ -174,16 +176,17 @@ def _timeline(decoder: Decoder, beams: list[Beam]) -> Timeline | None:
     best = min(beams, key=lambda beam: float(beam.best[0]))
     if best.best_end[1] == NONE:
         return None
-    came, move = best.best_end.tolist()
-    moves = [move]
+    came, *last = best.best_end.tolist()
+    moves = [move for move in last if move != NONE][::-1]
     while came != NONE:
         entry, part = divmod(came, len(beams))
         moves.append(int(beams[part].trail_move[entry]))
         came = int(beams[part].trail_from[entry])
-    order = np.array(moves[::-1], np.int64)
-    gpu = np.empty(len(order), np.int64)
-    gpu[order >> GPU_BITS] = order & ((1 << GPU_BITS) - 1)
-    return decoder.timeline(Decisions(order >> GPU_BITS, gpu))
+    moved = np.array(moves[::-1], np.int64)
+    order = moved >> GPU_BITS
+    gpu, joins = np.empty((2, len(order)), np.int64)
+    gpu[order], joins[order] = moved & (JOINS - 1), (moved & JOINS) // JOINS
+    return decoder.timeline(Decisions(order, gpu, joins))
 
 
 def deal_out(beams: list[Beam], nearest: int, width: int) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from truenorth.models.instance import Instance, Ints
 from truenorth.models.objective import Objective, charges
-from truenorth.models.tables import NEVER
+from truenorth.models.tables import NEVER, NONE
 from truenorth.solvers.compiled import Floats, allocating_kernel, inlined, kernel
 from truenorth.solvers.exact.start_orders_tables import stages_of
 
@@ -93,6 +93,22 @@ class Guide(NamedTuple):
     step_us: int
 
 
+class Ways(NamedTuple):
+    """In which ways tasks may run: on each class of GPUs, alone or in a batch whose members share what it pays.
+
+    Attributes
+    ----------
+    run_us
+        NEVER where a task cannot. Shape [tasks, ways].
+    gpu_class, members
+        Per way.
+    """
+
+    run_us: Ints
+    gpu_class: Ints
+    members: Ints
+
+
 class _Kind(NamedTuple):
     """What jobs have in common that share their tables: the due time is 0 if they cost as much whenever they end."""
 
@@ -142,10 +158,10 @@ def tabulate(instance: Instance, objective: Objective, rate: Floats, slot_us: in
     prices = ComputePrices(rate, np.pad(np.cumsum(rate, axis=1) * slot_us, ((0, 0), (1, 0))), slot_us, column_us)
     stages, first_stage = list[_Stage](), {}
     for kind, job in first_job.items():
-        run_us = instance.run_us[instance.task_template[instance.tasks_of(job)]]
+        ways = _ways(instance, job)
         release_us = int(instance.job_release_us[job])
         columns = release_us // column_us, horizon_us // column_us + 2
-        _add_stages(stages, found[kind.workflow], _inputs(instance, job), run_us, kind, prices, columns)
+        _add_stages(stages, found[kind.workflow], _inputs(instance, job), ways, kind, prices, columns)
         first_stage[kind] = len(stages) - 1
     return _join(instance, stages, kind_of, np.array([first_stage[kind] for kind in kind_of], np.int64), prices)
 
@@ -161,6 +177,20 @@ def _kinds(instance: Instance, objective: Objective, horizon_us: int) -> list[_K
     ]
 
 
+def _ways(instance: Instance, job: int) -> Ways:
+    """Return in which ways the tasks of a job may run, in batches of sizes that double."""
+    templates = instance.task_template[instance.tasks_of(job)]
+    classes = np.arange(len(instance.class_gpu))
+    batch = instance.template_batch[templates]
+    run_us, size = [instance.run_us[templates]], 2
+    while size <= instance.batch_largest.max(initial=1):
+        listed = (batch != NONE)[:, None] & (size <= instance.batch_largest[batch]) & (run_us[0] != NEVER)
+        run_us.append(np.where(listed, instance.batch_us[batch, :, size], NEVER))
+        size *= 2
+    members = 1 << np.arange(len(run_us))
+    return Ways(np.concatenate(run_us, axis=1), np.tile(classes, len(run_us)), np.repeat(members, len(classes)))
+
+
 def _inputs(instance: Instance, job: int) -> list[frozenset[int]]:
     """Return the predecessors of each task of a job, counted from its first."""
     first = int(instance.job_first_task[job])
@@ -171,7 +201,7 @@ def _add_stages(
     stages: list[_Stage],
     found: list[frozenset[int]],
     before: list[frozenset[int]],
-    run_us: Ints,
+    ways: Ways,
     kind: _Kind,
     prices: ComputePrices,
     columns: tuple[int, int],
@@ -180,13 +210,13 @@ def _add_stages(
 
     Parameters
     ----------
-    run_us
-        Of its tasks, NEVER where one cannot run. Shape [tasks, classes].
+    ways
+        In which its tasks may run.
     columns
         The first that is needed, and their number.
     """
     beyond_us = np.maximum(prices.column_us * np.arange(columns[1]) - kind.due_us, 0)
-    fastest_us = np.where(run_us == NEVER, run_us.max(), run_us).min(axis=1)
+    fastest_us = np.where(ways.run_us == NEVER, ways.run_us.max(), ways.run_us).min(axis=1)
     number = {started: len(stages) + index for index, started in enumerate(found)}
     for started in found:
         left = [task for task in range(len(before)) if task not in started]
@@ -197,7 +227,8 @@ def _add_stages(
         cost = np.zeros((_STEPS if beside else 1, columns[1]))
         if left and kind.weight:  # what costs nothing can wait until compute does not, either
             next_cost = stages[number[started | frozenset(ready)]].cost[0]
-            price_stage(prices, next_cost, run_us[ready], kind.weight, kind.due_us, columns[0], cost)
+            usable = ways._replace(run_us=ways.run_us[ready])
+            price_stage(prices, next_cost, usable, kind.weight, kind.due_us, columns[0], cost)
         else:
             cost[0] = kind.weight * beyond_us
         longest_us = max((int(fastest_us[task]) for task in ready), default=0)
@@ -273,14 +304,14 @@ def cost_from(cost: Floats, line: int, weight: float, column_us: int, begin: int
 
 @allocating_kernel
 def price_stage(
-    prices: ComputePrices, next_cost: Floats, run_us: Ints, weight: float, due_us: int, first: int, out: Floats
+    prices: ComputePrices, next_cost: Floats, ways: Ways, weight: float, due_us: int, first: int, out: Floats
 ) -> None:
     """Write the least that runs pay, and what follows them costs, by the column from which on they can start.
 
     Parameters
     ----------
-    run_us
-        Of the tasks that can start next, NEVER where one cannot run. Shape [tasks, classes].
+    ways
+        Of the tasks that can start next.
     next_cost
         What follows costs, by the column from which on it can start.
     weight, due_us
@@ -295,21 +326,24 @@ def price_stage(
     Invariant: a line is the least, over when what follows can begin, of what that costs and the next tasks pay.
     Because: the later what follows begins, the more begins each next task has to choose from: its least is carried
     along.
-    Cost: O(columns squared x tasks x classes) at worst; completions are tried until they alone cost more than the best.
+    Cost: O(columns squared x tasks x ways) at worst; completions are tried until they alone cost more than the best.
     If wrong: weaker, as with every guide.
     """
-    columns, tasks, classes, column_us = len(next_cost), len(run_us), run_us.shape[1], prices.column_us
-    paid, fastest = np.empty((tasks, classes, columns)), np.empty(tasks, np.int64)
+    run_us, columns, column_us = ways.run_us, len(next_cost), prices.column_us
+    tasks, count = run_us.shape
+    paid, fastest = np.empty((tasks, count, columns)), np.empty(tasks, np.int64)
     for i in range(tasks):
         fastest[i] = run_us[i].max()
-        for k in range(classes):
+        for k in range(count):
             if run_us[i, k] != NEVER:
                 fastest[i] = min(fastest[i], run_us[i, k])
                 for c in range(first, columns):
                     begin = c * column_us
-                    paid[i, k, c] = price_until(prices, k, begin + run_us[i, k]) - price_until(prices, k, begin)
+                    gpu_class, end = ways.gpu_class[k], begin + run_us[i, k]
+                    paid[i, k, c] = price_until(prices, gpu_class, end) - price_until(prices, gpu_class, begin)
+                    paid[i, k, c] /= ways.members[k]
     following = next_cost.reshape((1, columns))
-    nexts, least, longest = np.empty((tasks, classes), np.int64), np.empty(tasks), fastest.max()
+    nexts, least, longest = np.empty((tasks, count), np.int64), np.empty(tasks), fastest.max()
     for step in range(out.shape[0]):
         for c in range(first, columns):
             end = c * column_us + longest + 2 * step * column_us
@@ -320,7 +354,7 @@ def price_stage(
             while weight * max(0, end - due_us) < best:
                 total = cost_from(following, 0, weight, column_us, end)
                 for i in range(tasks):
-                    for k in range(classes):
+                    for k in range(count):
                         while (
                             run_us[i, k] != NEVER
                             and nexts[i, k] < columns
