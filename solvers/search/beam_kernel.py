@@ -42,9 +42,7 @@ def keep_first(guide: Guide, beam: Beam) -> None:
 
 
 @kernel
-def look_on(
-    tables: InstanceTables, service: Service | None, guide: Guide, beam: Beam, most: int, until: int
-) -> bool:
+def look_on(tables: InstanceTables, service: Service | None, guide: Guide, beam: Beam, most: int, until: int) -> bool:
     """Look at about so many states before a bucket, in order of time; say whether there are more to look at.
 
     Many at a time: to hand a beam over from outside takes as long as ten states.
