@@ -25,10 +25,8 @@ from truenorth.models.objective import Objective, Term, charges
 from truenorth.models.timeline import Timeline
 from truenorth.models.workload import WHOLE
 from truenorth.solvers.bounds.lagrangian.improve import Priced
-from truenorth.solvers.bounds.lagrangian.job_paths import PARTS
-from truenorth.solvers.bounds.lagrangian.relaxation import job_costs
 from truenorth.solvers.result import Search
-from truenorth.solvers.search.beam_guide import Guide, Payments, tabulate
+from truenorth.solvers.search.beam_guide import Guide, tabulate
 from truenorth.solvers.search.beam_kernel import keep_first, look_on, settle
 from truenorth.solvers.search.beam_state import (
     ACTIVE,
@@ -82,13 +80,8 @@ def applies(instance: Instance, objective: Objective) -> bool:
 
 def guide_of(search: Search, priced: Priced) -> Guide | None:
     """Return what guides the beams of a search at prices of the Lagrangian; None if that would be too large."""
-    relaxation, payments = priced.relaxation, None
-    rate = priced.prices.compute / relaxation.scale
-    costs = job_costs(search.instance, search.objective)
-    if relaxation.trees.places and costs is not None:
-        counted = {job: at for at, job in enumerate(costs.jobs.tolist())}
-        payments = Payments(relaxation, priced.prices.parts / PARTS, counted)
-    return tabulate(search.instance, search.objective, rate, relaxation.slot_us, payments)
+    rate = priced.prices.compute / priced.relaxation.scale
+    return tabulate(search.instance, search.objective, rate, priced.relaxation.slot_us)
 
 
 def improve(search: Search, guide: Guide, limit_s: float, seed: int = 0, threads: int = 1) -> None:

@@ -9,16 +9,13 @@ is no bound, but a guide needs to be none. Jobs of one workflow, weight and due 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from truenorth.models.instance import Instance, Ints
 from truenorth.models.objective import Objective, charges
-from truenorth.models.tables import NEVER, NONE
-from truenorth.solvers.bounds.lagrangian.relaxation import Relaxation
+from truenorth.models.tables import NEVER
 from truenorth.solvers.compiled import Floats, allocating_kernel, inlined, kernel
 from truenorth.solvers.exact.start_orders_tables import stages_of
 
@@ -96,84 +93,12 @@ class Guide(NamedTuple):
     step_us: int
 
 
-class Place(NamedTuple):
-    """What a task pays for its place in batches of up to `most` members, by slots from its earliest start on."""
-
-    gpu_class: int
-    most: int
-    run_us: int
-    earliest_us: int
-    parts: Floats
-
-
-@dataclass(frozen=True, slots=True)
-class Payments:
-    """Which part of the price of its batch each task pays, as a bound's prices say.
-
-    Parameters
-    ----------
-    relaxation, parts
-        Of the bound, and its parts as fractions.
-    counted
-        Per job: which it is of those that the relaxation counts.
-    """
-
-    relaxation: Relaxation
-    parts: Floats
-    counted: dict[int, int]
-
-    @property
-    def slot_us(self) -> int:
-        """How wide a slot is."""
-        return self.relaxation.slot_us
-
-    def of_task(self, job: int, task: int) -> Iterator[Place]:
-        """Yield what a task of a job, counted within it, pays for its places."""
-        relaxation, shapes = self.relaxation, self.relaxation.trees.shapes
-        data, places, at = relaxation.data, relaxation.places, self.counted.get(job)
-        if at is None:
-            return
-        low, high = shapes.node_first[data.shape[at] : data.shape[at] + 2].tolist()
-        node = low + relaxation.trees.node_task[low:high].tolist().index(task)
-        base, delays = int(data.node_first[at]) + node - low, int(data.delays[at])
-        first = int(places.first[base])
-        if first < 0:
-            return
-        for option in range(shapes.option_first[node], shapes.option_first[node + 1]):
-            row = relaxation.trees.places[shapes.place[option]]
-            parts = self.parts[first : first + delays]
-            yield Place(row.gpu_class, row.most, row.run_us, int(data.earliest_us[base]), parts)
-            first += delays
-
-
-class Ways(NamedTuple):
-    """In which ways tasks may run: on each class of GPUs, alone or as members of a batch.
-
-    Attributes
-    ----------
-    run_us
-        NEVER where a task cannot. Shape [tasks, ways].
-    gpu_class
-        Per way.
-    part
-        Which part of the price of what runs a task pays, by the column in which it starts. Shape [tasks, ways, columns].
-    """
-
-    run_us: Ints
-    gpu_class: Ints
-    part: Floats
-
-
 class _Kind(NamedTuple):
-    """What jobs have in common that share their tables: the due time is 0 if they cost as much whenever they end.
-
-    Where tasks pay for batches one by one, every job has tables of its own; elsewhere `job` is `NONE`.
-    """
+    """What jobs have in common that share their tables: the due time is 0 if they cost as much whenever they end."""
 
     workflow: int
     weight: float
     due_us: int
-    job: int
 
 
 class _Stage(NamedTuple):
@@ -187,23 +112,17 @@ class _Stage(NamedTuple):
     cost: Floats
 
 
-def tabulate(
-    instance: Instance, objective: Objective, rate: Floats, slot_us: int, payments: Payments | None = None
-) -> Guide | None:
-    """Return the tables at some prices of compute; None if they would be too large, or batches have no prices.
+def tabulate(instance: Instance, objective: Objective, rate: Floats, slot_us: int) -> Guide | None:
+    """Return the tables at some prices of compute; None if they would be too large.
 
     Parameters
     ----------
     rate
         ComputePrices per microsecond, in units of the objective. Shape [classes, slots].
-    payments
-        Which part of the price of its batch each task pays; None where there are no batches.
     """
-    if instance.batches and payments is None:
-        return None
     critical_us = int(instance.job_critical_us.mean())
     horizon_us = rate.shape[1] * slot_us + 8 * int(instance.job_critical_us.max())
-    kind_of = _kinds(instance, objective, horizon_us, payments is not None)
+    kind_of = _kinds(instance, objective, horizon_us)
     first_job = {kind: job for job, kind in reversed(list(enumerate(kind_of)))}
     found: dict[int, list[frozenset[int]]] = {}
     for kind, job in first_job.items():
@@ -223,49 +142,23 @@ def tabulate(
     prices = ComputePrices(rate, np.pad(np.cumsum(rate, axis=1) * slot_us, ((0, 0), (1, 0))), slot_us, column_us)
     stages, first_stage = list[_Stage](), {}
     for kind, job in first_job.items():
+        run_us = instance.run_us[instance.task_template[instance.tasks_of(job)]]
         release_us = int(instance.job_release_us[job])
         columns = release_us // column_us, horizon_us // column_us + 2
-        begins_us = np.arange(columns[1], dtype=np.int64) * column_us
-        ways = _alone(instance, job, begins_us) if payments is None else _in_batches(instance, job, begins_us, payments)
-        _add_stages(stages, found[kind.workflow], _inputs(instance, job), ways, kind, prices, columns)
+        _add_stages(stages, found[kind.workflow], _inputs(instance, job), run_us, kind, prices, columns)
         first_stage[kind] = len(stages) - 1
     return _join(instance, stages, kind_of, np.array([first_stage[kind] for kind in kind_of], np.int64), prices)
 
 
-def _kinds(instance: Instance, objective: Objective, horizon_us: int, one_by_one: bool) -> list[_Kind]:
+def _kinds(instance: Instance, objective: Objective, horizon_us: int) -> list[_Kind]:
     """Return the kind of each job; one that is due after the horizon costs nothing."""
     charged = charges(objective, instance)
     due_us = np.where(charged.due_us <= instance.job_release_us + instance.job_critical_us, 0, charged.due_us)
     listed = zip(instance.job_workflow.tolist(), charged.job_weights, due_us.tolist(), strict=True)
     return [
-        _Kind(flow, *((float(weight), due) if due < horizon_us and weight else (0.0, 0)), job if one_by_one else NONE)
-        for job, (flow, weight, due) in enumerate(listed)
+        _Kind(flow, float(weight), due) if due < horizon_us and weight else _Kind(flow, 0.0, 0)
+        for flow, weight, due in listed
     ]
-
-
-def _alone(instance: Instance, job: int, begins_us: Ints) -> Ways:
-    """Return the ways to run the tasks of a job where there are no batches: each task pays its run."""
-    run_us = instance.run_us[instance.task_template[instance.tasks_of(job)]]
-    return Ways(run_us, np.arange(run_us.shape[1]), np.ones((*run_us.shape, len(begins_us))))
-
-
-def _in_batches(instance: Instance, job: int, begins_us: Ints, payments: Payments) -> Ways:
-    """Return the ways to run the tasks of a job, alone or as one of so many members of a batch."""
-    tasks, classes, largest = instance.tasks_of(job), len(instance.class_gpu), int(instance.batch_largest.max())
-    run_us = np.full((len(tasks), classes, largest), NEVER)
-    part = np.ones((*run_us.shape, len(begins_us)))
-    for at, task in enumerate(tasks):
-        template = int(instance.task_template[task])
-        run_us[at, :, 0] = instance.run_us[template]
-        for place in payments.of_task(job, at):
-            run_us[at, place.gpu_class, place.most - 1] = place.run_us
-            delay = (begins_us - place.earliest_us) // payments.slot_us
-            # Where nothing is known of bids all members pay alike.
-            inside = (delay >= 0) & (delay < len(place.parts) - 1)
-            part[at, place.gpu_class, place.most - 1] = 1 / place.most
-            part[at, place.gpu_class, place.most - 1, inside] = place.parts[delay[inside]]
-    ways = len(tasks), classes * largest
-    return Ways(run_us.reshape(ways), np.repeat(np.arange(classes), largest), part.reshape(*ways, -1))
 
 
 def _inputs(instance: Instance, job: int) -> list[frozenset[int]]:
@@ -278,7 +171,7 @@ def _add_stages(
     stages: list[_Stage],
     found: list[frozenset[int]],
     before: list[frozenset[int]],
-    ways: Ways,
+    run_us: Ints,
     kind: _Kind,
     prices: ComputePrices,
     columns: tuple[int, int],
@@ -287,13 +180,13 @@ def _add_stages(
 
     Parameters
     ----------
-    ways
-        In which its tasks may run.
+    run_us
+        Of its tasks, NEVER where one cannot run. Shape [tasks, classes].
     columns
         The first that is needed, and their number.
     """
     beyond_us = np.maximum(prices.column_us * np.arange(columns[1]) - kind.due_us, 0)
-    fastest_us = np.where(ways.run_us == NEVER, ways.run_us.max(), ways.run_us).min(axis=1)
+    fastest_us = np.where(run_us == NEVER, run_us.max(), run_us).min(axis=1)
     number = {started: len(stages) + index for index, started in enumerate(found)}
     for started in found:
         left = [task for task in range(len(before)) if task not in started]
@@ -304,8 +197,7 @@ def _add_stages(
         cost = np.zeros((_STEPS if beside else 1, columns[1]))
         if left and kind.weight:  # what costs nothing can wait until compute does not, either
             next_cost = stages[number[started | frozenset(ready)]].cost[0]
-            usable = ways._replace(run_us=ways.run_us[ready], part=ways.part[ready])
-            price_stage(prices, next_cost, usable, kind.weight, kind.due_us, columns[0], cost)
+            price_stage(prices, next_cost, run_us[ready], kind.weight, kind.due_us, columns[0], cost)
         else:
             cost[0] = kind.weight * beyond_us
         longest_us = max((int(fastest_us[task]) for task in ready), default=0)
@@ -326,7 +218,7 @@ def _join(
     weight = np.array([stage.weight for stage in stages])
     due_us, number = np.array([kind.due_us for kind in kinds], np.int64), dict[_Kind, int]()
     slack_us = np.where(due_us > 0, due_us - instance.job_release_us, 0).tolist()
-    alike = [kind._replace(due_us=slack, job=NONE) for kind, slack in zip(kinds, slack_us, strict=True)]
+    alike = [kind._replace(due_us=slack) for kind, slack in zip(kinds, slack_us, strict=True)]
     released = [
         cost_from(cost, int(line[stage]), float(weight[stage]), prices.column_us, int(instance.job_release_us[job]))
         for job, stage in enumerate(first_stage.tolist())
@@ -381,14 +273,14 @@ def cost_from(cost: Floats, line: int, weight: float, column_us: int, begin: int
 
 @allocating_kernel
 def price_stage(
-    prices: ComputePrices, next_cost: Floats, ways: Ways, weight: float, due_us: int, first: int, out: Floats
+    prices: ComputePrices, next_cost: Floats, run_us: Ints, weight: float, due_us: int, first: int, out: Floats
 ) -> None:
     """Write the least that runs pay, and what follows them costs, by the column from which on they can start.
 
     Parameters
     ----------
-    ways
-        Of the tasks that can start next.
+    run_us
+        Of the tasks that can start next, NEVER where one cannot run. Shape [tasks, classes].
     next_cost
         What follows costs, by the column from which on it can start.
     weight, due_us
@@ -403,24 +295,21 @@ def price_stage(
     Invariant: a line is the least, over when what follows can begin, of what that costs and the next tasks pay.
     Because: the later what follows begins, the more begins each next task has to choose from: its least is carried
     along.
-    Cost: O(columns squared x tasks x ways) at worst; completions are tried until they alone cost more than the best.
+    Cost: O(columns squared x tasks x classes) at worst; completions are tried until they alone cost more than the best.
     If wrong: weaker, as with every guide.
     """
-    run_us, columns, column_us = ways.run_us, len(next_cost), prices.column_us
-    tasks, count = run_us.shape
-    paid, fastest = np.empty((tasks, count, columns)), np.empty(tasks, np.int64)
+    columns, tasks, classes, column_us = len(next_cost), len(run_us), run_us.shape[1], prices.column_us
+    paid, fastest = np.empty((tasks, classes, columns)), np.empty(tasks, np.int64)
     for i in range(tasks):
         fastest[i] = run_us[i].max()
-        for k in range(count):
+        for k in range(classes):
             if run_us[i, k] != NEVER:
                 fastest[i] = min(fastest[i], run_us[i, k])
                 for c in range(first, columns):
                     begin = c * column_us
-                    gpu_class, end = ways.gpu_class[k], begin + run_us[i, k]
-                    paid[i, k, c] = price_until(prices, gpu_class, end) - price_until(prices, gpu_class, begin)
-                    paid[i, k, c] *= ways.part[i, k, c]
+                    paid[i, k, c] = price_until(prices, k, begin + run_us[i, k]) - price_until(prices, k, begin)
     following = next_cost.reshape((1, columns))
-    nexts, least, longest = np.empty((tasks, count), np.int64), np.empty(tasks), fastest.max()
+    nexts, least, longest = np.empty((tasks, classes), np.int64), np.empty(tasks), fastest.max()
     for step in range(out.shape[0]):
         for c in range(first, columns):
             end = c * column_us + longest + 2 * step * column_us
@@ -431,7 +320,7 @@ def price_stage(
             while weight * max(0, end - due_us) < best:
                 total = cost_from(following, 0, weight, column_us, end)
                 for i in range(tasks):
-                    for k in range(count):
+                    for k in range(classes):
                         while (
                             run_us[i, k] != NEVER
                             and nexts[i, k] < columns

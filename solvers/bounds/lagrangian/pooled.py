@@ -65,7 +65,7 @@ class Pool:
     @classmethod
     def of(cls, fixed: Fixed, first_prices: FirstPrices) -> Pool | None:
         """Return the groups; None where costs are not linear from the release on, or too few jobs are alike."""
-        instance, costs, shapes = fixed.instance, fixed.costs, fixed.trees.shapes
+        instance, costs = fixed.instance, fixed.costs
         release = instance.job_release_us[costs.jobs]
         linear = not costs.steps and bool((costs.free_until_us <= release).all())
         known = bool(first_prices.times_us[-1] > release.max())  # not so where the first prices are none
