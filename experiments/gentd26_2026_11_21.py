@@ -84,7 +84,7 @@ def measured(start: str, end: str, gpus: int, time_limit_s: float) -> Iterator[R
     assert planned.result.lower_bound is not None
     assert planned.metrics is not None
     cell = start, end, gpus, time_limit_s
-    reached = {name: (simulation.value, simulation.metrics) for name, simulation in simulations.items()}
+    reached = {name: (simulation.exact, simulation.metrics) for name, simulation in simulations.items()}
     for name, (value, metrics) in {**reached, PLAN: (planned.result.value, planned.metrics)}.items():
         latencies = round(metrics.mean_latency_s, 3), round(metrics.p95_latency_s, 3)
         slowdown = reported_value(scenario.objective, value)

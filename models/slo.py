@@ -95,6 +95,15 @@ class ServiceLevel:
         limit = _plain(self.limit) if self.measure == "slowdown" else _say_time(self.limit)
         return f"{'mean' if self.share is None else f'p{_plain(100 * self.share)}'} {self.measure}{of} <= {limit}"
 
+    @property
+    def is_time(self) -> bool:
+        """Whether its limit is a time, and not a ratio or a share."""
+        return self.measure not in ("slowdown", "lateness")
+
+    def reported(self, value: Fraction) -> float:
+        """Return a figure of it as it is reported: times in seconds, ratios and shares as they are."""
+        return float(value / MICROSECONDS_PER_SECOND if self.is_time else value)
+
     def covers(self, instance: Instance) -> NDArray[np.bool_]:
         """Say of every job whether it counts. Shape [jobs]."""
         return np.array([self.names(job.workflow.name) for job in instance.jobs], np.bool_)
@@ -147,7 +156,7 @@ class ServiceLevel:
         """Return what of the chosen jobs, or of their requests, is limited: microseconds, and what they are per."""
         if self.measure not in ("first token", "time per token"):
             flows = latency[chosen].tolist()
-            return flows, instance.job_critical_us[chosen].tolist() if self.measure == "slowdown" else [1] * len(flows)
+            return flows, instance.job_ideal_us[chosen].tolist() if self.measure == "slowdown" else [1] * len(flows)
         if instance.streams is None:
             return [], []
         if tokens is None:

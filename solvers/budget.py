@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from truenorth.models.errors import chosen
@@ -132,6 +135,30 @@ class Budget:
             "seed": self.seed,
             "iterations": self.iterations,
         }
+
+
+@contextmanager
+def interruptible(*numbers: signal.Signals) -> Iterator[threading.Event]:
+    """Turn the first of such signals into an event that searches obey; a second one interrupts at once."""
+    stop = threading.Event()
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, ask) for number in numbers}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def own_interrupts() -> tuple[signal.Signals, ...]:
+    """Return Ctrl-C, the interrupt of notebooks, if nobody but Python itself handles it here."""
+    is_main = threading.current_thread() is threading.main_thread()
+    return (signal.SIGINT,) if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler else ()
 
 
 MOVE_S = 1e-5

@@ -14,6 +14,7 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
 
+from truenorth.models.errors import QuestionError
 from truenorth.models.feasibility import check
 from truenorth.models.formulations.windows import METHOD as WINDOWS
 from truenorth.models.formulations.windows import cannot_end
@@ -115,6 +116,8 @@ def _run(
     tuple
         The best bound of a formula, None if no task can end, and the best bound that has prices, or None.
     """
+    if search.instance.streams is not None:
+        return serve(search, budget, hint, starts), None
     if cannot_end(on_twin(search).instance):
         search.deny(WINDOWS)
         return None, None
@@ -132,6 +135,27 @@ def _run(
 
         confirm(search, budget)
     return formula, priced
+
+
+def serve(search: Search, budget: Budget, hint: Timeline | None, starts: Starts) -> tuple[Fraction, str]:
+    """Look for plans with requests of streams, and bound them by formulas; return the best of these.
+
+    Raises
+    ------
+    QuestionError
+        If CP-SAT or MILP are asked for.
+    """
+    if budget.method in (Method.CP_SAT, Method.MILP):
+        raise QuestionError("no CP-SAT or MILP exists for requests of streams; allowed are auto, search", "method")
+    if hint is not None:
+        search.offer(hint, Origin.HINT)
+    _offer_starts(search, starts, budget)
+    formula = offer_formulas(search, budget)
+    if not search.proved:
+        from truenorth.solvers.search import queues
+
+        queues.improve(search, budget.seed, budget.iterations)
+    return formula
 
 
 def _raise_and_prove(search: Search, budget: Budget, bound_share: float) -> Priced | None:

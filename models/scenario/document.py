@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from truenorth.models.availability import ALWAYS
+from truenorth.models.cluster import ALWAYS
 from truenorth.models.objective import Objective
 from truenorth.models.scenario.errors import quote
 from truenorth.models.scenario.quantities import (
@@ -116,6 +116,9 @@ class ClusterSection(Section):
         default=None, description="Servers of several sorts, in place of servers, gpus_per_server and gpu."
     )
     network: NetworkSection | None = Field(default=None, description="May be left out where there is only one GPU.")
+    away: dict[Server, Annotated[Intervals, refuse_empty("interval")]] = Field(
+        default_factory=dict, description="By server, such as s0: when it is away although its group is there."
+    )
 
     @model_validator(mode="after")
     def _servers_or_groups(self) -> ClusterSection:
@@ -290,6 +293,12 @@ class WorkflowSection(Section):
     tasks: Annotated[dict[Name, TaskSection], refuse_empty("task")]
     branches: tuple[BranchSection, ...] = Field(
         default=(), description="Which shows to online policies when the task before a branch ends."
+    )
+    deadline: Time | None = Field(
+        default=None, description="Of its jobs, relative to the release, unless a job says otherwise; soft."
+    )
+    ideal: PositiveTime | None = Field(
+        default=None, description="What slowdowns of its jobs divide by, the critical path if left out."
     )
 
 

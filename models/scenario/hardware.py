@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from truenorth.models.availability import Availability
-from truenorth.models.cluster import GPU, Cluster, Link, Network
+from truenorth.models.cluster import GPU, Availability, Cluster, Interval, Link, Network
 from truenorth.models.instance import InitialResidency, Restrictions
 from truenorth.models.scenario.document import (
     ClusterSection,
@@ -33,12 +33,15 @@ def build_cluster(section: ClusterSection) -> Cluster:
     if sum(group.count * group.gpus_per_server for group in groups) > MAX_GPUS:
         form = "groups" if section.groups is not None else "servers"
         raise FieldError(("cluster", form), f"gives too many GPUs; allowed are {MAX_GPUS}")
+    unknown = next((server for server in section.away if server >= section.n_servers), None)
+    if unknown is not None:
+        raise FieldError(("cluster", "away"), f"s{unknown} is no server; allowed are s0 to s{section.n_servers - 1}")
     gpus: list[GPU] = []
     first_server = 0
     for position, group in enumerate(groups):
         with blame((*_group_path(section, position), "gpu"), "a GPU with positive figures"):
             gpus += [
-                _gpu(group, server, place)
+                _gpu(group, server, place, section.away.get(server, ()))
                 for server in range(first_server, first_server + group.count)
                 for place in range(group.gpus_per_server)
             ]
@@ -51,8 +54,10 @@ def _group_path(section: ClusterSection, position: int) -> Where:
     return ("cluster",) if section.groups is None else ("cluster", "groups", position)
 
 
-def _gpu(group: GroupSection, server: int, place: int) -> GPU:
+def _gpu(group: GroupSection, server: int, place: int, away: Sequence[Interval]) -> GPU:
     gpu = group.gpu
+    with blame(("cluster", "away", f"s{server}"), "a server that is there at some time"):
+        available = Availability.of(group.available).without(away)
     return GPU(
         f"s{server}/g{place}",
         server,
@@ -61,7 +66,7 @@ def _gpu(group: GroupSection, server: int, place: int) -> GPU:
         gpu.load_bandwidth,
         gpu.slots or (),
         gpu.load_overhead,
-        Availability.of(group.available),
+        available,
     )
 
 

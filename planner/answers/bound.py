@@ -49,6 +49,8 @@ class Bound:
         Methods that gave way because memory or time were too short for them, each with the reason.
     regret
         Of the schedule that was asked about, taken apart; None without one.
+    interrupted
+        Whether the search was interrupted: what was found by then.
     """
 
     scenario: Scenario
@@ -61,6 +63,7 @@ class Bound:
     cpu_s: float
     left_out: Mapping[str, str]
     regret: Regret | None = None
+    interrupted: bool = False
 
     def __repr__(self) -> str:
         objective = self.scenario.objective
@@ -111,9 +114,9 @@ def write_certificate(made: Bound, path: Path) -> None:
 
 def bound_within(scenario: Scenario, budget: Budget, schedule: Path | None = None) -> Bound:
     """Bound a scenario; the parameters are those of `planner.answers.questions.BoundQuestion`."""
-    scenario.instance.require_no_streams("a bound")
     if schedule is None:
         return _bound(scenario, budget)
+    scenario.instance.require_no_streams("taking a schedule apart")
     instance, timeline = _read_schedule(scenario, schedule)
     begun_cpu = time.process_time()
     found = _bound(scenario, budget.share(0.5))

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from truenorth.executor import IllegalActionError, NoiseError, PolicyError, StalledError
 from truenorth.models.errors import QuestionError
 from truenorth.models.instance import UnsupportedInstanceError
-from truenorth.models.objective import Objective
+from truenorth.models.objective import Objective, Status
 from truenorth.models.scenario import Scenario
-from truenorth.models.status import Status
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.contenders import PLAN, ComparedPolicy, rows_of
 from truenorth.planner.answers.convergence import tell_proof, warn_of
@@ -26,7 +25,6 @@ from truenorth.planner.answers.take_apart import HeldSteps, clairvoyance_in, hol
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty
 from truenorth.planner.answers.versions import Origin, ScenarioNamed, named, provenance
 from truenorth.solvers.budget import Budget
-from truenorth.solvers.result import Result
 
 if TYPE_CHECKING:
     from truenorth.planner.answers.questions import CompareQuestion
@@ -63,7 +61,6 @@ CLAIRVOYANCE = (
     "The plan knows every arrival in advance; the online policies learn of a job when it is released. "
     "The distance between them is what greediness and not knowing the future cost together."
 )
-POLICIES_ALONE = "Requests of streams are not planned yet: these are policies alone, and nothing bounds them."
 TOLD_WRONGLY = (
     "Everyone but the plan is told wrong run times ({noise}); what is shown happened under the true "
     "ones. Policies named offline know every arrival, and plan with the run times that they are told."
@@ -76,7 +73,7 @@ class Comparison(WithTimelines, WithRows):
 
     `regrets` takes apart what policies, unless named the best online one and Compass, lose to plan and lower bound.
     `asked` is the question that repeats it, with the policies that ran. `left_out` says why, by the names of policies
-    that nobody asked for by name and that cannot serve the window.
+    that nobody asked for by name and that cannot serve the window. `interrupted` says whether the plan's search was.
     """
 
     scenario: Scenario
@@ -87,6 +84,7 @@ class Comparison(WithTimelines, WithRows):
     asked: CompareQuestion
     regrets: tuple[Regret, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
+    interrupted: bool = False
 
     def __repr__(self) -> str:
         return f"<Comparison of {self.plan!r} with {', '.join(repr(s.policy) for s in self.simulations)}>"
@@ -98,8 +96,10 @@ class Comparison(WithTimelines, WithRows):
         why = {policy: problem.removeprefix(f"policy {policy} ") for policy, problem in self.left_out.items()}
         alike = {problem: [policy for policy in why if why[policy] == problem] for problem in why.values()}
         without = [f"Left out: {', '.join(policies)}: {problem}." for problem, policies in alike.items()]
-        first = CLAIRVOYANCE if self.scenario.instance.streams is None else POLICIES_ALONE
-        return " ".join([first, *wrongly, *without, *self._remarks])
+        ended = ["The search for the plan was interrupted."] if self.interrupted else []
+        given = any(workflow.ideal_us is not None for workflow in self.scenario.instance.workflows)
+        divided = ["Slowdowns divide by the ideal times that the scenario names."] if given else []
+        return " ".join([CLAIRVOYANCE, *wrongly, *without, *divided, *ended, *self._remarks])
 
     @property
     def _remarks(self) -> list[str]:
@@ -226,8 +226,8 @@ def compare_within(asked: CompareQuestion, scenario: Scenario, budget: Budget) -
     else:
         simulations, broken = _keeping_the_rules(run, asked.policies)
     budget = replace(budget)  # the clock starts here
-    if scenario.instance.streams is not None:
-        return _unplanned(scenario, asked, simulations, broken, left_out)
+    if asked.regret:
+        scenario.instance.require_no_streams("regret")
     apart = _choose_apart(scenario, simulations) if asked.regret is None else _find(scenario, simulations, asked.regret)
     held_share = min(_HOLD_SHARE, _HELD_TOGETHER / max(1, len(apart)))
     held_s = min(_LONGEST_HOLD_S, held_share * budget.time_limit_s)
@@ -237,23 +237,6 @@ def compare_within(asked: CompareQuestion, scenario: Scenario, budget: Budget) -
     rows = rows_of(planned, simulations, broken, asked.warmup)
     repeated = replace(asked, policies=(*(s.policy for s in simulations), *broken))
     return Comparison(scenario, planned, simulations, asked.warmup, rows, repeated, regrets, left_out)
-
-
-def _unplanned(
-    scenario: Scenario,
-    asked: CompareQuestion,
-    simulations: tuple[Simulation, ...],
-    broken: dict[str, str],
-    left_out: dict[str, str],
-) -> Comparison:
-    """Compare policies alone: requests of streams are not planned, and not bounded."""
-    if asked.regret:
-        scenario.instance.require_no_streams("regret")
-    nothing = Result(scenario.objective, None, None, None, None, False, 0.0, 0.0, (), "none")
-    planned = Plan.of(scenario, nothing)
-    rows = rows_of(planned, simulations, broken, asked.warmup)
-    repeated = replace(asked, policies=(*(s.policy for s in simulations), *broken))
-    return Comparison(scenario, planned, simulations, asked.warmup, rows, repeated, (), left_out)
 
 
 def _default_policies(scenario: Scenario, noise: str | None) -> tuple[str, ...]:
@@ -321,9 +304,9 @@ def _keeping_the_rules(
 def _choose_apart(scenario: Scenario, simulations: Sequence[Simulation]) -> list[Simulation]:
     """Return the best online policy and Compass, as far as they ran on the scenario's own instance.
 
-    None where servers come and go: that takes nobody apart yet.
+    None where servers come and go, or tasks are requests of streams: that takes nobody apart yet.
     """
-    if not scenario.instance.always_available:
+    if not scenario.instance.always_available or scenario.instance.streams is not None:
         return []
     online = [s for s in simulations if s.instance is scenario.instance and not s.clairvoyant]
     chosen = sorted(online, key=lambda s: s.value)[:1]

@@ -67,7 +67,7 @@ def rows_of(
     if result.timeline is not None and result.value is not None:
         metrics = measure(scenario.instance, result.timeline, scenario.slo, warmup)
         entries.append((PLAN, result.value, metrics, Knows.FUTURE, False))
-    entries += [(s.policy, s.value, s.metrics, s.knows, s.on_a_twin) for s in simulations]
+    entries += [(s.policy, s.exact, s.metrics, s.knows, s.on_a_twin) for s in simulations]
     best = min((value for _, value, _, _, twin in entries if not twin), default=None)
     method = result.bound_method
     proved = method, result.gap, is_converged(result.gap, method)

@@ -9,9 +9,8 @@ from pathlib import Path
 from truenorth.executor import PolicyError, StoppedError, parse_policy, simulate
 from truenorth.models.instance import Instance, InstanceError
 from truenorth.models.metrics import Metrics, measure
-from truenorth.models.objective import Objective, ObjectiveValue, reported_bound, reported_value
+from truenorth.models.objective import Objective, ObjectiveValue, Status, reported_bound, reported_value
 from truenorth.models.scenario import Scenario, TimelineHeader, write_timeline
-from truenorth.models.status import Status
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.convergence import is_converged
 from truenorth.planner.answers.shown import Shown, WithTimelines
@@ -34,11 +33,14 @@ class Plan(WithTimelines):
         Timeline, bound and how they came about.
     metrics
         Of the timeline over all jobs; None without one.
+    interrupted
+        Whether the search was interrupted: what was found by then.
     """
 
     scenario: Scenario
     result: Result
     metrics: Metrics | None
+    interrupted: bool = False
 
     @classmethod
     def of(cls, scenario: Scenario, result: Result) -> Plan:
@@ -47,7 +49,7 @@ class Plan(WithTimelines):
         return cls(scenario, result, None if timeline is None else measure(scenario.instance, timeline, scenario.slo))
 
     def __repr__(self) -> str:
-        return f"<Plan of {self.scenario!r}: {self.result!r}>"
+        return f"<Plan of {self.scenario!r}: {self.result!r}{', interrupted' if self.interrupted else ''}>"
 
     @property
     def timeline(self) -> Timeline | None:
@@ -177,14 +179,7 @@ def solve(
     hint: Timeline | None = None,
     starts: Sequence[Timeline] | None = None,
 ) -> Result:
-    """Plan an instance, starting from online policies; the parameters are those of `plan_within`.
-
-    Raises
-    ------
-    UnsupportedInstanceError
-        If tasks are requests of streams.
-    """
-    instance.require_no_streams("a plan")
+    """Plan an instance, starting from online policies; the parameters are those of `plan_within`."""
     first = starts_for(instance, budget.seed, starts)
     return portfolio.solve(instance, objective, budget, hint=hint, starts=first)
 
@@ -193,6 +188,8 @@ START_POLICIES = ("srpt", "compass", "jit", "static")
 """A plan starts from these and is never worse than the best of them, if there is time to simulate them."""
 BATCHING_STARTS = ("clockwork",)
 """Before them, where tasks come in batch classes."""
+STREAM_STARTS = ("least_tokens:known=yes", "least_tokens", "least_requests", "prefix_affinity", "round_robin")
+"""In place of them, where tasks are requests of streams."""
 
 _S_PER_TASK = 2e-5
 """No policy is simulated in fewer seconds per task, so without that much time it is not begun."""
@@ -206,7 +203,8 @@ def starts_for(instance: Instance, seed: int, given: Sequence[Timeline] | None =
 
     def run_each(left_s: Callable[[], float]) -> Iterator[Timeline]:
         """Yield what the policies make of it, as far as the time allows."""
-        for name in (*BATCHING_STARTS, *START_POLICIES) if instance.batches else START_POLICIES:
+        policies = START_POLICIES if instance.streams is None else STREAM_STARTS
+        for name in (*BATCHING_STARTS, *policies) if instance.batches else policies:
             if left_s() <= _S_PER_TASK * instance.n_tasks:
                 return
             try:

@@ -58,15 +58,23 @@ class Question(Generic[Answer]):
         raise NotImplementedError
 
     def ask(self, scenario: Scenario) -> Answer:
-        """Return the answer within the question's own limits; kernels that it needs are compiled before they count."""
+        """Return the answer within the question's own limits; kernels that it needs are compiled before they count.
+
+        An interrupt ends the search, and what was found is returned, marked as `interrupted`; a second one raises.
+        """
         from truenorth.planner.answers.pool.calls import farm_at, refuse_absent
+        from truenorth.solvers.budget import interruptible, own_interrupts
         from truenorth.solvers.first_use import compile_once
 
         ray = getattr(self, "ray", None)
         refuse_absent(ray)
         compile_once(scenario.instance)
         with farm_at(ray) as farm:
-            return self.answer(scenario, self.budget(farm))
+            if getattr(self, "stop", None) is not None:  # whoever stops it knows that it was stopped
+                return self.answer(scenario, self.budget(farm))
+            with interruptible(*own_interrupts()) as stop:
+                made = self.answer(scenario, replace(self.budget(farm), stop=stop))
+        return replace(made, interrupted=True) if stop.is_set() else made  # type: ignore[type-var]
 
     def budget(self, farm: Farm | None = None) -> Budget:
         """Return what this question may take by itself, from now on."""
@@ -250,7 +258,8 @@ class SimulateQuestion(Question["Simulation"]):
         """Return what happened; a simulation has no time limit."""
         from truenorth.planner.answers.simulate import simulate
 
-        return simulate(scenario, self.policy, seed=self.seed, noise=self.noise, warmup=self.warmup)
+        asked = {"seed": self.seed, "noise": self.noise, "warmup": self.warmup}
+        return simulate(scenario, self.policy, **asked, stop=budget.stop.is_set)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

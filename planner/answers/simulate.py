@@ -47,7 +47,7 @@ class Simulation(WithTimelines):
         What happened.
     warmup
         Fraction of the earliest jobs that the metrics leave out.
-    value
+    exact
         The scenario's objective over all jobs, exactly (microseconds, a ratio, or a count).
     metrics
         After the warm-up.
@@ -61,9 +61,14 @@ class Simulation(WithTimelines):
     truth: Instance
     timeline: Timeline
     warmup: Fraction
-    value: Fraction
+    exact: Fraction
     metrics: Metrics
     knows: Knows
+
+    @property
+    def value(self) -> float:
+        """The objective over all jobs in its reported unit."""
+        return reported_value(self.scenario.objective, self.exact)
 
     @property
     def clairvoyant(self) -> bool:
@@ -72,7 +77,7 @@ class Simulation(WithTimelines):
 
     def __repr__(self) -> str:
         objective = self.scenario.objective
-        value = f"{objective} {reported_value(objective, self.value):.6g} {objective.unit}".strip()
+        value = f"{objective} {self.value:.6g} {objective.unit}".strip()
         return f"<Simulation of {self.policy!r} on {self.scenario.name!r}: {value}>"
 
     @property
@@ -88,10 +93,7 @@ class Simulation(WithTimelines):
     @property
     def record(self) -> SimulationRecord:
         """The summary with the keys of ``simulate --json``."""
-        objective = self.scenario.objective
-        return SimulationRecord(
-            self.policy, ObjectiveValue(objective, reported_value(objective, self.value)), self.metrics
-        )
+        return SimulationRecord(self.policy, ObjectiveValue(self.scenario.objective, self.value), self.metrics)
 
 
 @dataclass(frozen=True, slots=True)

@@ -294,7 +294,7 @@ def worth_of_clairvoyance(scenario: Scenario, time_limit_s: float, seed: int) ->
 
 def clairvoyance_in(simulations: Sequence[Simulation]) -> Clairvoyance | None:
     """Return what clairvoyance is worth if the receding horizon is among the simulations with and without it."""
-    values = {simulation.policy: simulation.value for simulation in simulations}
+    values = {simulation.policy: simulation.exact for simulation in simulations}
     if RECEDING not in values or RECEDING_ALL not in values:
         return None
     return Clairvoyance(RECEDING, values[RECEDING], values[RECEDING_ALL])

@@ -1,15 +1,14 @@
-"""What a person sees while a command works, and how a command is interrupted."""
+"""What a person sees while a command, or a call in a notebook, works."""
 
 from __future__ import annotations
 
+import contextvars
 import math
-import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from truenorth.models.objective import Objective, gap, reported_bound, reported_value
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Line:
-    """A line on standard error, renewed four times a second; silent unless standard error is a terminal.
+    """A line on standard error or in a notebook, renewed four times a second; silent where it would not be seen.
 
     Parameters
     ----------
@@ -49,6 +48,10 @@ class Line:
     @contextmanager
     def shown(self) -> Iterator[None]:
         """Show the line for as long as the block runs."""
+        if in_notebook():
+            with self._in_a_cell():
+                yield
+            return
         if not sys.stderr.isatty():
             yield
             return
@@ -60,6 +63,36 @@ class Line:
             get_renderable=lambda: Text(str(self)), console=Console(stderr=True), refresh_per_second=4, transient=True
         ):
             yield
+
+    @contextmanager
+    def _in_a_cell(self) -> Iterator[None]:
+        """Renew the line below a cell, once a second has passed, and leave nothing behind."""
+        from IPython.display import display
+
+        ended = threading.Event()
+
+        def renew() -> None:
+            if ended.wait(1.0):
+                return
+            said = display({"text/plain": str(self)}, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+            while not ended.wait(0.25):
+                said.update({"text/plain": str(self)}, raw=True)
+            said.update({"text/plain": ""}, raw=True)
+
+        # Below which cell something is displayed is a variable of the context, which threads do not inherit.
+        thread = threading.Thread(target=contextvars.copy_context().run, args=(renew,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+
+def in_notebook() -> bool:
+    """Say whether this process is the kernel of a notebook."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return hasattr(shell, "kernel")
 
 
 class ProgressLine(Line):
@@ -131,21 +164,3 @@ def _duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
-
-
-@contextmanager
-def interruptible() -> Iterator[threading.Event]:
-    """Turn the first Ctrl-C or SIGTERM into an event that searches obey; a second one ends the program at once."""
-    stop = threading.Event()
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, replace
 from enum import StrEnum
@@ -63,7 +64,14 @@ class SharingChoice(StrEnum):
 
 Device = Annotated[DeviceChoice, typer.Option(help="Where to run.")]
 
-Runner = Annotated[str, typer.Option(help="What computes the tasks: synthetic, transformers, or module:factory.")]
+Runner = Annotated[
+    str | None,
+    typer.Option(
+        help="Who computes: synthetic (the default), transformers[:size=full,weights=FOLDER], module:factory; for "
+        "requests of streams a decoder, by default transformers:other=llm.",
+        show_default=False,
+    ),
+]
 
 Virtual = Annotated[
     SharingChoice | None,
@@ -187,8 +195,8 @@ def _factor(text: str, name: str) -> Fraction:
 
 def ask_shown(question: Question[Answer], scenario: Scenario, line: Line) -> tuple[Answer, bool]:
     """Return the answer, and whether it was interrupted; meanwhile the line says how far it has come."""
-    from truenorth.planner.command.console import interruptible
+    from truenorth.solvers.budget import interruptible
 
     manners.compile_kernels(scenario.instance)
-    with interruptible() as stop, line.shown():
+    with interruptible(signal.SIGINT, signal.SIGTERM) as stop, line.shown():
         return replace(question, watch=line.watch, stop=stop).ask(scenario), stop.is_set()  # type: ignore[call-arg]

@@ -12,7 +12,6 @@ from rich.console import Group
 from rich.text import Text
 
 from truenorth.executor import Knows
-from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.scenario import load_scenario, read_timeline
 from truenorth.models.slo import ServiceLevel
 from truenorth.planner.answers.replicated_servers import BOUND, CountSpread, Replications
@@ -28,7 +27,7 @@ from truenorth.planner.answers.servers.record import (
     StrainReached,
 )
 from truenorth.planner.answers.shown import Shown
-from truenorth.planner.show.colours import colour_of
+from truenorth.planner.show.canvas import colour_of
 from truenorth.planner.show.curves import Curve, Curves, Point, dots, lines
 from truenorth.planner.show.section import PageSection, read_document, read_record
 from truenorth.planner.show.servers_words import (
@@ -305,14 +304,14 @@ def _measured(level: ServiceLevel) -> str:
     if level.measure == "lateness":
         of = f" of {level.workflow}" if level.workflow is not None else ""
         return f"share of jobs{of} within their deadline"
-    return f"{str(level).split(' <= ')[0]}{' in s' if level.measure == 'latency' else ''}"
+    return f"{str(level).split(' <= ')[0]}{' in s' if level.is_time else ''}"
 
 
 def _limit(level: ServiceLevel) -> tuple[str, float]:
     """Return the name and height of the line that the level draws."""
     if level.measure == "lateness":
         return str(level), float(level.share or 1)
-    return str(level), float(level.limit / MICROSECONDS_PER_SECOND if level.measure == "latency" else level.limit)
+    return str(level), level.reported(level.limit)
 
 
 def _plan(folder: Path) -> Timelines | None:

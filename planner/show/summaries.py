@@ -51,7 +51,7 @@ def plan_summary(plan: Plan) -> dict[str, str]:
     rows = {
         "scenario": plan.scenario.name,
         "size": f"{len(instance.jobs)} jobs, {instance.n_tasks} tasks, {instance.n_gpus} GPUs",
-        "status": str(result.status),
+        "status": f"{result.status}{', interrupted' if plan.interrupted else ''}",
         in_words(objective): _number(plan.value, objective),
         "lower bound": f"{_number(plan.lower_bound, objective)}  ({describe_bound(result.bound_method)})",
         "gap": "-" if result.gap is None else f"{result.gap:.2%}",
@@ -99,7 +99,7 @@ def bound_summary(bound: Bound) -> dict[str, str]:
     rows = {
         "scenario": bound.scenario.name,
         f"lower bound of {in_words(objective)}": _number(found.lower_bound, objective),
-        "method": found.method,
+        "method": f"{found.method}{', interrupted' if bound.interrupted else ''}",
     }
     if found.uncertified_lower_bound is not None:
         said = f"({found.uncertified_method}: holds, but cannot be computed again without a solver)"

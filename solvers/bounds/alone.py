@@ -8,9 +8,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
+from math import ceil
 from typing import NamedTuple
 
 from truenorth.models import NEVER, NONE, WHOLE, Instance
+from truenorth.models.streams import Tokens
 from truenorth.models.tables import Arcs
 
 
@@ -47,7 +49,7 @@ class Alone:
             self._chain(first, workflow.topological[::-1], instance.outputs, self.tail)
         self.share = instance.template_share.tolist()
         self._members = Counter(instance.template_batch[instance.task_template].tolist())
-        self._known: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
+        self._known: dict[tuple[int, int, tuple[Tokens, ...]], tuple[list[int], list[int]]] = {}
         self._cold: dict[tuple[tuple[int, ...], int], int] = {}
         self._settled: dict[int, int] = {}
 
@@ -89,6 +91,7 @@ class Alone:
         Once every first load could be over, a later release moves all times alike: one computation serves such jobs.
         """
         workflow, release = int(self.instance.job_workflow[job]), self.instance.jobs[job].release_us
+        streams = self.instance.streams
         if workflow not in self._settled:
             self._settled[workflow] = max(
                 self._loaded(t, c)
@@ -98,27 +101,46 @@ class Alone:
             )
         # Later releases find every copy engine idle, however they lie.
         begin = min(release, self._settled[workflow])
-        if (workflow, begin) not in self._known:
-            self._known[workflow, begin] = self._longest_path(workflow, begin)
-        start, end = self._known[workflow, begin]
+        tokens = () if streams is None else tuple(map(streams.tokens, self.instance.tasks_of(job)))
+        if (workflow, begin, tokens) not in self._known:
+            self._known[workflow, begin, tokens] = self._longest_path(workflow, begin, tokens)
+        start, end = self._known[workflow, begin, tokens]
         later = release - begin
         return [at + later for at in start], [at + later for at in end]
 
-    def _longest_path(self, workflow: int, release: int) -> tuple[list[int], list[int]]:
+    def runs_of(self, template: int, tokens: Tokens | None) -> list[int]:
+        """Return the shortest run times of a task of a template per class, NEVER where it cannot run.
+
+        A request's are those of its own tokens: nobody takes its prompt, or a step, in less time than alone.
+        """
+        streams = self.instance.streams
+        runs: list[int] = self._run[template]
+        if streams is None or tokens is None or streams.template[template] == NONE:
+            return runs
+        stream = streams.template[template]
+        decodes = tokens.output - (1 if tokens.uncached else 0)
+        found = [NEVER] * len(runs)
+        for c, speed in enumerate(streams.speeds[stream]):
+            if speed is not None and runs[c] != NEVER and tokens.prompt + tokens.output <= streams.longest[stream, c]:
+                found[c] = ceil(tokens.uncached * 10**6 / speed.prefill_rate) + decodes * speed.tau[1]
+        return found
+
+    def _longest_path(self, workflow: int, release: int, tokens: tuple[Tokens, ...]) -> tuple[list[int], list[int]]:
         first, size = self._first[workflow], len(self.templates(workflow))
         start, end = [0] * size, [0] * size
         ends: dict[int, dict[int, int]] = {}
         for position in self.instance.workflows[workflow].topological:
             template = first + position
             begin: dict[int, int] = {}
-            for c, run in enumerate(self._run[template]):
+            runs = self.runs_of(template, tokens[position] if tokens else None)
+            for c, run in enumerate(runs):
                 if run != NEVER:
                     begin[c] = max(release, self._loaded(template, c))
                     for offset, edge in self.instance.inputs[template]:
                         # The predecessor may run on any class, so only its best one binds.
                         arrivals = (at + self._hop(edge, a, c) for a, at in ends[position + offset].items())
                         begin[c] = max(begin[c], min(arrivals))
-            ends[position] = {c: at + self._run[template][c] for c, at in begin.items()}
+            ends[position] = {c: at + runs[c] for c, at in begin.items()}
             start[position], end[position] = min(begin.values()), min(ends[position].values())
         return start, end
 

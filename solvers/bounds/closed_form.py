@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 from truenorth.models import Instance, Objective
-from truenorth.solvers.bounds import critical_path, energetic, fluid, mean_busy_time
+from truenorth.solvers.bounds import critical_path, energetic, fluid, mean_busy_time, stream_prices
 from truenorth.solvers.bounds.proof import round_up
 
 
@@ -24,9 +24,12 @@ METHODS: Mapping[str, ClosedForm] = {
     "mean_busy_time": mean_busy_time.bound,
     "energetic": energetic.bound,
     "fluid": fluid.bound,
+    "stream_prices": stream_prices.bound,
 }
+OF_STREAMS = ("critical_path", "stream_prices")
+"""The methods that know requests of streams: the others take a GPU to run one task at a time."""
 
-_PROOFS = {"energetic": energetic.prove, "fluid": fluid.prove}
+_PROOFS = {"energetic": energetic.prove, "fluid": fluid.prove, "stream_prices": stream_prices.prove}
 
 
 def witness(instance: Instance, objective: Objective, method: str) -> dict[str, Any]:
@@ -41,6 +44,7 @@ _LONGEST_S: Mapping[str, Callable[[Instance, Objective], float]] = {
     "mean_busy_time": lambda instance, _: 2.5e-5 * instance.n_tasks,
     "energetic": lambda instance, objective: _ENERGETIC_S_PER_TASK.get(objective, 2e-5) * instance.n_tasks,
     "fluid": lambda instance, _: fluid.longest_s(instance),
+    "stream_prices": lambda instance, _: 0.0 if instance.streams is None else 1 + 1e-3 * instance.n_tasks,
 }
 """What each takes at most, as measured where it applies; the critical path counts as nothing: it is always counted."""
 
@@ -61,8 +65,8 @@ def best(
         How many seconds are left; of the bounds, which cannot be interrupted, those that may take longer are left out.
     """
     values: dict[str, Fraction | None] = {}
-    for name, method in METHODS.items():
+    for name in METHODS if instance.streams is None else OF_STREAMS:
         if is_worth_a_try(instance, objective, name, left_s()):
-            values[name] = method(instance, objective)
+            values[name] = METHODS[name](instance, objective)
     highest = max(((value, name) for name, value in values.items() if value is not None), key=lambda pair: pair[0])
     return round_up(instance, objective, highest[0]), highest[1]

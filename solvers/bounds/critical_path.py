@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from truenorth.models import NEVER, Instance, Objective, objective_value
+from truenorth.models import NEVER, NONE, Instance, Objective, objective_value
 from truenorth.models.instance import Ints
 
 UNREACHABLE = np.int64(1) << 60
@@ -45,11 +45,32 @@ def earliest(instance: Instance) -> Earliest:
             begin = np.maximum(release, cold[template])
             for offset, edge in instance.inputs[template]:
                 begin = np.maximum(begin, (ends[position + offset][:, :, None] + hop[edge]).min(axis=1))
-            eligible = instance.run_us[template] != NEVER
-            ends[position] = np.where(eligible, begin + instance.run_us[template], UNREACHABLE)
+            run_us = runs_alone(instance, template, first + position)
+            eligible = run_us != NEVER
+            ends[position] = np.where(eligible, begin + run_us, UNREACHABLE)
             start[first + position] = np.where(eligible, begin, UNREACHABLE).min(axis=1)
             end[first + position] = ends[position].min(axis=1)
     return Earliest(start, end)
+
+
+def runs_alone(instance: Instance, template: int, tasks: Ints) -> Ints:
+    """Return how long tasks of one template take at the least on each class, NEVER where they cannot run.
+
+    A request of a stream, whoever is served beside it, takes its own prompt's time and a step of one for each decode.
+    Shape [tasks, classes], or [1, classes] where all are alike.
+    """
+    run_us: Ints = instance.run_us[template]
+    streams = instance.streams
+    if streams is None or streams.template[template] == NONE:
+        return run_us[None]
+    stream = int(streams.template[template])
+    table = np.full((len(tasks), len(run_us)), NEVER, np.int64)
+    tokens = [streams.tokens(task) for task in tasks.tolist()]
+    for c, speed in enumerate(streams.speeds[stream]):
+        if speed is not None and run_us[c] != NEVER:
+            alone = [speed.prefill_us(each.uncached) + each.decodes * speed.tau[1] for each in tokens]
+            table[:, c] = np.where(streams.held[tasks] <= streams.longest[stream, c], alone, NEVER)
+    return table
 
 
 def jobs_by_workflow(instance: Instance) -> list[Ints]:

@@ -8,7 +8,7 @@ Source: PROBLEM.md, section 11, bounds 1 to 5.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -16,6 +16,8 @@ import numpy as np
 from truenorth.models.cluster import GPU
 from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.models.stream_tables import longest_on
+from truenorth.models.streams import StreamSpeed
+from truenorth.models.token_times import TokenTimes
 from truenorth.solvers.bounds import stream_costs
 from truenorth.solvers.bounds.stream_costs import Floats, Requests
 
@@ -39,12 +41,16 @@ class Limit:
         Jobs that may be late.
     first_token
         Whether the job's first token is due then, and not its end.
+    step_us
+        Per job: the most that a token after the first takes each of its requests on average, infinite where nothing is
+        asked; late jobs may take longer. None: nowhere is anything asked. Shape [jobs].
     """
 
     due_us: Ints
     surely_us: Ints
     late: int
     first_token: bool = False
+    step_us: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +135,20 @@ class StreamFloor:
         np.maximum.at(found, calls.job, through - self._instance.job_release_us[calls.job])
         return found
 
+    def least_times(self) -> TokenTimes:
+        """Return when the tokens of requests come at the earliest, whatever the number of GPUs.
+
+        Invariant: no first token comes earlier, and no request decodes faster.
+        Because: first tokens as in `shortest_us`; every token after the first takes an iteration, of tau[1] or more.
+        Cost: O(tasks).
+        If wrong: requests in time count as late.
+        """
+        several = np.flatnonzero(self._streams.output > 1)
+        step_us = [min((speed.tau[1] for speed in row if speed is not None), default=0) for row in self._speeds]
+        steps = self._streams.output[several] - 1
+        span_us = steps * np.array(step_us, np.int64)[self._stream[several]]
+        return TokenTimes(self.shortest_us(first_token=True), self._instance.task_job[several], span_us, steps)
+
     def cuts(self, limit: Limit, weights: Sequence[Sequence[Fraction]]) -> list[Cut] | None:
         """Return what each way of charging asks of the GPUs, for each weighting of the groups; None: no number will do.
 
@@ -147,7 +167,8 @@ class StreamFloor:
         latest = _minus(np.minimum(due_us, limit.surely_us)[calls.job], calls.tail_us)
         surely = _minus(limit.surely_us[calls.job], calls.tail_us)
         found = []
-        in_time, in_the_end = self._charges(calls, latest), self._charges(calls, surely)
+        in_time = self._charges(calls, latest, limit.step_us)
+        in_the_end = self._charges(calls, surely, None)
         for way, table in in_time.items():
             for each in weights:
                 weight = np.array([float(one) for one in each])
@@ -166,8 +187,11 @@ class StreamFloor:
         hopeless = (least != NONE) & (end_us > limit.due_us)
         return np.where(hopeless, NO_DUE, limit.due_us), limit.late - int(hopeless.sum())
 
-    def _charges(self, calls: _Calls, latest: Ints) -> dict[str, Floats]:
-        """Return what requests that end so late cost a GPU of each group, way by way. Shape [requests, groups]."""
+    def _charges(self, calls: _Calls, latest: Ints, step_us: Floats | None) -> dict[str, Floats]:
+        """Return what requests cost a GPU of each group, way by way. Shape [requests, groups].
+
+        They end at `latest`, and decode in mean steps of at most `step_us` (per job), where that is given.
+        """
         ways = ("energy", "energy with KV", "seats", "KV")
         found = {way: np.full((len(calls.task), len(self._gpus)), np.inf) for way in ways}
         for stream, row in enumerate(self._speeds):
@@ -179,6 +203,8 @@ class StreamFloor:
                 room = self._room[stream][group]
                 if speed is None or room < 1:
                     continue
+                if step_us is not None:
+                    asked = replace(asked, within_us=_hurried(speed, asked, step_us[calls.job[of_class]]))
                 charged = {
                     "energy": stream_costs.energy_us(speed, asked),
                     "energy with KV": stream_costs.energy_with_kv_us(speed, asked, room),
@@ -311,6 +337,16 @@ class _Load:
                 total -= _largest(np.add.reduceat(saved, self.first), self.late)
             found.append(Fraction(total, self.fine * (end_us - begin_us)))
         return found
+
+
+def _hurried(speed: StreamSpeed, asked: Requests, step_us: Floats) -> Ints:
+    """Return within what time requests end that decode in such mean steps, had they nothing else to wait for.
+
+    Where KV came in, the first of their decodes is before the first token, and may take any time.
+    """
+    own_us = stream_costs.prefill_us(speed, asked.uncached) + asked.decodes * np.minimum(step_us, NO_DUE)
+    least = np.minimum(asked.within_us, np.ceil(np.minimum(own_us, NO_DUE)).astype(np.int64) + 1)
+    return np.where(asked.uncached > 0, least, asked.within_us)
 
 
 def _largest(values: Ints, count: int) -> int:

@@ -38,7 +38,7 @@ from truenorth.solvers.bounds.certified import (
     table,
     whole,
 )
-from truenorth.solvers.bounds.recomputed import RECOMPUTED, latency_weights
+from truenorth.solvers.bounds.recomputed import OF_STREAMS, RECOMPUTED, latency_weights
 
 _RULED_OUT = 1 << 400
 """The cost of what cannot be; a cost as large would only make a bound lower."""
@@ -90,6 +90,8 @@ def _header(instance: Instance, document: object) -> tuple[Objective, str, Fract
         raise RefusedError("lower_bound must be finite")
     if method != "lagrangian" and method not in list(RECOMPUTED):
         raise RefusedError("method is none whose bounds can be computed again")
+    if instance.streams is not None and method not in OF_STREAMS:
+        raise RefusedError(f"{method} knows no requests of streams; allowed are {', '.join(OF_STREAMS)}")
     return Objective(name), str(method), Fraction(claim)
 
 

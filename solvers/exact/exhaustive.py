@@ -16,7 +16,7 @@ from itertools import count, pairwise
 from math import lcm
 from typing import NamedTuple
 
-from truenorth.models.availability import FOREVER
+from truenorth.models.cluster import FOREVER
 from truenorth.models.instance import NONE, Instance
 from truenorth.models.objective import Objective
 from truenorth.models.timeline import Placement, Residency, Timeline
@@ -98,7 +98,8 @@ class _Costs:
     def _factor(self, job: int) -> Fraction:
         jobs, objective = self.instance.jobs, self.objective
         if objective in (Objective.MEAN_SLOWDOWN, Objective.MAX_SLOWDOWN):
-            path = Fraction(1, _critical_path_us(jobs[job].workflow))
+            workflow = jobs[job].workflow
+            path = Fraction(1, workflow.ideal_us or _critical_path_us(workflow))
             return path / len(jobs) if objective is Objective.MEAN_SLOWDOWN else path
         if objective is Objective.MEAN_LATENCY:
             return Fraction(1, len(jobs))

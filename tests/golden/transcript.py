@@ -35,7 +35,7 @@ _IN_TEXT = (
 _NUMBER = re.compile(r"[-+]?\d[\d,.]*(?:e[-+]?\d+)?")
 _KEY = re.compile(r"[0-9a-f]{64}")
 _MEASURED = re.compile(_NUMBER.pattern + r"( (us|ms|s|[KMG]?B|[KMG]?B/s)\b)?")
-_RUN_OF_NUMBERS = re.compile(r"#(\s*(#|%|to\b|of\b))*")
+_RUN_OF_NUMBERS = re.compile(r"(\bto )?#(\s*(#|%|to\b|of\b))*")  # an interval may break before its "to"
 _RULES = re.compile(r"[\u2500-\u257f]")
 
 Output = Callable[[], tuple[str, str]]
@@ -120,7 +120,9 @@ def _shape(kind: str, text: str) -> str:
     words = (" ".join(_MEASURED.sub("#", _RULES.sub(" ", row)).split()) for row in _worded(text).splitlines())
     rows = {_RUN_OF_NUMBERS.sub("#", row) for row in words}
     left_out = ("svg", "as predicted", "p:")
-    return "\n".join(sorted(row for row in rows if row.strip("# ") and not row.startswith(left_out) and row[-1] != "."))
+    bare = {"", "to", "of", "%"}  # of an interval that a narrow column broke in two
+    told = (row for row in rows if row.strip("# ") not in bare and not row.startswith(left_out) and row[-1] != ".")
+    return "\n".join(sorted(told))
 
 
 def _table(text: str) -> str:

@@ -23,6 +23,7 @@ CHANGES: list[dict[str, Any]] = [
         "models": ["judge"], "runtime": "20 ms", "after": ["nli"]}},
     {"restrictions.pin": [{"model": "nli", "on": ["s0"]}], "options.overlap_loads": False},
     {"workload": {"jobs": [{"release": "0 s", "workflow": "question_answer", "deadline": "2 s", "weight": 0.5}]}},
+    {"cluster.away.s1": [["2 s", "4 s"], ["10 s", "end"]], "workflows.*.deadline": "3 s"},
     {"objective": "makespan", "slo": "p99 slowdown <= 2", "name": "another"},
 ]  # fmt: skip
 
@@ -62,6 +63,16 @@ def test_a_changed_scenario_is_named_after_its_changes() -> None:
     assert len(changed.changed({"workload.jobs": [{"release": "0 us", "workflow": "w"}] * 9}).name) <= 200
 
 
+def test_a_server_is_taken_out_between_two_times_and_workflows_are_due() -> None:
+    changed = tn.load(SMALL).changed({"cluster.away": {"s1": [["0 us", "1 s"]]}, "workflows.w.deadline": "8 us"})
+    ran = tn.simulate(changed.changed({"objective": "late_jobs"}), "srpt")
+    # The server that stays ends one job at 7 and the other at 10, which is late: the other server comes too late.
+    assert ran.jobs()["completion_s"].tolist() == pytest.approx([7e-6, 1e-5])
+    assert ran.value == 1
+    kept = changed.changed({"workload.jobs[0].deadline": "9 us"}).instance.jobs
+    assert [job.deadline_us for job in kept] == [9, 8]
+
+
 def test_every_call_takes_a_changed_scenario(tmp_path: Path) -> None:
     changed = tn.load(SMALL).changed({"cluster.servers": 1})
     made = tn.plan(changed, time_limit="5 s", method="search", iterations=10, workers=1)
@@ -87,6 +98,9 @@ def test_every_call_takes_a_changed_scenario(tmp_path: Path) -> None:
         ({"cluster.gpu.memory": "x" * 10_000_000}, "cluster.gpu.memory: 'xxxx.*' is too long; allowed is a size"),
         ({"x" * 10_000_000: 1}, "is too long; allowed are paths of at most 2000 characters"),
         ({"cluster": "y" * 10_000_000}, "cluster: the value 'yyyy.*' stands here; allowed is a mapping"),
+        ({"cluster.away.s2": [["0 s", "1 s"]]}, "cluster.away: s2 is no server; allowed are s0 to s1"),
+        ({"cluster.away.s1": [["0 s", "end"]]}, "cluster.away.s1: .*; allowed is a server that is there at some time"),
+        ({"cluster.away.x": [["0 s", "1 s"]]}, "cluster.away.x.*: 'x' is no server; allowed is a server such as s0"),
         ({"cluster": {}, "cluster.servers": 1}, "cluster.servers: changes a part of cluster, as 'cluster' does"),
     ],
 )  # fmt: skip

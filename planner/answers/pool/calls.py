@@ -65,18 +65,20 @@ def as_finished(
     workers: int = 2,
     ray: str | None = None,
     stop: threading.Event | None = None,
+    stays: bool = False,
 ) -> Iterator[Outcome[Value]]:
     """Yield the outcome of every call as soon as it is known; the parameters are those of `in_order`.
 
-    A call that raises or takes its worker with it does not disturb the others. When `stop` is set, or the caller
-    leaves the loop, the workers end at once; so they do when this process is killed.
+    If `stays`, workers on this machine are kept for later calls, as long as this process lives, with all that they
+    have imported. A call that raises or takes its worker with it does not disturb the others. When `stop` is set, or
+    the caller leaves the loop, the workers end at once; so they do when this process is killed.
     """
     if ray is not None:
         from truenorth.planner.answers.pool.on_ray import as_finished_on_ray
 
         yield from as_finished_on_ray(call, items, ray, stop)
         return
-    yield from as_finished_here(call, items, workers, stop)
+    yield from as_finished_here(call, items, workers, stop, stays)
 
 
 class LostCallsWarning(UserWarning):

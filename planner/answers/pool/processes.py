@@ -18,7 +18,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnContext, SpawnProcess
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
@@ -55,20 +55,26 @@ def describe_error(error: BaseException) -> str:
 
 
 def time_call(call: Callable[[Item], Value], item: Item) -> tuple[Value, float]:
-    """Return what a call returns, and how many seconds it took; this is what runs on a worker."""
+    """Return what a call returns, and how many seconds it took."""
     begun = time.perf_counter()
     return call(item), time.perf_counter() - begun
+
+
+def _call_in(folder: str, call: Callable[[Item], Value], item: Item) -> tuple[Value, float]:
+    """Do the same in the folder that this process's parent is in by now; this is what runs on a worker."""
+    os.chdir(folder)
+    return time_call(call, item)
 
 
 CRASHED = "the worker process died: it was killed, ran out of memory, or crashed in compiled code"
 
 
 def as_finished_here(
-    call: Callable[[Item], Value], items: Sequence[Item], workers: int, stop: threading.Event | None
+    call: Callable[[Item], Value], items: Sequence[Item], workers: int, stop: threading.Event | None, stays: bool
 ) -> Iterator[Outcome[Value]]:
     """Yield the outcome of every call as soon as it is known, as `planner.answers.pool.calls.as_finished` does."""
     waiting = deque(enumerate(items))
-    lanes: list[_CallQueue[Item, Value]] = [_CallQueue(call) for _ in range(min(workers, len(items)))]
+    lanes: list[_CallQueue[Item, Value]] = [_take(call, stays) for _ in range(min(workers, len(items)))]
     try:
         while not (stop is not None and stop.is_set()):
             for lane in lanes:
@@ -84,7 +90,10 @@ def as_finished_here(
             yield from ended
     finally:
         for lane in lanes:
-            lane.close()
+            if stays and not lane.given:
+                _IDLE.append(lane)
+            else:
+                lane.close()
 
 
 class _Worker(SpawnProcess):
@@ -107,6 +116,13 @@ class _Context(SpawnContext):
     Process = _Worker
 
 
+def _take(call: Callable[[Item], Value], warm: bool) -> _CallQueue[Item, Value]:
+    """Return a worker for a call: if it may be one that is warm, and there is one, that."""
+    lane: _CallQueue[Item, Value] = _IDLE.pop() if warm and _IDLE else _CallQueue()
+    lane.call = call
+    return lane
+
+
 class _CallQueue(Generic[Item, Value]):
     """One worker process and the calls it was given: at most two, so that it is never idle and a crash has one cause.
 
@@ -114,8 +130,9 @@ class _CallQueue(Generic[Item, Value]):
     at the other end.
     """
 
-    def __init__(self, call: Callable[[Item], Value]) -> None:
-        self._call = call
+    call: Callable[[Item], Value]
+
+    def __init__(self) -> None:
         self._open()
 
     def _open(self) -> None:
@@ -127,8 +144,17 @@ class _CallQueue(Generic[Item, Value]):
     def fill(self, waiting: deque[tuple[int, Item]], most: int) -> None:
         """Give the worker calls until it has as many as it may."""
         while waiting and len(self.given) < most:
-            index, item = waiting.popleft()
-            self.given.append((index, item, self._executor.submit(time_call, self._call, item)))
+            index, item = waiting[0]
+            try:
+                future = self._executor.submit(_call_in, os.getcwd(), self.call, item)
+            except BrokenProcessPool:
+                if self.given:  # whose outcomes say so
+                    return
+                self.close()  # it died while it was idle
+                self._open()
+                continue
+            waiting.popleft()
+            self.given.append((index, item, future))
 
     def collect(self, waiting: deque[tuple[int, Item]]) -> Iterator[Outcome[Value]]:
         """Yield the outcomes of calls that have ended, the first given first; put back what a crash cut off."""
@@ -151,6 +177,10 @@ class _CallQueue(Generic[Item, Value]):
         self._leash.close()
         self._executor.shutdown(wait=True, cancel_futures=True)
         self._far.close()
+
+
+_IDLE: list[_CallQueue[Any, Any]] = []
+"""Workers that are kept from one sweep to the next."""
 
 
 def _settle(leash: Connection) -> None:

@@ -7,8 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from truenorth.models import ServiceLevels, Timeline
-from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models import Instance, ServiceLevels, Timeline
 from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import Scenario
 from truenorth.models.scenario.errors import FieldError
@@ -19,6 +18,7 @@ from truenorth.planner.answers.servers.by_policy import (
     DEFAULT_POLICIES,
     LONG_TRACE_POLICIES,
     Scanned,
+    SizeTrial,
     scan,
     try_own_size,
 )
@@ -44,6 +44,7 @@ from truenorth.planner.answers.servers.record import (
 )
 from truenorth.planner.answers.servers.sensitivity import FACTOR, Strain, strain
 from truenorth.planner.answers.servers.sizes import Mix, Sizes
+from truenorth.planner.answers.servers.streams import refute_sizes, stream_policies
 from truenorth.planner.answers.simulate import is_file
 from truenorth.planner.answers.uncertain.spec import refuse_estimates
 from truenorth.solvers.budget import Budget
@@ -59,6 +60,8 @@ _QUICK_SHARE = 0.05
 """If it may take more than this share, policies are simulated at the scenario's own size before it."""
 _FORMULAS_SHARE, _POLICY_SHARE = 0.3, 0.6
 """At most these shares of the time left go to bounds without search, and then to simulating policies at more sizes."""
+_REQUESTS_SHARE = 0.4
+"""At most this share goes to floors of requests of streams."""
 _DISPATCH_SHARE = 0.5
 """Where windows are too long to search, at most this share goes to plans of a dispatch rule."""
 _NEARBY_SHARE = 0.1
@@ -103,6 +106,8 @@ class ServersAnswer:
         Fewest GPUs that any size needs, whatever its groups' counts.
     rate
         So many times as many requests come per second as the scenario says.
+    interrupted
+        Whether the search was interrupted: what was found by then.
     """
 
     sizes: Sizes
@@ -123,6 +128,7 @@ class ServersAnswer:
     noise: str | None = None
     least_gpus: int = 1
     rate: Fraction = Fraction(1)
+    interrupted: bool = False
 
     @property
     def servers(self) -> int | None:
@@ -281,8 +287,7 @@ class ServersAnswer:
         if values is None:
             return None
         figures = [
-            None if value is None else float(value / MICROSECONDS_PER_SECOND if level.measure == "latency" else value)
-            for level, value in zip(self.levels, values, strict=True)
+            None if value is None else level.reported(value) for level, value in zip(self.levels, values, strict=True)
         ]
         return figures[0] if len(figures) == 1 else figures
 
@@ -295,13 +300,10 @@ def servers_within(asked: SizesQuestion[Any], scenario: Scenario, budget: Budget
     """Find the least size of a scenario within a budget."""
     noise, rate, most, spare, tell = asked.noise, asked.rate, asked.most, asked.spare, budget.watch
     refuse_estimates(noise)
-    scenario.instance.require_no_streams("servers")
     scenario = scenario if rate == 1 else _at_rate(scenario, rate)
     chosen = levels_of(scenario, asked.slo)
-    long = scenario.instance.n_tasks > LONG_TRACE
-    batching = BATCHING_POLICIES if scenario.instance.batches else ()
-    default = LONG_TRACE_POLICIES if long else (*DEFAULT_POLICIES, *batching)
-    names = default if asked.policies is None else tuple(asked.policies)
+    streams, long = scenario.instance.streams is not None, scenario.instance.n_tasks > LONG_TRACE
+    names = _policies(scenario.instance, long) if asked.policies is None else tuple(asked.policies)
     for name in names:
         if is_file(name):
             raise QuestionError(f"{name!r} is a file, which fits one number of servers only; name policies", "policies")
@@ -309,26 +311,30 @@ def servers_within(asked: SizesQuestion[Any], scenario: Scenario, budget: Budget
     sizes = Sizes(scenario, any_gone=spare > 0)
     question = Sizing(sizes, chosen, candidates(sizes, most, 1, spare), budget, spare, noise)
     hunt = Hunt(question)
-    allowed = tolerances(chosen)
-    # Sizes that the bound refutes need no simulation; but where it takes long, what can be deployed comes before it.
-    simulated_first = not long and floor_takes_s(scenario.instance, allowed) > _QUICK_SHARE * budget.time_limit_s
-    trials = try_own_size(hunt, names) if simulated_first else []
-    tell("fluid bound")
-    floor = floor_of(scenario.instance, allowed, _FLOOR_SHARE * question.left_s)
-    question.candidates = candidates(sizes, most, floor.gpus, spare)
-    hunt.apply_floor(floor)
-    if long:  # plans of a rule first, since one simulation may take all the time
-        dispatch(hunt, _DISPATCH_SHARE)
+    trials, searched = list[SizeTrial](), not long and not streams
+    if streams:
+        least_gpus = refute_sizes(hunt, most, _REQUESTS_SHARE)
+    else:
+        allowed = tolerances(chosen)
+        # Sizes that the bound refutes need no simulation; where it takes long, what can be deployed comes before it.
+        if not long and floor_takes_s(scenario.instance, allowed) > _QUICK_SHARE * budget.time_limit_s:
+            trials = try_own_size(hunt, names)
+        tell("fluid bound")
+        floor = floor_of(scenario.instance, allowed, _FLOOR_SHARE * question.left_s)
+        least_gpus, question.candidates = floor.gpus, candidates(sizes, most, floor.gpus, spare)
+        hunt.apply_floor(floor)
+        if long:  # plans of a rule first, since one simulation may take all the time
+            dispatch(hunt, _DISPATCH_SHARE)
     trials = trials or try_own_size(hunt, names)
-    if not long:
+    if searched:
         hunt.bisect(_FORMULAS_SHARE)
-    scan(hunt, trials, (1 - _NEARBY_SHARE) ** 2 if long else _POLICY_SHARE)
+    scan(hunt, trials, _POLICY_SHARE if searched else (1 - _NEARBY_SHARE) ** 2)
     look_nearby(hunt, trials, _NEARBY_SHARE)
     scanned = [trial.found(hunt.unrefuted, question) for trial in trials]
     alternatives = rank(hunt, scanned)
     growth = grow(hunt, alternatives[0], _NEARBY_SHARE) if alternatives else None
     strains = strain(hunt, alternatives[0], _NEARBY_SHARE) if alternatives else ()
-    if not long:
+    if searched:
         hunt.search()
     planned, timeline = hunt.worst_plan or (None, None)
     return ServersAnswer(
@@ -348,9 +354,17 @@ def servers_within(asked: SizesQuestion[Any], scenario: Scenario, budget: Budget
         spare,
         planned,
         noise,
-        floor.gpus,
+        least_gpus,
         rate,
     )
+
+
+def _policies(instance: Instance, long: bool) -> tuple[str, ...]:
+    """Return the policies to simulate where none are named."""
+    if instance.streams is not None:
+        return stream_policies(instance)
+    batching = BATCHING_POLICIES if instance.batches else ()
+    return LONG_TRACE_POLICIES if long else (*DEFAULT_POLICIES, *batching)
 
 
 def _at_rate(scenario: Scenario, rate: Fraction) -> Scenario:

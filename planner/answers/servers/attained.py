@@ -65,7 +65,7 @@ def _of_jobs(instance: Instance, latency_us: Ints, level: ServiceLevel, jobs: li
         return None
     if level.share is None:
         flows: list[int] = latency_us[jobs].tolist()
-        units = instance.job_critical_us[jobs].tolist() if level.measure == "slowdown" else [1] * len(jobs)
+        units = instance.job_ideal_us[jobs].tolist() if level.measure == "slowdown" else [1] * len(jobs)
         within = mean_ratio(flows, units) <= level.limit
         return Attained(Fraction(int(within)), within)
     late = sum(is_beyond(instance, level, latency_us, job) for job in jobs)

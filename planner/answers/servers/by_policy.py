@@ -126,22 +126,25 @@ def scan(hunt: Hunt, trials: Sequence[SizeTrial], share: float) -> None:
     sizes, reserve_s = hunt.unrefuted, (1 - share) * hunt.question.left_s
     quick = [trial for trial in trials if not needs_solver(trial.policy)]
     for among in (quick, [trial for trial in trials if trial not in quick]):
-        for order in (_towards_least, _below_met):
-            _simulate_in_turn(hunt, among, sizes, order, reserve_s)
+        _simulate_in_turn(hunt, among, sizes, _towards_least, reserve_s)
+        # Who needs least comes first: it may be the answer.
+        ranked = sorted(among, key=lambda trial: len(trial.before_met(sizes)))
+        _simulate_in_turn(hunt, ranked, sizes, _below_met, reserve_s)
 
 
 def _simulate_in_turn(
     hunt: Hunt,
     trials: Sequence[SizeTrial],
     sizes: Sequence[Mix],
-    order: Callable[[SizeTrial, Sequence[Mix]], Iterator[Mix]],
+    order: Callable[[SizeTrial, Sequence[Mix], Mix | None], Iterator[Mix]],
     reserve_s: float,
 ) -> None:
     """Simulate one policy after the other at sizes in an order, each in its part of the time above a reserve."""
     ask = hunt.question
     for position, trial in enumerate(trials):
         end_s = ask.left_s - max(0.0, ask.left_s - reserve_s) / (len(trials) - position)
-        for mix in order(trial, sizes):
+        least = min((each.met for each in trials if each.met is not None), key=ask.order, default=None)
+        for mix in order(trial, sizes, least):
             # Who has shown nothing yet, as the scenario's own size is not in question, gets its first simulation now.
             first = not trial.reached
             if not simulate_at(hunt, trial, mix, min(end_s, _reserve_s(hunt)) if first else end_s):
@@ -153,26 +156,26 @@ def _reserve_s(hunt: Hunt) -> float:
     return (1 - _FIRST_SHARE) * hunt.question.left_s if hunt.starts else 0.0
 
 
-def _towards_least(trial: SizeTrial, sizes: Sequence[Mix]) -> Iterator[Mix]:
+def _towards_least(trial: SizeTrial, sizes: Sequence[Mix], least: Mix | None) -> Iterator[Mix]:
     """Yield sizes in strides that double until one meets the level, then in halves below it.
 
-    Halves of what is promising lead to a size that is nearly the least in a few simulations.
+    They begin at the least size that did for some policy. Halves of what is promising lead to a size that is nearly the
+    least in a few simulations.
     """
-    strides = [min(2**power, len(sizes)) - 1 for power in range(len(sizes).bit_length() + 1)] if sizes else []
+    above = sizes if least is None else sizes[sizes.index(least) :]
+    strides = [min(2**power, len(above)) - 1 for power in range(len(above).bit_length() + 1)] if above else []
     for position in strides:
         if trial.met is not None:
             break
-        if sizes[position] not in trial.reached:
-            yield sizes[position]
+        if above[position] not in trial.reached:
+            yield above[position]
     while trial.met is not None and (below := trial.promising(sizes)):
         yield below[len(below) // 2]
 
 
-def _below_met(trial: SizeTrial, sizes: Sequence[Mix]) -> Iterator[Mix]:
-    """Yield what lies below the least size that met the level: that it is the least takes all of them."""
-    for mix in sizes:
-        if mix == trial.met:
-            break
+def _below_met(trial: SizeTrial, sizes: Sequence[Mix], _: Mix | None) -> Iterator[Mix]:
+    """Yield what lies below the least size that met the level, the dearest first: that it is the least takes all."""
+    for mix in reversed(trial.before_met(sizes)):
         if mix not in trial.reached:
             yield mix
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from truenorth.models import Instance, Objective, ServiceLevels, Timeline, completion_us
 from truenorth.models.scenario import Scenario
+from truenorth.models.token_times import TokenTimes
 from truenorth.planner.answers.plan import solve, starts_for
 from truenorth.planner.answers.servers import packing
 from truenorth.planner.answers.servers.alone import Alone, too_long_alone
@@ -88,13 +89,13 @@ class Until(threading.Event):
 def meets(instance: Instance, timeline: Timeline, levels: ServiceLevels) -> bool:
     """Say whether all jobs of a timeline meet the levels together."""
     latency = completion_us(instance, timeline) - instance.job_release_us
-    return levels.met_by(instance, latency, range(len(instance.jobs)))
+    return levels.met_by(instance, latency, range(len(instance.jobs)), TokenTimes.of(instance, timeline))
 
 
 def reached_by(instance: Instance, timeline: Timeline, levels: ServiceLevels) -> Reached:
     """Return the figure of a timeline that each level limits, over all its jobs."""
-    latency = completion_us(instance, timeline) - instance.job_release_us
-    return tuple(level.reached(instance, latency) for level in levels)
+    latency, tokens = completion_us(instance, timeline) - instance.job_release_us, TokenTimes.of(instance, timeline)
+    return tuple(level.reached(instance, latency, tokens) for level in levels)
 
 
 def refuted_by_formula(

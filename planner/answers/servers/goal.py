@@ -8,10 +8,11 @@ from fractions import Fraction
 from math import ceil, floor, lcm
 
 import numpy as np
+from numpy.typing import NDArray
 
 from truenorth.models import Instance, Job, Objective, ServiceLevel, ServiceLevels, Timeline, completion_us
 from truenorth.models.errors import QuestionError
-from truenorth.models.instance import Ints
+from truenorth.models.instance import NONE, Ints
 from truenorth.models.scenario import Scenario
 from truenorth.models.scenario.build import refuse_unknown_workflows
 from truenorth.models.scenario.errors import FieldError, InputError
@@ -59,21 +60,28 @@ class Tolerance:
 
     def most_late(self, instance: Instance) -> int:
         """Return how many jobs may be late."""
-        jobs = int(self.level.covers(instance).sum())
+        jobs = int(self._counts(instance).sum())
         return jobs - ceil(self.share * jobs)
 
     def due_us(self, instance: Instance) -> Ints:
         """Return the latest completion of each job on time, `NO_DEADLINE` where it has none. Shape [jobs]."""
-        counts = self.level.covers(instance)
+        counts = self._counts(instance)
         if self.level.measure == "lateness":
             return np.asarray(np.where(counts, due_us(instance), NO_DEADLINE), np.int64)
-        paths = np.unique(instance.job_critical_us)
+        paths = np.unique(instance.job_ideal_us)
         limit = self.level.limit * self.multiple
         limits = [floor(limit * (path if self.level.measure == "slowdown" else 1)) for path in paths.tolist()]
         by_path = np.array([after if after <= LARGEST else NO_DEADLINE for after in limits], np.int64)
-        after = by_path[np.searchsorted(paths, instance.job_critical_us)]
+        after = by_path[np.searchsorted(paths, instance.job_ideal_us)]
         due = np.where(after == NO_DEADLINE, after, instance.job_release_us + after)
         return np.asarray(np.where(counts, due, NO_DEADLINE), np.int64)
+
+    def _counts(self, instance: Instance) -> NDArray[np.bool_]:
+        """Say of every job whether it counts; one without requests has no first token. Shape [jobs]."""
+        counts = self.level.covers(instance)
+        if self.level.measure == "first token" and instance.streams is not None:
+            counts &= instance.streams.first_token != NONE
+        return counts
 
     def goal(self, instance: Instance) -> Goal:
         """Return the goal to have no more late jobs than that."""
@@ -136,7 +144,7 @@ def _low_mean(instance: Instance, level: ServiceLevel) -> Goal:
         objective = Objective.MEAN_SLOWDOWN if level.measure == "slowdown" else Objective.MEAN_LATENCY
         return Goal(instance, objective, level.limit)
     counts = level.covers(instance)
-    paths = instance.job_critical_us if level.measure == "slowdown" else np.ones(len(counts), np.int64)
+    paths = instance.job_ideal_us if level.measure == "slowdown" else np.ones(len(counts), np.int64)
     # A slowdown is a latency that weighs 1 / critical path: multiples of that are whole.
     multiple = lcm(*np.unique(paths[counts]).tolist())
     weights = [multiple // path if count else 0 for path, count in zip(paths.tolist(), counts.tolist(), strict=True)]
@@ -153,7 +161,7 @@ def _low_means_together(instance: Instance, means: Sequence[ServiceLevel]) -> li
     """
     counted = [np.flatnonzero(level.covers(instance)) for level in means]
     paths = [
-        np.unique(instance.job_critical_us[jobs]) if level.measure == "slowdown" else np.ones(1, np.int64)
+        np.unique(instance.job_ideal_us[jobs]) if level.measure == "slowdown" else np.ones(1, np.int64)
         for level, jobs in zip(means, counted, strict=True)
     ]
     budgets = [  # latency in all that a level leaves its jobs
@@ -174,7 +182,13 @@ def _low_means_together(instance: Instance, means: Sequence[ServiceLevel]) -> li
 
 
 def _few_late_together(instance: Instance, shares: Sequence[Tolerance], every: bool) -> Goal:
-    """Return what levels about late jobs ask together: no more late jobs than all of them allow.
+    """Return what levels about late jobs ask together."""
+    due, most = late_together(instance, shares)
+    return _few_late(instance, due, most, suffices=every and not most)
+
+
+def late_together(instance: Instance, shares: Sequence[Tolerance]) -> tuple[Ints, int]:
+    """Return due times, and how many jobs may be late: no more than all levels about late jobs allow together.
 
     A job is due as the least tolerant level over it says, of equally tolerant ones the tightest. Whatever level is
     chosen for each job, no more jobs are late than the levels chosen allow in all.
@@ -189,7 +203,7 @@ def _few_late_together(instance: Instance, shares: Sequence[Tolerance], every: b
         taken = free | tighter
         due[taken], chosen[taken] = own[taken], index
     most = sum(allowed[index] for index in np.unique(chosen[chosen >= 0]).tolist())
-    return _few_late(instance, np.asarray(due, np.int64), most, suffices=every and not any(allowed))
+    return np.asarray(due, np.int64), most
 
 
 def refuse_vacuous(scenario: Scenario, levels: ServiceLevels) -> None:

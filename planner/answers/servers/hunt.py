@@ -6,6 +6,7 @@ every mix that has no more servers of any group, and a bisection over the sizes 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from truenorth.models import Instance, InstanceError, Timeline
@@ -124,19 +125,28 @@ class Hunt:
         return None if used is None else (used, self.plans[used])
 
     def apply_floor(self, floor: Floor) -> None:
-        """Refute the largest size that the fluid bound excludes for each group's last servers."""
-        ask = self.question
-        left = dict.fromkeys(left for mix in reversed(self.open) for left in ask.left_of(mix))
-        for mix in left:
-            gpus = sum(a * b for a, b in zip(mix, ask.sizes.gpus_per_server, strict=True))
-            if gpus < floor.gpus and not self._too_few(mix):
-                self.refutations.append(self._by_floor(mix, floor))
+        """Refute the sizes that the fluid bound excludes."""
+        per_server = self.question.sizes.gpus_per_server
+
+        def below(mix: Mix) -> Refutation | None:
+            gpus = sum(a * b for a, b in zip(mix, per_server, strict=True))
+            return self._by_floor(mix, floor) if gpus < floor.gpus else None
+
+        self.apply(below)
+
+    def apply(self, proof: Callable[[Mix], Refutation | None]) -> None:
+        """Refute what a proof says is too small, the largest sizes first, for each group's last servers."""
+        lefts = dict.fromkeys(left for mix in reversed(self.open) for left in self.question.left_of(mix))
+        for mix in lefts:
+            found = None if self._too_few(mix) else proof(mix)
+            if found is not None:
+                self.refutations.append(found)
 
     def _by_floor(self, mix: Mix, floor: Floor) -> Refutation:
         try:
             instance = self.question.scenario(mix).instance
         except InstanceError as error:
-            return _nowhere(mix, error)
+            return nowhere(mix, error)
         if floor.demand is None:
             raise ValueError("a fluid bound above one GPU has a demand")
         words = demand_in_words(instance, floor.demand, floor.demand.late(instance.n_gpus))
@@ -161,7 +171,7 @@ class Hunt:
             scenario = ask.scenario(mix)
             found = refuted_by_formula(scenario, mix, ask.levels, left_s=lambda: ask.left_s - reserve_s)
         except InstanceError as error:
-            found = _nowhere(mix, error)
+            found = nowhere(mix, error)
         if found is not None and found.method == LONGEST_PATH:
             most = [max(mix[group] for mix in (ask.sizes.counts, ask.candidates[-1])) + 1 for group in range(len(mix))]
             found = refuted_however_many(ask.scenario(tuple(most)), tuple(most), ask.levels) or found
@@ -224,6 +234,6 @@ class Hunt:
             self.closest[mix] = made.closest
 
 
-def _nowhere(mix: Mix, error: InstanceError) -> Refutation:
+def nowhere(mix: Mix, error: InstanceError) -> Refutation:
     """Return the refutation of a size where some task can run nowhere."""
     return Refutation(mix, "eligibility", None, None, None, f"Not every task can run there: {error}")

@@ -53,6 +53,7 @@ _ATTEMPTS = 3
 
 def schedule_within(asked: ScheduleQuestion, scenario: Scenario, budget: Budget) -> ScheduleAnswer:
     """Find the cheapest schedule that meets the levels, for plans and per policy, within a budget."""
+    scenario.instance.require_no_streams("servers --by")
     fixed = servers_within(asked, scenario, budget.share(_FIXED_SHARE))
     folder = None if asked.folder is None else Path(asked.folder)
     tried = Tried(folder, question(fixed.sizes.scenario, fixed.levels, asked.by_us, budget.seed, asked.noise))

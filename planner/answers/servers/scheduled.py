@@ -73,6 +73,8 @@ class ScheduleAnswer:
         What an autoscaler above the policy of the least fleet ordered; None if there was none.
     options
         What else was asked for, as options of the command.
+    interrupted
+        Whether the search was interrupted: what was found by then.
     """
 
     day: Day
@@ -84,6 +86,7 @@ class ScheduleAnswer:
     autoscaler: Autoscaled | None
     runtime_s: float
     options: tuple[str, ...] = ()
+    interrupted: bool = False
 
     @property
     def proved(self) -> bool:

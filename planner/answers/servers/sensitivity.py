@@ -9,6 +9,7 @@ from fractions import Fraction
 
 from truenorth.executor import PolicyError, StoppedError
 from truenorth.models import BatchClass, Instance, InstanceError, ServiceLevels, Task
+from truenorth.models.streams import StreamSpeed
 from truenorth.planner.answers.servers.decide import Reached, meets, reached_by
 from truenorth.planner.answers.servers.deployable import Alternative
 from truenorth.planner.answers.servers.hunt import Hunt
@@ -109,6 +110,10 @@ def _worse(instance: Instance, model: str, figure: ChangedFigure) -> Instance:
 
 
 def _slower(task: Task) -> Task:
+    if task.stream is not None:
+        speeds = {kind: _slower_steps(speed) for kind, speed in task.stream.speeds.items()}
+        slow = replace(task.stream, speeds=speeds)
+        return replace(task, stream=slow, runtime_us=slow.least_us)
     if task.batch is None:
         return replace(task, runtime_us={kind: int(us * FACTOR) for kind, us in task.runtime_us.items()})
     tables = {
@@ -116,6 +121,11 @@ def _slower(task: Task) -> Task:
     }
     slower: BatchClass = replace(task.batch, runtime_us=tables)
     return Task.of_class(task.name, slower, task.inputs, task.input_bytes)
+
+
+def _slower_steps(speed: StreamSpeed) -> StreamSpeed:
+    steps = {count: int(us * FACTOR) for count, us in speed.step_us.items()}
+    return replace(speed, prefill_rate=speed.prefill_rate / FACTOR, step_us=steps)
 
 
 def _share_of_limit(levels: ServiceLevels, reached: Reached) -> Fraction | None:

@@ -13,6 +13,7 @@ from typing import Any
 from truenorth.models import Cluster, Instance, InstanceError, Job, MLModel, Restrictions, Workflow
 from truenorth.models.branches import branch_of
 from truenorth.models.scenario import ScenarioDocument
+from truenorth.models.streams import Tokens
 
 _DECIMALS = 6
 
@@ -48,13 +49,19 @@ def runnable(
 
     def run(workflows: Iterable[Workflow]) -> bool:
         try:
-            Instance(cluster, models, tuple(Job(workflow, 0) for workflow in workflows), restrictions=restrictions)
+            Instance(cluster, models, tuple(map(_least_job, workflows)), restrictions=restrictions)
         except InstanceError:
             return False
         return True
 
     every = tuple(catalogue)
     return every if run(every) else tuple(workflow for workflow in every if run([workflow]))
+
+
+def _least_job(workflow: Workflow) -> Job:
+    """Return the job of a workflow that asks for least: one token each where only a job says how many."""
+    unsaid = [task.name for task in workflow.tasks if task.stream is not None and task.tokens is None]
+    return Job(workflow, 0, tokens=dict.fromkeys(unsaid, Tokens(1, 1, 1)) or None)
 
 
 def leave_out_idle(data: dict[str, Any], instance: Instance, models: Collection[str]) -> None:

@@ -121,12 +121,15 @@ class UncertainPlan:
         Which of them were planned for.
     candidates
         What was considered, best mean over the samples first; the first one is the plan.
+    interrupted
+        Whether the search was interrupted: what was found by then.
     """
 
     plan: Plan
     told: Told
     plan_for: PlanFor
     candidates: tuple[ConsideredPlan, ...]
+    interrupted: bool = False
 
     def record(self, path: Path | None = None) -> UncertainPlanRecord:
         """Return the keys of ``plan --json``, and what the plan is worth if run times are uncertain."""

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from truenorth.executor import PolicyError
+from truenorth.executor import POLICIES, PolicyError
 from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import InputError, Scenario, scenario_from
 from truenorth.planner.answers.policies.parse import is_own
-from truenorth.planner.answers.questions import PlanQuestion, Question
+from truenorth.planner.answers.questions import PlanQuestion, Question, SimulateQuestion
 from truenorth.planner.answers.versions import versions
 from truenorth.planner.answers.whatif.verbs import VERBS, Row, policy_names
 
@@ -29,11 +30,14 @@ class CellCall:
         The scenario with the keys of a scenario file, and what paths in it are relative to.
     question
         What is asked of it.
+    ideals_us
+        What slowdowns divide by, by workflow, in place of its own critical paths.
     """
 
     data: Mapping[str, object]
     folder: str
     question: Question[Any]
+    ideals_us: Mapping[str, int] = field(default_factory=dict)
 
     def key(self) -> str:
         """Return the SHA-256 of all that the answer depends on: scenario, question, trace, policies, versions.
@@ -41,7 +45,8 @@ class CellCall:
         A policy of the user's counts with the file that defines it, not with what that file imports.
         """
         files = [_digest(path) for path in (*self._traces(), *self._policy_files())]
-        text = json.dumps([versions(), self.question.key(), self.data, files])
+        reference = [self.ideals_us] if self.ideals_us else []
+        text = json.dumps([versions(), self.question.key(), self.data, files, *reference])
         return hashlib.sha256(text.encode()).hexdigest()
 
     def _traces(self) -> list[Path]:
@@ -50,9 +55,25 @@ class CellCall:
         file = trace.get("file") if isinstance(trace, Mapping) else None
         return [Path(self.folder) / file] if isinstance(file, str) else []
 
+    @property
+    def own_policies(self) -> list[str]:
+        """Policies of the user's, of which workers that are kept would not see a later version."""
+        return [name.strip() for name in policy_names(self.question) if is_own(name) and ":" in name]
+
+    @property
+    def only_here(self) -> bool:
+        """Whether no other process can answer: a notebook, or the program that runs, defines a policy."""
+        return any(name.startswith(_MAIN) for name in self.own_policies)
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether it may well be answered before a worker has started: a simulation without a solver."""
+        asked = self.question
+        return isinstance(asked, SimulateQuestion) and asked.policy.strip().partition(":")[0] in POLICIES
+
     def _policy_files(self) -> list[Path]:
         """Return the files of policies of the user's."""
-        own = [name for name in policy_names(self.question) if is_own(name) and ":" in name]
+        own = [name for name in self.own_policies if not name.startswith(_MAIN)]
         found = [find_spec(name.partition(":")[0]) for name in own]
         return [Path(spec.origin) for spec in found if spec is not None and spec.origin is not None]
 
@@ -67,28 +88,47 @@ def _digest(path: Path) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class CellAnswer:
-    """What a cell came to: its rows, or why its scenario or policy cannot be used."""
+    """What a cell came to: its rows, or why its scenario or policy cannot be used; the answer itself if it is kept."""
 
     rows: tuple[Row, ...]
     error: str | None = None
+    made: Any = None
 
 
+_MAIN = "__main__:"
+"""What the names of policies begin with that no other process can import."""
 _LONGEST_S = 2.0
 """Time limit of a plan that is made for the sake of what it loads."""
 _warm: set[tuple[str, bool, bool]] = set()
 """What this process has planned before, by what decides which kernels it took: objective, batches, runs at a time."""
 
 
-def answer(call: CellCall) -> CellAnswer:
-    """Return the answer of a cell, whose time runs once the process is warm; a refused scenario is an answer too."""
+def answer(call: CellCall, stop: threading.Event | None = None, *, keep: bool = False) -> CellAnswer:
+    """Return the answer of a cell, whose time runs once the process is warm; a refused scenario is an answer too.
+
+    Raises
+    ------
+    StoppedError
+        If a simulation was stopped.
+    """
     try:
-        question, scenario = call.question, scenario_from(call.data, call.folder)
+        question, scenario = call.question, scenario_from(call.data, call.folder).with_ideals(call.ideals_us)
         if hasattr(question, "time_limit_s"):
             warm_up(scenario, question.time_limit_s)
-        made = question.answer(scenario, replace(question.budget(), workers=1))
-        return CellAnswer(tuple(VERBS[question.verb].rows(question, made)))
+        budget = replace(question.budget(), workers=1)
+        made = question.answer(scenario, budget if stop is None else replace(budget, stop=stop))
+        rows = VERBS[question.verb].rows(question, made)
+        said: Row = {"ideal_times": _whose(scenario, call.ideals_us)} if call.ideals_us else {}
+        return CellAnswer(tuple({**row, **said} for row in rows), made=made if keep else None)
     except (InputError, PolicyError, QuestionError) as refused:
         return CellAnswer((), " ".join(str(refused).split()))
+
+
+def _whose(scenario: Scenario, ideals_us: Mapping[str, int]) -> str:
+    """Say by whose ideal times slowdowns are: the baseline's, unless workflows are new or have several."""
+    names = [workflow.name for workflow in scenario.instance.catalogue]
+    own = scenario.ideals_us
+    return "baseline" if all(name in own and own[name] == ideals_us.get(name) for name in names) else "own"
 
 
 def warm_up(scenario: Scenario, time_limit_s: float) -> None:

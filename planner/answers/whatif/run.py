@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from truenorth.executor import StoppedError
+from truenorth.models.errors import QuestionError
 from truenorth.models.identity import scenario_hash
 from truenorth.models.scenario import Scenario, load_scenario, scenario_from
 from truenorth.models.scenario.changes import plain
 from truenorth.models.scenario.errors import Source
 from truenorth.models.scenario.section import validate
 from truenorth.planner.answers.pool.calls import as_finished
+from truenorth.planner.answers.pool.processes import Outcome, describe_error
 from truenorth.planner.answers.questions import Question
 from truenorth.planner.answers.whatif.cell import CellAnswer, CellCall, answer
 from truenorth.planner.answers.whatif.document import (
@@ -28,9 +33,11 @@ from truenorth.planner.answers.whatif.document import (
 from truenorth.planner.answers.whatif.grid import Grid, grid_over, read_grid
 from truenorth.planner.answers.whatif.result import Counts, Sweep, sweep_of, write_tables
 from truenorth.planner.answers.whatif.store import Store, StoredCell
-from truenorth.solvers.budget import Budget, tell_nobody
+from truenorth.solvers.budget import Budget, interruptible, own_interrupts, tell_nobody
 
 Watch = Callable[[Counts], None]
+_HERE_S = 0.5
+"""So long cells are answered in this process, which takes less than starting another one."""
 
 
 def sweep(
@@ -69,7 +76,7 @@ def sweep(
     document, base, source = read_sweep(Path(file))
     name = document.name or Path(file).stem
     asked = _Run(name, document.verb, base, read_grid(document, base, source), folder, str(file))
-    return _run(asked, _budget(workers, watch, stop), ray)
+    return _run_watched(asked, workers, watch, stop, ray)
 
 
 def whatif(
@@ -77,6 +84,7 @@ def whatif(
     grid: Mapping[str, object],
     *,
     verb: str = "simulate",
+    replications: int | None = None,
     folder: str | Path | None = None,
     workers: int = 2,
     ray: str | None = None,
@@ -92,6 +100,8 @@ def whatif(
         A scenario, the file of one, or a mapping with the keys of one.
     grid
         Values by dotted path or by setting of the verb, as in a sweep file.
+    replications
+        Every cell is answered in so many windows: arrival seeds, or windows of the trace.
     settings
         What the verb is told in every cell, as in a sweep file: ``policy="compass"``, ``time_limit="10 s"``.
 
@@ -101,17 +111,23 @@ def whatif(
         With the field that is wrong.
     """
     source = Source("what-if", Path())
-    data = {"scenario": "-", "verb": verb, "settings": settings, "grid": grid}
+    data = {"scenario": "-", "verb": verb, "settings": settings, "grid": grid, "replications": replications}
     document = validate(SweepDocument, plain(data), source)
     if isinstance(scenario, Mapping):
         scenario = scenario_from(scenario)
     base = base_of_loaded(scenario if isinstance(scenario, Scenario) else load_scenario(scenario))
     asked = _Run(base.scenario.name, verb, base, read_grid(document, base, source), folder)
-    return _run(asked, _budget(workers, watch, stop), ray)
+    return _run_watched(asked, workers, watch, stop, ray)
 
 
-def _budget(workers: int, watch: Watch | None, stop: threading.Event | None) -> Budget:
-    return Budget(workers=workers, watch=watch or tell_nobody, stop=stop or threading.Event())
+def _run_watched(
+    asked: _Run, workers: int, watch: Watch | None, stop: threading.Event | None, ray: str | None
+) -> Sweep:
+    """Run the cells until they are answered, `stop` is set, or, if there is none, somebody interrupts."""
+    with interruptible(*(own_interrupts() if stop is None else ())) as interrupted:
+        budget = Budget(workers=workers, watch=watch or tell_nobody, stop=stop or interrupted)
+        made = _run(asked, budget, ray)
+    return replace(made, interrupted=budget.stop.is_set() and not made.complete)
 
 
 def ask_each(
@@ -139,10 +155,11 @@ def ask_each(
     InputError
         If the scenario comes from no file, or the question cannot be asked.
     """
-    base, budget = base_of_loaded(scenario), replace(question.budget(), watch=watch or tell_nobody)
+    base = base_of_loaded(scenario)
     ((path, values),) = windows.axis.items()
     grid = grid_over(base, path, values, question.alone())
-    return _run(_Run(scenario.name, question.verb, base, grid, folder), budget, ray)
+    asked = _Run(scenario.name, question.verb, base, grid, folder)
+    return _run_watched(asked, question.budget().workers, watch, getattr(question, "stop", None), ray)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +177,9 @@ class _Run:
 def _run(asked: _Run, budget: Budget, ray: str | None) -> Sweep:
     """Run the cells that are not known yet."""
     grid, folder = asked.grid, asked.folder
+    if folder is not None and any(cell.call.only_here for cell in grid.cells):
+        problem = "a policy of __main__ lies in no file that tells whether it has changed"
+        raise QuestionError(f"{problem}; allowed is one of a module, or to keep nothing", "folder")
     keys = [cell.call.key() for cell in grid.cells]
     store = None if folder is None else Store(Path(folder))
     with ExitStack() as held:
@@ -188,10 +208,46 @@ def _finished(
     calls: Mapping[str, CellCall], store: Store | None, budget: Budget, ray: str | None
 ) -> Iterator[tuple[str, StoredCell]]:
     """Yield every cell that ends, once it is kept; a crash is not kept, so that the next run tries the cell again."""
-    keys = list(calls)
-    for outcome in as_finished(answer, list(calls.values()), workers=budget.workers, ray=ray, stop=budget.stop):
-        key = keys[outcome.index]
+    left = dict(calls)
+    for key, outcome in _answered(left, store is None, budget, ray):
         known = StoredCell(outcome.value or CellAnswer((), outcome.failure), outcome.seconds)
         if store is not None and outcome.value is not None:
             store.keep(key, known)
         yield key, known
+
+
+def _answered(
+    calls: dict[str, CellCall], keep: bool, budget: Budget, ray: str | None
+) -> Iterator[tuple[str, Outcome[CellAnswer]]]:
+    """Yield what becomes of cells: of quick ones in this process, as long as that takes little, then on workers."""
+    enough = threading.Event()
+    timer = threading.Timer(_HERE_S, enough.set)
+    timer.daemon = True
+    timer.start()
+    try:
+        for key, call in list(calls.items()):
+            quick = ray is None and call.is_quick and not enough.is_set()
+            if budget.stop.is_set() or not (quick or call.only_here):
+                continue
+            with suppress(StoppedError):
+                outcome = _here(call, budget.stop if call.only_here else enough, keep)
+                del calls[key]
+                yield key, outcome
+    finally:
+        timer.cancel()
+    keys, left = list(calls), list(calls.values())
+    stays = not any(call.own_policies for call in left)
+    ask = partial(answer, keep=keep)
+    for outcome in as_finished(ask, left, workers=budget.workers, ray=ray, stop=budget.stop, stays=stays):
+        yield keys[outcome.index], outcome
+
+
+def _here(call: CellCall, stop: threading.Event, keep: bool) -> Outcome[CellAnswer]:
+    """Return what becomes of a cell in this process; a policy of the user's that fails costs its cell alone."""
+    begun = time.perf_counter()
+    try:
+        return Outcome(0, answer(call, stop, keep=keep), None, time.perf_counter() - begun)
+    except StoppedError:
+        raise
+    except Exception as error:  # whatever the policy raises
+        return Outcome(0, None, describe_error(error), time.perf_counter() - begun)

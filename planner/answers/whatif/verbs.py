@@ -159,7 +159,7 @@ def policy_names(question: Question[Any]) -> Sequence[str]:
 
 def _simulate_rows(asked: SimulateQuestion, done: Simulation) -> list[Row]:
     """Return one row with the objective's value and the metrics."""
-    return [{"policy": asked.policy, **_valued(done.scenario, done.value), **encode(done.metrics)}]
+    return [{"policy": asked.policy, **_valued(done.scenario, done.exact), **encode(done.metrics)}]
 
 
 def _plan_rows(asked: PlanQuestion, done: Plan) -> list[Row]:

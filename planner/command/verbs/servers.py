@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import fields, replace
 from fractions import Fraction
 from pathlib import Path
@@ -100,10 +101,11 @@ def _replicate(
 ) -> int:
     """Ask over replications."""
     from truenorth.planner.answers.replicated_servers import replicate_servers
-    from truenorth.planner.command.console import cells_line, interruptible
+    from truenorth.planner.command.console import cells_line
+    from truenorth.solvers.budget import interruptible
 
     line = cells_line()
-    with interruptible() as stop, line.shown():
+    with interruptible(signal.SIGINT, signal.SIGTERM) as stop, line.shown():
         asked = replace(ask, stop=stop)
         made = replicate_servers(asked, loaded, count, confidence=confidence, folder=output, ray=ray, watch=line.watch)
 

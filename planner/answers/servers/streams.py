@@ -1,0 +1,168 @@
+"""Sizes that are too small for requests of streams: by what every request takes alone, and by floors on all together.
+
+Floors are linear: a cut weighs the GPUs of each group, and whatever meets the levels has so much weight. Weighed by
+price a cut bounds the price of every mix; weighed by one group alone it says how many are needed without the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+from math import ceil
+from operator import mul
+
+import numpy as np
+
+from truenorth.models import Instance, InstanceError, ServiceLevel, ServiceLevels
+from truenorth.models.cluster import GPU
+from truenorth.models.instance import Ints
+from truenorth.planner.answers.servers.alone import broken_at_best
+from truenorth.planner.answers.servers.decide import Refutation
+from truenorth.planner.answers.servers.goal import late_together, tolerances
+from truenorth.planner.answers.servers.hunt import Hunt, nowhere
+from truenorth.planner.answers.servers.question import Sizing, candidates
+from truenorth.planner.answers.servers.sizes import Mix, Sizes
+from truenorth.solvers.bounds.fluid import NO_DEADLINE
+from truenorth.solvers.bounds.stream_floor import NO_DUE, Cut, Limit, StreamFloor
+
+ALONE = "alone"
+GATEWAYS = ("least_tokens", "least_requests", "round_robin")
+"""Simulated unless others are named: what gateways of language models do, the one that needs least first."""
+KNOWING = "least_tokens:known=yes"
+"""Beside them, to see what knowing the lengths of answers would be worth."""
+AFFINITY = "prefix_affinity"
+"""Where a job sends several requests of one class; for others it is the first of them."""
+_APART = 1000
+"""A group that is weighed so much more than the others leaves cuts to those that lack it."""
+_WAYS = {
+    "energy": "prompts and steps",
+    "energy with KV": "prompts and steps with the KV memory there is",
+    "seats": "seats",
+    "KV": "KV memory",
+}
+
+
+def stream_policies(instance: Instance) -> tuple[str, ...]:
+    """Return the policies to simulate where none are named."""
+    classes = ([task.stream.name for task in workflow.tasks if task.stream] for workflow in instance.workflows)
+    several = any(len(set(names)) < len(names) for names in classes)
+    return (*GATEWAYS, AFFINITY, KNOWING) if several else (*GATEWAYS, KNOWING)
+
+
+def refute_sizes(hunt: Hunt, most: int | None, share: float) -> int:
+    """Refute sizes that are too small, in a share of the time left; return the fewest GPUs that any size needs."""
+    ask = hunt.question
+    ask.budget.watch("floors of requests")
+    instance = ask.sizes.scenario.instance
+    floor = StreamFloor(instance, _one_of_each(ask.sizes))
+    latency = np.maximum(floor.shortest_us(first_token=False), 0)  # of jobs without requests nothing is known
+    alone = broken_at_best(instance, ask.levels, latency, floor.least_times(), "Prompts and steps")
+    if alone is not None:
+        beyond = tuple(count + 1 for count in ask.candidates[-1])
+        hunt.refutations.append(Refutation(beyond, ALONE, None, None, None, alone.in_words(), True, alone))
+        return 1
+    reserve_s, cuts = (1 - share) * ask.left_s, list[Cut]()
+    for limit, weights in product(limits(instance, ask.levels), _weightings(ask.sizes)):
+        if ask.left_s > reserve_s:
+            cuts += floor.cuts(limit, [weights]) or []
+    least_gpus = max((ceil(cut.least) for cut in cuts if set(cut.weights) == {1}), default=1)
+    ask.candidates = candidates(ask.sizes, most, least_gpus, ask.spare)
+    served = set[tuple[bool, ...]]()
+
+    def too_small(mix: Mix) -> Refutation | None:
+        groups = tuple(map(bool, mix))
+        if groups not in served:  # that all can run hangs on which groups there are, not on how many of each
+            try:
+                ask.scenario(mix)
+            except InstanceError as error:
+                return nowhere(mix, error)
+            served.add(groups)
+        return _cut_off(ask, cuts, mix)
+
+    hunt.apply(too_small)
+    return least_gpus
+
+
+def limits(instance: Instance, levels: ServiceLevels) -> list[Limit]:
+    """Return what levels ask of jobs: each level by itself, and those about the same end of jobs together.
+
+    A level for all says when the late jobs of another are due. What is asked of the time per token has no due time of
+    its own, and makes that of jobs in time dearer.
+    """
+    shares = tolerances(level for level in levels if level.measure != "time per token")
+    found = []
+    for first_token in (False, True):
+        alike = [each for each in shares if (each.level.measure == "first token") is first_token]
+        asked = [(each.due_us(instance), each.most_late(instance)) for each in alike]
+        if len(alike) > 1:
+            asked.append(late_together(instance, [each for each in alike if each.multiple == 1]))
+        # A first token comes before the end, so that what is due for all of the ends holds for it, too.
+        all_due = [each.due_us(instance) for each in shares if each.share == 1 and (first_token or each in alike)]
+        surely = np.min([_never(due) for due in all_due] or [np.full(len(instance.jobs), NO_DUE)], axis=0)
+        found += [Limit(_never(due), surely, late, first_token) for due, late in asked]
+    steps = [level for level in levels if level.measure == "time per token" and level.share is not None]
+    for_all = [level for level in steps if level.share == 1]
+    found = [_hurried(instance, limit, for_all) for limit in found] if for_all else found
+    return found + [_hurried(instance, limit, steps) for limit in found if len(steps) > len(for_all)]
+
+
+def _hurried(instance: Instance, limit: Limit, steps: Sequence[ServiceLevel]) -> Limit:
+    """Return a limit with what levels on the time per token ask besides: what is late there may be late here."""
+    streams, step_us, late = instance.streams, np.full(len(instance.jobs), np.inf), limit.late
+    if streams is None:
+        return limit
+    for level in steps:
+        covered, share = level.covers(instance), level.share or Fraction(1)
+        step_us[covered] = np.minimum(step_us[covered], float(level.limit))
+        requests = int((covered[instance.task_job] & (streams.output > 1)).sum())
+        late += requests - ceil(share * requests)
+    return replace(limit, late=late, step_us=step_us)
+
+
+def _never(due_us: Ints) -> Ints:
+    """Return due times, `NO_DUE` where there is none."""
+    return np.where(due_us >= NO_DEADLINE, NO_DUE, due_us)
+
+
+def _one_of_each(sizes: Sizes) -> list[GPU]:
+    """Return a GPU of each group."""
+    gpus = [count * each for count, each in zip(sizes.counts, sizes.gpus_per_server, strict=True)]
+    return [sizes.scenario.instance.cluster.gpus[sum(gpus[:group])] for group in range(len(gpus))]
+
+
+def _weightings(sizes: Sizes) -> list[tuple[Fraction, ...]]:
+    """Return weights of the groups' GPUs: all alike, by price, and each group apart from the others."""
+    groups = range(len(sizes.counts))
+    found = [tuple(Fraction(1) for _ in groups)]
+    if len(groups) > 1:
+        prices = zip(sizes.prices or (), sizes.gpus_per_server, strict=True)
+        found.append(tuple(max(price / gpus, Fraction(1, _APART)) for price, gpus in prices))
+        found += [tuple(Fraction(1 if group == one else _APART) for group in groups) for one in groups]
+    return found
+
+
+def _cut_off(ask: Sizing, cuts: Sequence[Cut], mix: Mix) -> Refutation | None:
+    """Return why a mix is too small, if a cut says so."""
+    gpus = [count * each for count, each in zip(mix, ask.sizes.gpus_per_server, strict=True)]
+    cut = next((cut for cut in cuts if cut.refutes(gpus)), None)
+    return None if cut is None else Refutation(mix, cut.way, None, None, None, _in_words(ask.sizes, cut, gpus))
+
+
+def _in_words(sizes: Sizes, cut: Cut, gpus: Sequence[int]) -> str:
+    """Return what requests in time need of a window, counted in GPUs of the group that weighs least."""
+    unit = min(cut.weights)
+    kinds = [group.gpu.kind for group in sizes.scenario.document.cluster.server_groups]
+    weighed = [each / unit for each in cut.weights]
+    there = float(sum(map(mul, weighed, gpus)))
+    alike = len(set(cut.weights)) == 1
+    what = "GPUs" if alike else kinds[cut.weights.index(unit)]
+    counting = [
+        f"a {kind} counting {float(each):.4g}"
+        for kind, each, count in zip(kinds, weighed, gpus, strict=True)
+        if count and each > 1
+    ]
+    needed = f"{float(cut.least / unit):.4g} {what} all the time{''.join(f', {each}' for each in counting)}"
+    window = f"Between {cut.begin_us / 1e6:.6g} s and {cut.end_us / 1e6:.6g} s"
+    return f"{window} the {_WAYS[cut.way]} of requests in time need {needed}, but {there:.4g} are there"

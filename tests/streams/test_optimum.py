@@ -1,0 +1,179 @@
+"""Bounds and plans of requests against the best of all plans, and what moves change against a run of everything."""
+
+from __future__ import annotations
+
+import json
+import random
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from tests.streams.oracle import Oracle
+from tests.streams.worlds import LATENCY_US, chats, cluster, random_chats, random_steps
+from truenorth.executor import parse_policy, simulate
+from truenorth.models import Edge, Instance, Job, MLModel, Objective, StreamClass, Task, Tokens, Workflow
+from truenorth.models.feasibility import assert_feasible
+from truenorth.models.objective import charges, timeline_value
+from truenorth.models.streams import StreamSpeed
+from truenorth.solvers.bounds import closed_form
+from truenorth.solvers.bounds.certificate import closed_form_document
+from truenorth.solvers.bounds.proof import round_up
+from truenorth.solvers.bounds.verify import verify
+from truenorth.solvers.compiled import random_state
+from truenorth.solvers.result import Search
+from truenorth.solvers.search import queues
+from truenorth.solvers.search.queues_kernel import Queues, anneal
+
+HORIZON_US = 30
+OBJECTIVES = (Objective.MEAN_LATENCY, Objective.MEAN_SLOWDOWN, Objective.WEIGHTED_TARDINESS, Objective.LATE_JOBS)
+
+
+def tiny_speed(rng: random.Random, kv: int) -> StreamSpeed:
+    """Return a speed of at most three seats, and steps and chunks of a few microseconds."""
+    seats = rng.randint(1, 3)
+    first = rng.randint(1, 2)
+    steps = {1: first, seats: first + rng.randint(0, 2)} if seats > 1 else {1: first}
+    return StreamSpeed(Fraction(rng.choice((1_000_000, 2_000_000, 700_000))), rng.randint(1, 4), seats, steps, kv)
+
+
+def tiny(rng: random.Random) -> Instance:
+    """Return two to four requests: two kinds, little KV memory, a model to load, or an agent's two calls."""
+    kv = rng.choice((0, 1))
+    speeds = {kind: tiny_speed(rng, kv) for kind in ("A", "B")}
+    on = cluster(rng.randint(1, 2), rng.choice((9, 12, 100)) + 3, ("A", "B"))
+    models = (MLModel("llm", 3),) if rng.random() < 0.3 else ()
+    jobs, release = [], 0
+    calls = StreamClass("chat", speeds, tuple(model.name for model in models))
+    one = Workflow("one", (Task.of_stream("call", calls),))
+    tied = rng.choice((None, "call"))
+    again = Task.of_stream("again", calls, None, (Edge("call", 0),), tied_to=tied)
+    two = Workflow("two", (Task.of_stream("call", calls), again))
+    left = rng.randint(2, 3)
+    while left:
+        workflow = two if left > 1 and rng.random() < 0.3 else one
+        tokens = {}
+        for task in workflow.tasks:
+            prompt = rng.randint(1, 5)
+            tokens[task.name] = Tokens(prompt, rng.randint(1, prompt), rng.randint(1, 3))
+            left -= 1
+        deadline = rng.choice((None, rng.randint(0, 12)))
+        jobs.append(Job(workflow, release, weight=Fraction(rng.randint(1, 3)), deadline_us=deadline, tokens=tokens))
+        release += rng.choice((0, 0, rng.randint(0, 3)))
+    return Instance(on, models, tuple(jobs))
+
+
+def optimum(instance: Instance, objective: Objective) -> Fraction | float:
+    """Return the least value of a sum over jobs."""
+    charged = charges(objective, instance)
+    weights = charged.job_weights
+
+    def cost(job: int, end_us: int) -> Fraction:
+        late_us = max(0, end_us - int(charged.due_us[job]))
+        return weights[job] * (min(1, late_us) if objective is Objective.LATE_JOBS else late_us)
+
+    return Oracle(instance, LATENCY_US, cost).best(HORIZON_US)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_bounds_lie_below_all_plans_and_policies_above(seed: int) -> None:
+    rng = random.Random(seed)
+    instance = tiny(rng)
+    objective = OBJECTIVES[seed % len(OBJECTIVES)]
+    least = optimum(instance, objective)
+    for policy in ("least_tokens", "round_robin"):
+        assert least <= timeline_value(objective, instance, simulate(instance, parse_policy(policy)))
+    search = Search(instance, objective, time_limit_s=60.0)
+    search.offer(simulate(instance, parse_policy("least_tokens")))
+    queues.improve(search, seed, iterations=300)
+    assert search.value is not None
+    assert least <= search.value
+    for method in closed_form.OF_STREAMS:
+        proved = closed_form.METHODS[method](instance, objective)
+        assert proved is None or proved <= least, method
+
+
+def _anneal(instance: Instance, objective: Objective, moves: int, temperature: float) -> Queues:
+    """Return what some random moves make of a policy's plan."""
+    made = queues.new_queues(instance, objective)
+    assert made is not None
+    assert queues.enqueue(made, instance, simulate(instance, parse_policy("round_robin")))
+    hot = temperature * made.plan.total[0] / len(instance.jobs)
+    anneal(made, random_state(moves), moves, hot, queues.CHANCES)
+    return made
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_moves_run_again_is_what_a_run_of_everything_gives(seed: int) -> None:
+    rng = random.Random(seed)
+    instance = (random_chats(rng, 60), random_steps(rng, 12), tiny(rng))[seed % 3]
+    objective = list(Objective)[seed % 7]
+    for moves in (1, 10, 400):
+        made = _anneal(instance, objective, moves, 0.5)
+        again = queues.new_queues(instance, objective)
+        assert again is not None
+        for name in ("queue", "length", "limit", "gpu", "place", "not_before", "users"):
+            getattr(again.plan, name)[:] = getattr(made.plan, name)
+        assert queues.run_all(again)
+        for name in ("start", "first", "end", "cost", "late", "room", "open_us"):
+            assert (getattr(again.plan, name) == getattr(made.plan, name)).all(), name
+        assert made.plan.total == pytest.approx(again.plan.total, rel=1e-9)
+        assert_feasible(instance, queues.timeline_of(made, instance))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_bounds_are_computed_again_to_the_last_digit(seed: int) -> None:
+    rng = random.Random(seed)
+    for instance in (random_chats(rng, 12), random_steps(rng, 5), tiny(rng)):
+        for objective in Objective:
+            for method in closed_form.OF_STREAMS:
+                proved = closed_form.METHODS[method](instance, objective)
+                if proved is not None:
+                    document = json.loads(json.dumps(closed_form_document(instance, objective, method, proved)))
+                    verdict = verify(instance, document)
+                    assert verdict.valid, (method, objective, verdict)
+                    assert verdict.lower_bound == round_up(instance, objective, proved)
+
+
+def overloaded() -> Instance:
+    """Return twenty requests at once for one GPU: prices say more than what each takes alone."""
+    speed = StreamSpeed(Fraction(1_000_000), 4, 4, {1: 4, 4: 10})
+    return chats(cluster(1), {"A": speed}, [(0, Tokens(4, 4, 5))] * 20)
+
+
+def test_prices_count_queues_that_no_path_alone_does() -> None:
+    # Alone each takes 4 + 4 x 4 = 20 us. Of the GPU it takes at least 4 + 4 x 10/4 = 14 us, so that by time t no more
+    # than t / 14 have ended: the mean of their ends is at least 14 x 10.5 = 147 us, which prices come near.
+    instance = overloaded()
+    assert closed_form.METHODS["critical_path"](instance, Objective.MEAN_LATENCY) == 20
+    proved = closed_form.METHODS["stream_prices"](instance, Objective.MEAN_LATENCY)
+    assert proved is not None
+    assert 120 < proved <= 147
+
+
+def _forged(**changes: object) -> tuple[Instance, dict[str, Any]]:
+    instance = overloaded()
+    proved = closed_form.METHODS["stream_prices"](instance, Objective.MEAN_LATENCY)
+    assert proved is not None
+    document = closed_form_document(instance, Objective.MEAN_LATENCY, "stream_prices", proved)
+    parameters = {**document["parameters"], **changes.pop("parameters", {})}  # type: ignore[dict-item]
+    return instance, {**document, "parameters": parameters, **changes}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"lower_bound": 148e-6}, "is proved"),
+        ({"parameters": {"corners": [[[[4, 5000], [10, 2560]]]]}}, "corners lie above"),
+        ({"parameters": {"corners": [[[[4, 4000], [5, 3900], [9, 100]]]]}}, "corners lie above"),
+        ({"parameters": {"corners": [[[[5, 100]]]]}}, "corners lie above"),
+        ({"parameters": {"edges_us": [0, 5, 5]}}, "edges_us must rise"),
+        ({"parameters": {"prices": [[-1]]}}, "prices must be"),
+        ({"method": "mean_busy_time"}, "knows no requests of streams"),
+        ({"method": "lagrangian"}, "knows no requests of streams"),
+    ],
+)
+def test_forged_certificates_are_refused(changes: dict[str, Any], reason: str) -> None:
+    verdict = verify(*_forged(**changes))
+    assert not verdict.valid
+    assert reason in str(verdict.reason)
