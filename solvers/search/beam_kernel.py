@@ -339,7 +339,7 @@ def _arrival(tables: InstanceTables, beam: Beam, gpu: int, job: int, first: int,
 
 @inlined
 def _run(tables: InstanceTables, beam: Beam, gpu: int, template: int, begin: int, run_us: int) -> int:
-    """Run a task, or a batch of its class, on a GPU as early as it can; return when it ends, FAR if its models do not fit.
+    """Run a task or a batch of its class as early as a GPU can; return when it ends, FAR if its models do not fit.
 
     Parameters
     ----------

@@ -63,7 +63,8 @@ class Beam(NamedTuple):
     next_job, next_task, leads
         What can start next: offset of the job in the row, task of the job, and whether it may be the first of a batch.
     members
-        Of the batch that starts: offset of the job in the row, task of the job, the job's stage before. Shape [largest, 3].
+        Of the batch that starts: offset of the job in the row, task of the job, the job's stage before. Shape
+        [largest, 3].
     taken
         Mask of the tasks per kind of jobs that have one that can start.
     sorted_us
