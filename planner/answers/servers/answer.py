@@ -18,7 +18,7 @@ from truenorth.planner.answers.servers.by_policy import (
     DEFAULT_POLICIES,
     LONG_TRACE_POLICIES,
     Scanned,
-    SizeTrial,
+    begin_trials,
     scan,
     try_own_size,
 )
@@ -311,21 +311,21 @@ def servers_within(asked: SizesQuestion[Any], scenario: Scenario, budget: Budget
     sizes = Sizes(scenario, any_gone=spare > 0)
     question = Sizing(sizes, chosen, candidates(sizes, most, 1, spare), budget, spare, noise)
     hunt = Hunt(question)
-    trials, searched = list[SizeTrial](), not long and not streams
+    trials, searched = begin_trials(hunt, names), not long and not streams
     if streams:
         least_gpus = refute_sizes(hunt, most, _REQUESTS_SHARE)
     else:
         allowed = tolerances(chosen)
         # Sizes that the bound refutes need no simulation; where it takes long, what can be deployed comes before it.
         if not long and floor_takes_s(scenario.instance, allowed) > _QUICK_SHARE * budget.time_limit_s:
-            trials = try_own_size(hunt, names)
+            try_own_size(hunt, trials)
         tell("fluid bound")
         floor = floor_of(scenario.instance, allowed, _FLOOR_SHARE * question.left_s)
         least_gpus, question.candidates = floor.gpus, candidates(sizes, most, floor.gpus, spare)
         hunt.apply_floor(floor)
         if long:  # plans of a rule first, since one simulation may take all the time
             dispatch(hunt, _DISPATCH_SHARE)
-    trials = trials or try_own_size(hunt, names)
+        try_own_size(hunt, trials)
     if searched:
         hunt.bisect(_FORMULAS_SHARE)
     scan(hunt, trials, _POLICY_SHARE if searched else (1 - _NEARBY_SHARE) ** 2)
