@@ -205,16 +205,11 @@ def simulate_at(hunt: Hunt, trial: SizeTrial, mix: Mix, reserve_s: float) -> boo
     """
     ask = hunt.question
     for left in (left for gone in range(ask.spare + 1) for left in remainders(mix, gone)):
-        if ask.left_s <= reserve_s:
+        ran = _run_once(hunt, trial, left, reserve_s)
+        if ran is None:
             return False
-        if left not in trial.runs:
-            ask.budget.watch(f"{trial.policy} on {sum(left)} servers")
-            ran = _run(hunt, trial.policy, left, reserve_s)
-            if ran is None:
-                return False
-            trial.runs[left] = ran
-        if not trial.runs[left].met:
-            trial.reached[mix] = trial.runs[left].reached
+        if not ran.met:
+            trial.reached[mix] = ran.reached
             return True
     whole = trial.runs[mix]
     trial.reached[mix] = whole.reached
@@ -223,6 +218,28 @@ def simulate_at(hunt: Hunt, trial: SizeTrial, mix: Mix, reserve_s: float) -> boo
     if trial.met is None or ask.order(mix) < ask.order(trial.met):
         trial.met = mix
     return True
+
+
+def survives(hunt: Hunt, trial: SizeTrial, mix: Mix, reserve_s: float) -> bool | None:
+    """Say whether a policy meets the levels with any one server of a size gone from the start; None if time was up."""
+    for left in remainders(mix, 1):
+        ran = _run_once(hunt, trial, left, reserve_s)
+        if ran is None or not ran.met:
+            return None if ran is None else False
+    return True
+
+
+def _run_once(hunt: Hunt, trial: SizeTrial, left: Mix, reserve_s: float) -> _SizeRun | None:
+    """Return what a policy does on the servers that are left, simulated if it was not before; None if time was up."""
+    if left not in trial.runs:
+        if hunt.question.left_s <= reserve_s:
+            return None
+        hunt.question.budget.watch(f"{trial.policy} on {sum(left)} servers")
+        ran = _run(hunt, trial.policy, left, reserve_s)
+        if ran is None:
+            return None
+        trial.runs[left] = ran
+    return trial.runs[left]
 
 
 def _run(hunt: Hunt, policy: str, mix: Mix, reserve_s: float) -> _SizeRun | None:

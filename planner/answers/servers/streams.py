@@ -173,4 +173,5 @@ def _in_words(sizes: Sizes, cut: Cut, gpus: Sequence[int]) -> str:
     ]
     needed = f"{float(cut.least / unit):.4g} {what} all the time{''.join(f', {each}' for each in counting)}"
     window = f"Between {cut.begin_us / 1e6:.6g} s and {cut.end_us / 1e6:.6g} s"
-    return f"{window} the {_WAYS[cut.way]} of requests in time need {needed}, but {there:.4g} are there"
+    has = f"there {'is' if there == 1 else 'are'} {there:.4g}"
+    return f"{window} the {_WAYS[cut.way]} of requests in time need {needed}; {has}"

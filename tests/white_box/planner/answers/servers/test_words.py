@@ -70,8 +70,8 @@ def test_prices_are_bounded_and_mixes_named(tmp_path: Path) -> None:
     assert section.question == "dear: which servers are enough for p100 latency <= 500 ms?"
     # 8.9 per hour is 6,497 in a month of 730 hours.
     assert section.answer == (
-        "Order at most 3 L4 + 1 2xH100 for jit, which knows how long queues take: "
-        "8.90 per hour, 6,500 a month; 6 cheaper mixes untried."
+        "Order at most 3 L4 + 1 2xH100: 8.90 per hour, 6,500 a month; 6 cheaper mixes untried. "
+        "Served by jit, which knows how long queues take."
     )
     assert section.remarks == [
         "jit, which knows how long queues take, needs at most 3 L4 + 1 2xH100 at 8.9 per hour "
@@ -125,8 +125,8 @@ def test_what_to_order_comes_first_with_its_floor_and_how_much_more_traffic_it_t
         "It takes 1.688 times the traffic there, but not 1.875 times. "
     )
     assert order_in_words(answer.record()) == (
-        "Order 2 L4 for jit, which knows how long queues take: "
-        "1.60 per hour, 1,170 a month; 69% headroom; floor 1.60 per hour."
+        "Order 2 L4: 1.60 per hour, 1,170 a month; 69 % headroom; survives one failure: no; floor 1.60. "
+        "Served by jit, which knows how long queues take."
     )
 
 
