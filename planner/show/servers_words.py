@@ -296,10 +296,21 @@ def assumptions(found: ServersRecord, window: AssumedWindow) -> list[str]:
         f"At the start {held} models are in memory." if held else "At the start no model is in memory: all are loaded.",
         f"Loads and runs of a GPU {'overlap' if window.overlap_loads else 'take turns'}; sizes, run times and "
         "prices are those of the scenario.",
+        *_of_requests(found, window.requests),
         f"Up to {spare} servers are gone from the start, whichever hurt most."
         if spare
         else "No server fails, comes or goes, but where a failure is asked about: it is gone from the start then.",
     ]
+
+
+def _of_requests(found: ServersRecord, requests: int) -> list[str]:
+    """Return what is assumed of requests of streams, and what a percentile alone allows."""
+    if not requests:
+        return []
+    said = ["KV is reserved from start to end, prefill is linear in tokens, steps do not depend on contexts."]
+    if all(level.share not in (None, 1) for level in found.levels.levels):
+        said.append("A percentile alone lets the others wait for good: a level for all beside it would not.")
+    return said
 
 
 def untried(found: ServersRecord) -> list[str]:

@@ -161,13 +161,14 @@ def _reserve_s(hunt: Hunt) -> float:
 
 
 def _towards_least(trial: SizeTrial, sizes: Sequence[Mix], least: Mix | None) -> Iterator[Mix]:
-    """Yield sizes of one group in halves, or strides that double until one meets the level, then halves below it.
+    """Yield sizes in strides that double until one meets the level, then in halves below it.
 
-    Strides begin at the least size that did for some policy. Halves of what is promising lead to a size that is nearly
-    the least in a few simulations.
+    Of several groups each is tried alone at first, until some policy has met the level. Strides begin at the least size
+    that did for some policy. Halves of what is promising lead to a size that is nearly the least in a few simulations.
     """
-    if least is None:
-        for group in range(len(sizes[0]) if sizes else 0):
+    groups = len(sizes[0]) if sizes else 0
+    if least is None and groups > 1:
+        for group in range(groups):
             yield from _of_one_group(trial, sizes, group)
     above = sizes if least is None else sizes[sizes.index(least) :]
     strides = [min(2**power, len(above)) - 1 for power in range(len(above).bit_length() + 1)] if above else []

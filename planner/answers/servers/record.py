@@ -200,6 +200,7 @@ class AssumedWindow(ScenarioNamed):
     length_s: float
     resident_at_start: int
     overlap_loads: bool
+    requests: int
 
 
 @dataclass(frozen=True, slots=True)
