@@ -349,7 +349,7 @@ def _devices(
     limit: str | float = 30.0,
 ) -> tuple[Runner, LiveSettings, str]:
     """Return what computes, on what, and its name."""
-    from truenorth.models.extras import require_extra
+    from truenorth.models.errors import require_extra
 
     choose("device", device, ("cpu", "cuda"))
     sharing: Any = None if virtual is None else choose("virtual", virtual, ("parallel", "serial"))

@@ -27,10 +27,10 @@ from truenorth.planner.answers.versions import Origin
 from truenorth.planner.show import timelines
 from truenorth.planner.show.canvas import png
 from truenorth.planner.show.gantt import predicted_over_measured
-from truenorth.planner.show.perfetto import trace_events
 from truenorth.planner.show.regret import in_words
 from truenorth.planner.show.section import PageSection, read_document, read_record
 from truenorth.planner.show.table import Column, Table, facts, terminal
+from truenorth.planner.show.timelines import trace_events
 
 if TYPE_CHECKING:  # whoever only reads a report has no devices
     from truenorth.planner.answers.replay import Replayed

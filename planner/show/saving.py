@@ -1,10 +1,11 @@
-"""Answers as files: one call that knows what each leaves behind."""
+"""Answers as data frames and as files: calls that know what each leaves behind."""
 
 from __future__ import annotations
 
 from functools import singledispatch
 from pathlib import Path
 
+import pandas as pd
 from matplotlib.figure import Figure
 
 from truenorth.planner.answers.bound import Bound, write_certificate
@@ -13,6 +14,7 @@ from truenorth.planner.answers.plan import Plan, write_plan
 from truenorth.planner.answers.replications import Replicated
 from truenorth.planner.answers.servers.answer import ServersAnswer
 from truenorth.planner.answers.servers.written import write as write_servers
+from truenorth.planner.answers.shown import WithRows, WithTimelines
 from truenorth.planner.answers.simulate import Simulation, write_simulation
 from truenorth.planner.answers.uncertain.planning import UncertainPlan
 from truenorth.planner.answers.whatif.result import Sweep
@@ -20,6 +22,26 @@ from truenorth.planner.show import comparison, replicated
 from truenorth.planner.show.canvas import save_figure, write_figure
 from truenorth.planner.show.regret import regret_bars, regret_table
 from truenorth.planner.show.table import write_table
+
+
+def frame(answer: WithRows) -> pd.DataFrame:
+    """Return an answer's rows as a tidy table: `answer.frame()`."""
+    return answer.frame()
+
+
+def tasks(answer: WithTimelines, of: str | None = None) -> pd.DataFrame:
+    """Return one row per task of a timeline: `answer.tasks(of)`."""
+    return answer.tasks(of)
+
+
+def residencies(answer: WithTimelines, of: str | None = None) -> pd.DataFrame:
+    """Return one row per residency of a timeline: `answer.residencies(of)`."""
+    return answer.residencies(of)
+
+
+def jobs(answer: WithTimelines, of: str | None = None) -> pd.DataFrame:
+    """Return one row per job of a timeline: `answer.jobs(of)`."""
+    return answer.jobs(of)
 
 
 @singledispatch

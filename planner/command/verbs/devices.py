@@ -35,7 +35,7 @@ def profile(
     as_json: Json = False,
 ) -> int:
     """Measure run times, loads and transfers on this machine, and write the scenario with them."""
-    from truenorth.models.extras import require_extra
+    from truenorth.models.errors import require_extra
 
     require_extra("devices")
     from truenorth.executor.devices.profiling import WARMUP_ROUNDS
@@ -82,7 +82,7 @@ def replay(
     as_json: Json = False,
 ) -> int:
     """Carry out a plan or an online policy on devices, in real time; report predicted against measured."""
-    from truenorth.models.extras import require_extra
+    from truenorth.models.errors import require_extra
 
     if (plan is None) == (policy is None):
         raise manners.UsageError("replay: allowed is either a PLAN or --policy, and one of them is needed")
@@ -138,7 +138,7 @@ def trial(
     as_json: Json = False,
 ) -> int:
     """Run plans and policies on the same devices, again and again in random order; give paired differences."""
-    from truenorth.models.extras import require_extra
+    from truenorth.models.errors import require_extra
 
     require_extra("devices")
     from truenorth.executor import StoppedError
