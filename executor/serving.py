@@ -11,14 +11,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from truenorth.executor.device import STRIDE_END, Device
+from truenorth.executor.device import Device
 from truenorth.executor.errors import IllegalActionError
 from truenorth.executor.execution import NOWHERE, Arrivals, Execution
 from truenorth.executor.knowledge import WorkflowTables
 from truenorth.models import NONE, Instance, Job, ServedRequests, Timeline, Tokens
-from truenorth.models.availability import Availability
+from truenorth.models.cluster import Availability
 from truenorth.models.gpu_state import Request
-from truenorth.models.strides import Stride
+from truenorth.models.strides import StreamRun, Stride
 
 
 class Serving(Execution):
@@ -63,6 +63,7 @@ class Serving(Execution):
 
         How long its answers will be is kept back, unless the policy knows lengths.
         """
+        # What it will hold decides where it fits; the policy is shown the GPUs, not the number.
         number = self.release(job, tables, ingress, [request.held for request in tokens])
         self._answers.extend(request.output for request in tokens)
         known = self.knows_lengths
@@ -103,6 +104,7 @@ class Serving(Execution):
         gpu = self.gpu[task]
         request = self._request(task, gpu)
         lacking = max(0, request.kv_bytes - self.state[gpu].memory.free_bytes)
+        # Asked once more as if it held nothing: then memory alone is what it lacks.
         request.kv_bytes = 0
         return lacking if self.state[gpu].refuse_request(request, self.limits.get(gpu, 0)) is None else 0
 
@@ -111,7 +113,7 @@ class Serving(Execution):
         if self.refuse_request(task) is not None:
             return False
         gpu = self.gpu[task]
-        return self.state[gpu].refuse_boundary(self.now) is None or self._cut(gpu)
+        return self._refuse_boundary(gpu) is None or self._cut(gpu)
 
     def join(self, task: int) -> None:
         """Let a request join on its GPU, at a boundary.
@@ -124,7 +126,7 @@ class Serving(Execution):
         """
         refused = self.refuse_request(task)
         gpu = self.gpu[task] if refused is None else NOWHERE
-        refused = refused or self.state[gpu].refuse_boundary(self.now)
+        refused = refused or self._refuse_boundary(gpu)
         if refused is not None:
             raise IllegalActionError(f"{refused} (task {task})")
         self.state[gpu].begin_request(self._request(task, gpu), self.now)
@@ -136,9 +138,10 @@ class Serving(Execution):
 
         Nobody's, if the stride of that number has been cut short, or begun anew.
         """
+        # A stride that was cut still comes to its end in the device's list of events.
         if number != self._stride_number[gpu]:
             return [], []
-        first, ended = self.state[gpu].advance(self._strides.pop(gpu))
+        first, ended = self.state[gpu].advance(self._taken(gpu, self._strides.pop(gpu)))
         for task in first:
             self.first_us[task] = self.now
         for task in ended:
@@ -149,10 +152,11 @@ class Serving(Execution):
 
     def begin_strides(self) -> None:
         """Begin the next stride of every GPU that stands at a boundary: nobody joins at this instant any more."""
+        # After the policy has acted at this instant, or who joins now would miss the iteration.
         for gpu in self._at_boundary:
             serving = self.state[gpu].serving
             if serving is not None:
-                self._begin(gpu, serving.stride())
+                self._begin(gpu, serving, serving.stride())
         self._at_boundary.clear()
 
     def timeline(self, realised: bool) -> Timeline:
@@ -164,31 +168,44 @@ class Serving(Execution):
         served = ServedRequests(first_us, np.zeros_like(first_us), answers)
         return replace(happened, served=served)
 
-    def _begin(self, gpu: int, stride: Stride) -> None:
+    def _refuse_boundary(self, gpu: int) -> str | None:
+        """Return why a GPU is at no boundary where somebody may join; None if it is."""
+        if self._device.iterates and gpu in self._strides:  # begun at this very microsecond, perhaps
+            return f"S2 GPU {gpu}: is inside an iteration"
+        return self.state[gpu].refuse_boundary(self.now)
+
+    def _begin(self, gpu: int, serving: StreamRun, stride: Stride) -> None:
+        """Have a stride taken from the last boundary on, in place of one under way if there is one."""
+        if self._device.iterates:
+            # Real devices iterate one by one: each may take another time than given.
+            stride = Stride(1, stride.length_us)
         self._stride_number[gpu] += 1
         self._strides[gpu] = stride
-        ends_us = self.now + stride.iterations * stride.length_us
-        self._device.at(ends_us, STRIDE_END, gpu, self._stride_number[gpu])
+        self._device.serve(gpu, self._stride_number[gpu], serving, stride)
+
+    def _taken(self, gpu: int, stride: Stride) -> Stride:
+        """Return a stride that has ended as it was; an iteration on its own lasts until now, however long it took."""
+        serving = self.state[gpu].serving
+        return stride if serving is None or stride.iterations > 1 else Stride(1, self.now - serving.boundary_us)
 
     def _cut(self, gpu: int) -> bool:
         """Have a stride end at the next boundary that leaves a budget; say whether the GPU stands at it now."""
         serving, stride = self.state[gpu].serving, self._strides.get(gpu)
-        if serving is None or stride is None or not serving.decodes_only:
+        if serving is None or stride is None or self._device.iterates or not serving.decodes_only:
             return False
+        # Iterations begun until now, rounded up: the boundary at or behind this instant.
         passed = -(-(self.now - serving.boundary_us) // stride.length_us)
         if passed >= stride.iterations:
             return False
         done = Stride(passed, stride.length_us)
+        if serving.boundary_us + passed * stride.length_us > self.now:
+            self._begin(gpu, serving, done)
+            return False
         self._stride_number[gpu] += 1
-        if serving.boundary_us + passed * stride.length_us == self.now:
-            del self._strides[gpu]
-            self.state[gpu].advance(done)
-            self._at_boundary[gpu] = None
-            return True
-        self._strides[gpu] = done
-        ends_us = serving.boundary_us + passed * stride.length_us
-        self._device.at(ends_us, STRIDE_END, gpu, self._stride_number[gpu])
-        return False
+        del self._strides[gpu]
+        self.state[gpu].advance(done)
+        self._at_boundary[gpu] = None
+        return True
 
     def _request(self, task: int, gpu: int) -> Request:
         template = self.template[task]

@@ -22,6 +22,7 @@ from truenorth.executor.policy import Policy
 from truenorth.models import NEVER, Instance, Timeline
 from truenorth.models.branches import only, open_paths
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.strides import StreamRun, Stride
 
 
 def simulate(
@@ -59,6 +60,7 @@ def simulate(
     """
     if truth is not None and not _alike(instance, truth):
         raise ValueError("the true instance must have the same jobs, tasks and GPUs as the one that is told")
+    # Policies keep state: each run needs its own.
     made = policy()
     if twin_for(instance, made) is not instance:
         raise PolicyError("this policy runs on another instance: simulate instance_for(instance, policy) instead")
@@ -130,25 +132,34 @@ class Durations:
         By GPU and model: one after the other; the last one holds for further loads.
     transfers
         By source and target task; never less than given.
+    iterations
+        By GPU that serves requests: one after the other; what comes behind the last takes the given time.
     """
 
     runs: Mapping[int, int] = field(default_factory=dict)
     loads: Mapping[tuple[int, int], Iterable[int]] = field(default_factory=dict)
     transfers: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    iterations: Mapping[int, Iterable[int]] = field(default_factory=dict)
 
 
 class _RecordedDevice(VirtualDevice):
     def __init__(self, durations: Durations) -> None:
         super().__init__()
-        self.exact = False
+        self.exact, self.iterates = False, bool(durations.iterations)
+        self._iterations = {gpu: deque(taken) for gpu, taken in durations.iterations.items()}
         self._runs, self._transfers = durations.runs, durations.transfers
         self._recorded = {place: deque(taken) for place, taken in durations.loads.items()}
 
     def run(self, tasks: Sequence[int], gpu: int, expected_us: int) -> None:
         super().run(tasks, gpu, self._runs.get(tasks[0], expected_us))
 
+    def serve(self, gpu: int, number: int, run: StreamRun, stride: Stride) -> None:
+        left = self._iterations.get(gpu)
+        super().serve(gpu, number, run, Stride(1, left.popleft()) if left else stride)
+
     def load(self, model: int, gpu: int, slot: int | None, expected_us: int) -> None:
         left = self._recorded.get((gpu, model), deque())
+        # The last that was measured stands for all further loads.
         if left:
             expected_us = left.popleft() if len(left) > 1 else left[0]
         super().load(model, gpu, slot, expected_us)
@@ -201,8 +212,11 @@ def change_future(instance: Instance, rng: random.Random) -> ChangedFuture:
     """
     jobs = instance.jobs
     kept = rng.randint(1, len(jobs))
+    # The new jobs come no earlier than the last that is kept, so that the past stays the past.
     begin_us, end_us = jobs[kept - 1].release_us, max(job.release_us for job in jobs)
+    # If all were kept at least one must come, or the future would be the same.
     count = rng.randint(int(kept == len(jobs)), len(jobs) - kept + _MORE_JOBS)
+    # A mean distance beyond the end, so that a window whose jobs come at once gets others, too.
     longest_us = end_us - begin_us + end_us // len(jobs) + 1
     releases = sorted(begin_us + rng.randint(0, longest_us) for _ in range(count))
     others = [replace(rng.choice(jobs), release_us=release_us) for release_us in releases]

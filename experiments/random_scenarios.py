@@ -69,6 +69,9 @@ class _Drawing:
             "objective": str(self.rng.choice(list(Objective))),
             "options": {"overlap_loads": self.rng.random() < 0.7},
         }
+        for workflow in workflows.values():
+            if self.rng.random() < 0.15:
+                workflow["ideal"] = self._time(1, 9)
         if self.serving:
             data["batches"] = {name: self._class() for name in ("c", "d")}
         if self.resizable:

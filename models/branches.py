@@ -35,7 +35,7 @@ def _path(workflow: Workflow, branch: int) -> Workflow:
         for task in workflow.tasks
         if task.name in names
     )
-    return Workflow(workflow.name, tasks, of=workflow)
+    return Workflow(workflow.name, tasks, of=workflow, ideal_us=workflow.ideal_us)
 
 
 def likeliest_path(workflow: Workflow) -> Workflow:

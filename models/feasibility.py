@@ -1,24 +1,26 @@
 """The checker: every rule of the problem, one function each, no solver anywhere near.
 
 It returns every violation it finds, with what it found and what is allowed. Where intervals must not overlap, they
-are sorted by start and neighbours are compared: of intervals that overlap at all, two neighbours do.
+are sorted by start and neighbours are compared: of intervals that overlap at all, two neighbours do. Of compute the
+unit is a batch, a task without a batch class being a batch of one; its tables are read from the classes themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
 from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
 
-from truenorth.models.availability_rules import check_availability
-from truenorth.models.compute_rules import check_batches, check_compute
-from truenorth.models.instance import NEVER, NONE, Instance
+from truenorth.models.cluster import FOREVER, GPU
+from truenorth.models.instance import NEVER, NONE, Instance, Ints
 from truenorth.models.metrics import serving_residency
 from truenorth.models.stream_rules import check_streams, kv_bytes
-from truenorth.models.timeline import UNPLACED, Residency, Timeline, is_eviction
+from truenorth.models.timeline import UNPLACED, Residency, Timeline, batch_leaders, is_eviction
 from truenorth.models.violation import Violation, name_residency, name_task
+from truenorth.models.workload import WHOLE
 
 _FOREVER = int(np.iinfo(np.int64).max)
 
@@ -32,6 +34,7 @@ class InfeasibleTimelineError(RuntimeError):
 
 def check(instance: Instance, timeline: Timeline) -> list[Violation]:
     """Return every violation of the rules by a timeline; an empty list means that it is feasible."""
+    # Every rule reads the timeline task by task: of another number nothing can be said.
     if len(timeline.gpu) != instance.n_tasks:
         return [Violation("T1", "timeline", "wrong number of tasks", len(timeline.gpu), instance.n_tasks)]
     misplaced = [*_known_places(instance, timeline)]
@@ -72,11 +75,13 @@ def _load_duration(instance: Instance, timeline: Timeline) -> Iterator[Violation
         allowed = instance.load_time(residency.model, residency.gpu)
         took = residency.ready_us - residency.load_start_us
         if allowed == NEVER:
+            # Two reasons for one entry of the table: the operator's word, or the size.
             pinned = not instance.restrictions.allows_model(instance.models[residency.model].name, residency.gpu)
             problem = "the model is restricted to other GPUs" if pinned else "the model never fits there"
             yield Violation("X" if pinned else "R2", name, problem, "resident", "never")
         elif residency.load_start_us < 0:
             yield Violation("R1", name, "load starts before 0", residency.load_start_us, 0)
+        # What happened took what it took; a plan takes the given time.
         elif not residency.initial and (took < 0 if timeline.realised else took != allowed):
             yield Violation("R1", name, "load takes the wrong time", took, allowed)
         if residency.end_us is not None and residency.end_us < residency.ready_us:
@@ -86,6 +91,7 @@ def _load_duration(instance: Instance, timeline: Timeline) -> Iterator[Violation
 def _one_load_at_a_time(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
     """R1: the copy engine of a GPU carries out one load at a time."""
     for group in _by(timeline, lambda r: r.gpu, lambda r: not r.initial):
+        # If any two overlap, two neighbours do.
         for before, after in pairwise(sorted(group, key=lambda r: (r.load_start_us, r.ready_us))):
             if after.load_start_us < before.ready_us:
                 subject = f"{name_residency(instance, after)} after {name_residency(instance, before)}"
@@ -98,6 +104,7 @@ def _memory(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
     for r in timeline.residencies:
         held = (r.load_start_us, r.end_us, int(instance.weight_bytes[r.model]))
         holdings.setdefault(r.gpu, []).append(held)
+    # KV is held as working memory is, from start to end.
     working = instance.template_memory[instance.task_template] + kv_bytes(instance, timeline)
     for task in np.flatnonzero(working):
         held = (int(timeline.start_us[task]), int(timeline.end_us[task]), int(working[task]))
@@ -139,6 +146,7 @@ def _models_ready(instance: Instance, timeline: Timeline) -> Iterator[Violation]
     """R3: a task runs only while every model it needs is ready on its GPU: ready <= start, end <= residency end."""
     task, model = instance.model_uses()
     serving = serving_residency(instance, timeline, task, model)
+    # -1 at the end: where nothing serves a use the index -1 finds it.
     until = np.array([_end(r) for r in timeline.residencies] + [-1], np.int64)[serving]
     for use in np.flatnonzero((serving < 0) | (timeline.end_us[task] > until)):
         subject = f"{name_task(instance, int(task[use]))} with model {instance.models[model[use]].name}"
@@ -158,6 +166,7 @@ def _loads_block_compute(instance: Instance, timeline: Timeline) -> Iterator[Vio
         return
     for group in _by(timeline, lambda r: r.gpu, lambda r: not r.initial):
         tasks = np.flatnonzero(timeline.gpu == group[0].gpu)
+        # Sorted by start, with the latest end so far: where several run at a time the last need not end last.
         tasks = tasks[np.argsort(timeline.start_us[tasks], kind="stable")]
         starts, ends = timeline.start_us[tasks], np.maximum.accumulate(timeline.end_us[tasks])
         for residency in group:
@@ -171,6 +180,7 @@ def _loads_block_compute(instance: Instance, timeline: Timeline) -> Iterator[Vio
 
 def _initial(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
     """R6: initially resident models, and only those, are ready at time 0 without a load."""
+    # A plan may leave initial residencies out (R7), but claim none of its own.
     given = {(resident.gpu, resident.model, resident.slot) for resident in instance.initial}
     for residency in timeline.residencies:
         if not residency.initial:
@@ -190,6 +200,7 @@ def _runs(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
     for task in np.flatnonzero(allowed == NEVER):
         gpu = instance.cluster.gpus[timeline.gpu[task]].id
         yield Violation("T1", name_task(instance, int(task)), "GPU is not eligible", gpu, "an eligible GPU")
+    # Batches and requests have times of their own rules.
     own_time = instance.template_batch[instance.task_template] == NONE
     if instance.streams is not None:
         own_time &= instance.streams.template[instance.task_template] == NONE
@@ -210,6 +221,7 @@ def _precedence(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
     same_server = (instance.gpu_server[a] == instance.gpu_server[b]).astype(np.int64)
     transfer = instance.transfer_us[edge, instance.gpu_class[a], instance.gpu_class[b], same_server]
     if instance.streams is not None:
+        # KV depends on the tokens of the request, not on the edge alone.
         transfer = transfer.copy()
         for moved in np.flatnonzero(instance.streams.kv_edge[edge]).tolist():
             transfer[moved] = instance.kv_transfer_time(int(source[moved]), int(a[moved]), int(b[moved]))
@@ -221,6 +233,7 @@ def _precedence(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
     for task in np.flatnonzero(instance.input_us[instance.task_template]):
         subject = f"{name_task(instance, int(task))} from its ingress"
         least = instance.earliest_start(int(task), int(timeline.gpu[task]))
+        # On the ingress server the release is the limit, which T1 has told already.
         travels = least > instance.job_release_us[instance.task_job[task]]
         if travels and timeline.start_us[task] < least:
             yield Violation("T2", subject, "starts before its input arrives", int(timeline.start_us[task]), least)
@@ -243,25 +256,6 @@ def _restrictions(instance: Instance, timeline: Timeline) -> Iterator[Violation]
                 yield Violation("X", f"model {name} at {instant} us", "too many replicas", held, most)
 
 
-_RULES: tuple[Callable[[Instance, Timeline], Iterator[Violation]], ...] = (
-    _load_duration,
-    _one_load_at_a_time,
-    _memory,
-    _slots,
-    _models_ready,
-    _one_copy_per_gpu,
-    _loads_block_compute,
-    _initial,
-    _runs,
-    _precedence,
-    check_batches,
-    check_compute,
-    check_streams,
-    check_availability,
-    _restrictions,
-)
-
-
 def _by(
     timeline: Timeline, key: Callable[[Residency], object], only: Callable[[Residency], bool] = lambda _: True
 ) -> list[list[Residency]]:
@@ -277,6 +271,7 @@ def _levels(holdings: Sequence[_Holding]) -> list[tuple[int, int]]:
     """Return the instants at which something is taken, with what is then held; ends come before starts."""
     events = [(begin, 1, amount) for begin, _, amount in holdings]
     events += [(end, 0, -amount) for _, end, amount in holdings if end is not None]
+    # At one instant ends (0) come before starts (1): what ends makes room for what starts.
     events.sort()
     held = np.cumsum(np.array([amount for _, _, amount in events], np.int64))
     return [(instant, int(level)) for (instant, start, _), level in zip(events, held, strict=True) if start]
@@ -294,3 +289,159 @@ def _overlaps(instance: Instance, group: list[Residency], rule: str, problem: st
 
 def _end(residency: Residency) -> int:
     return _FOREVER if residency.end_us is None else residency.end_us
+
+
+def _batches(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
+    """T3b: at most the largest listed size, members end together, and end - start is the table's time at the size."""
+    if not instance.batches:
+        return
+    batch = instance.template_batch[instance.task_template]
+    groups: dict[int, list[int]] = {}
+    leaders = batch_leaders(instance, timeline)
+    for task in np.flatnonzero(batch != NONE):
+        groups.setdefault(int(leaders[task]), []).append(int(task))
+    for leader, members in groups.items():
+        kind = instance.cluster.gpus[timeline.gpu[leader]].kind
+        table = instance.batches[batch[leader]]
+        most, size = table.largest_on(kind), len(members)
+        subject = f"batch of {table.name} with {name_task(instance, leader)}"
+        end_us, start_us = int(timeline.end_us[leader]), int(timeline.start_us[leader])
+        if size > most > 0:
+            yield Violation("T3b", subject, "batch is too large", size, most)
+        for member in members:
+            if timeline.end_us[member] != end_us:
+                name = f"{name_task(instance, member)} in the {subject}"
+                yield Violation("T3b", name, "a member ends apart", int(timeline.end_us[member]), end_us)
+        allowed = table.runtime_on(kind, size)
+        if allowed is not None and not timeline.realised and end_us - start_us != allowed:
+            yield Violation("T3b", subject, f"batch of {size} runs for the wrong time", end_us - start_us, allowed)
+
+
+def _compute(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
+    """T3, T3c: at every instant the shares of the batches that run on a GPU add up to at most 1."""
+    leaders = batch_leaders(instance, timeline)
+    end_us = timeline.end_us.copy()
+    np.maximum.at(end_us, leaders, timeline.end_us)
+    leading = leaders == np.arange(instance.n_tasks)
+    if instance.streams is not None:  # how requests share a GPU is for the rules of streams to say
+        leading &= instance.streams.template[instance.task_template] == NONE
+    runs = np.flatnonzero(leading)
+    share = instance.template_share[instance.task_template[runs]]
+    if (share == WHOLE).all():
+        yield from _overlapping_runs(instance, timeline, runs, end_us)
+    else:
+        yield from _shares(instance, timeline, runs, end_us, share)
+
+
+def _overlapping_runs(instance: Instance, timeline: Timeline, runs: Ints, end_us: Ints) -> Iterator[Violation]:
+    """Yield where a run that takes a whole GPU starts before the one before it has ended."""
+    order = runs[np.lexsort((end_us[runs], timeline.start_us[runs], timeline.gpu[runs]))]
+    before, after = order[:-1], order[1:]
+    overlap = (timeline.gpu[before] == timeline.gpu[after]) & (timeline.start_us[after] < end_us[before])
+    for pair in np.flatnonzero(overlap):
+        first, second = int(before[pair]), int(after[pair])
+        subject = f"{name_task(instance, second)} after {name_task(instance, first)}"
+        found, least = int(timeline.start_us[second]), int(end_us[first])
+        yield Violation("T3", subject, "tasks overlap on a GPU", found, least)
+
+
+def _shares(instance: Instance, timeline: Timeline, runs: Ints, end_us: Ints, share: Ints) -> Iterator[Violation]:
+    """Yield every instant at which a start takes the shares on a GPU above 1; ends come before starts."""
+    taken: dict[int, list[tuple[int, int, int]]] = {}
+    for task, part in zip(runs.tolist(), share.tolist(), strict=True):
+        if end_us[task] > timeline.start_us[task]:  # an empty run takes nothing
+            events = taken.setdefault(int(timeline.gpu[task]), [])
+            events += [(int(timeline.start_us[task]), 1, part), (int(end_us[task]), 0, -part)]
+    for gpu, events in sorted(taken.items()):
+        level = 0
+        for instant, _, part in sorted(events):
+            level += part
+            if part > 0 and level > WHOLE:
+                subject = f"{instance.cluster.gpus[gpu].id} at {instant} us"
+                yield Violation("T3c", subject, "shares add up to more than the GPU", str(Decimal(level) / WHOLE), 1)
+
+
+def _availability(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
+    """A1: a run, a load and a residency lie inside one interval of their GPU.
+
+    Of what happened under noise the start and the given time do; what then lasts longer keeps its models with it.
+    """
+    if instance.always_available:
+        return
+    last_end = _run_ends(instance, timeline)
+    for task, end in enumerate(last_end.tolist()):
+        gpu = instance.cluster.gpus[timeline.gpu[task]]
+        start = int(timeline.start_us[task])
+        if not gpu.available.holds(start, end):
+            found = f"[{start}, {end})"
+            problem = f"{gpu.id} is not there all the time"
+            yield Violation("A1", name_task(instance, task), problem, found, _near(gpu, start))
+    for residency in timeline.residencies:
+        yield from _residency(instance, timeline, residency)
+
+
+def _run_ends(instance: Instance, timeline: Timeline) -> Ints:
+    """Return when each run ends; of a realised timeline, when it would by its given time."""
+    if not timeline.realised:
+        return timeline.end_us
+    given = instance.run_us[instance.task_template, instance.gpu_class[timeline.gpu]]
+    if instance.batches:
+        leaders, batch = batch_leaders(instance, timeline), instance.template_batch[instance.task_template]
+        size = np.bincount(leaders, minlength=instance.n_tasks)[leaders]
+        for task in np.flatnonzero(batch != NONE).tolist():
+            of_batch = instance.batch_time(int(batch[task]), int(timeline.gpu[task]), int(size[task]))
+            given[task] = max(given[task], of_batch)
+    ends = np.asarray(timeline.start_us + np.maximum(given, 0), np.int64)
+    if instance.streams is not None:  # a request joins only where it ends in time whatever happens
+        ends = np.where(instance.streams.template[instance.task_template] == NONE, ends, timeline.end_us)
+    return ends
+
+
+def _residency(instance: Instance, timeline: Timeline, residency: Residency) -> Iterator[Violation]:
+    gpu, begin = instance.cluster.gpus[residency.gpu], residency.load_start_us
+    end = FOREVER if residency.end_us is None else residency.end_us
+    interval = gpu.available.at(begin)
+    if interval is not None and timeline.realised:
+        loaded = begin + max(0, instance.load_time(residency.model, residency.gpu))
+        if residency.initial or loaded <= interval[1]:  # what was begun in time ends when it ends
+            end = min(end, interval[1]) if end <= _busy_until(timeline, residency, interval[1]) else end
+        else:
+            end = max(end, loaded)
+    if interval is None or end > interval[1]:
+        found = f"[{begin}, {'end' if end == FOREVER else end})"
+        subject, problem = name_residency(instance, residency), f"{gpu.id} is not there all the time"
+        yield Violation("A1", subject, problem, found, _near(gpu, begin))
+
+
+def _busy_until(timeline: Timeline, residency: Residency, gone_us: int) -> int:
+    """Return until when loads and runs that began before a GPU had to go keep it busy."""
+    here = (timeline.gpu == residency.gpu) & (timeline.start_us < gone_us)
+    runs = int(timeline.end_us[here].max(initial=gone_us))
+    loads = (r.ready_us for r in timeline.residencies if r.gpu == residency.gpu and r.load_start_us < gone_us)
+    return max(runs, *loads)
+
+
+def _near(gpu: GPU, instant: int) -> str:
+    """Return, in words, the interval that an instant lies in, else the next one, else the last."""
+    intervals = gpu.available.intervals
+    begin, end = next((interval for interval in intervals if instant < interval[1]), intervals[-1])
+    return f"inside [{begin}, {'end' if end == FOREVER else end})"
+
+
+_RULES: tuple[Callable[[Instance, Timeline], Iterator[Violation]], ...] = (
+    _load_duration,
+    _one_load_at_a_time,
+    _memory,
+    _slots,
+    _models_ready,
+    _one_copy_per_gpu,
+    _loads_block_compute,
+    _initial,
+    _runs,
+    _precedence,
+    _batches,
+    _compute,
+    check_streams,
+    _availability,
+    _restrictions,
+)

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from truenorth.models.availability import FOREVER
-from truenorth.models.cluster import GPU, Link
+from truenorth.models.cluster import FOREVER, GPU, Link
 from truenorth.models.instance import Instance
 from truenorth.models.streams import StreamClass
 from truenorth.models.workload import WHOLE, BatchClass, Job, Task
@@ -44,6 +43,7 @@ def canonical(instance: Instance) -> dict[str, Any]:
                     ]
                     for task in workflow.tasks
                 ],
+                *([] if workflow.ideal_us is None else [workflow.ideal_us]),
             ]
             for workflow in instance.workflows
         ],

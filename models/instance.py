@@ -73,8 +73,8 @@ class Instance:
     ----------
     workflows
         The distinct workflows of the jobs.
-    job_workflow, job_release_us, job_critical_us
-        Per job: index of its workflow, release, P_j. Shape [jobs].
+    job_workflow, job_release_us, job_critical_us, job_ideal_us
+        Per job: index of its workflow, release, P_j, and what its slowdown divides by. Shape [jobs].
     job_ingress
         Per job: the server where its input bytes lie, NONE where it names none. Shape [jobs].
     job_first_task
@@ -135,6 +135,7 @@ class Instance:
     job_workflow: Ints = _derived()
     job_release_us: Ints = _derived()
     job_critical_us: Ints = _derived()
+    job_ideal_us: Ints = _derived()
     job_ingress: Ints = _derived()
     job_first_task: Ints = _derived()
     task_job: Ints = _derived()
@@ -213,7 +214,9 @@ class Instance:
         self._set("workflows", workflows)
         self._set("job_workflow", of_job)
         self._set("job_release_us", tables.as_ints([job.release_us for job in self.jobs], "releases"))
+        ideal = tables.as_ints([w.ideal_us or 0 for w in workflows], "ideal times")[of_job]
         self._set("job_critical_us", critical)
+        self._set("job_ideal_us", np.where(ideal > 0, ideal, critical))
         ingress = [NONE if job.ingress is None else job.ingress for job in self.jobs]
         self._set("job_ingress", np.array(ingress, np.int64))
         self._set("job_first_task", job_first)

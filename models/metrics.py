@@ -102,7 +102,7 @@ def measure(
     jobs = np.arange(int(warmup * len(instance.jobs)), len(instance.jobs))
     latency_us = completion_us(instance, timeline) - instance.job_release_us
     counted = latency_us[jobs]
-    paths = instance.job_critical_us[jobs]
+    paths = instance.job_ideal_us[jobs]
     latency = _spread(
         counted / MICROSECONDS_PER_SECOND, Fraction(sum(counted.tolist()), len(jobs) * MICROSECONDS_PER_SECOND)
     )

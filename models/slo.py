@@ -156,7 +156,7 @@ class ServiceLevel:
         """Return what of the chosen jobs, or of their requests, is limited: microseconds, and what they are per."""
         if self.measure not in ("first token", "time per token"):
             flows = latency[chosen].tolist()
-            return flows, instance.job_critical_us[chosen].tolist() if self.measure == "slowdown" else [1] * len(flows)
+            return flows, instance.job_ideal_us[chosen].tolist() if self.measure == "slowdown" else [1] * len(flows)
         if instance.streams is None:
             return [], []
         if tokens is None:

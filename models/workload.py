@@ -271,6 +271,8 @@ class Workflow:
         A job runs the tasks of exactly one of them, and all tasks that are in none; () if every job runs all tasks.
     of
         The workflow with branches of which this is one path; None if it is none (see `models.branches`).
+    ideal_us
+        What slowdowns of its jobs divide by; None: their critical path. Nothing else depends on it.
 
     Attributes
     ----------
@@ -286,6 +288,7 @@ class Workflow:
     tasks: tuple[Task, ...]
     branches: tuple[Branch, ...] = ()
     of: Workflow | None = field(default=None, repr=False, compare=False)
+    ideal_us: int | None = None
     position: Mapping[str, int] = field(init=False, repr=False, compare=False)
     topological: tuple[int, ...] = field(init=False, repr=False, compare=False)
     critical_path_us: int = field(init=False, repr=False, compare=False)
@@ -297,6 +300,8 @@ class Workflow:
         if len(position) < len(self.tasks):
             raise ValueError(f"workflow {self.name}: task names must differ")
         object.__setattr__(self, "position", position)
+        if self.ideal_us is not None and self.ideal_us <= 0:
+            raise ValueError(f"workflow {self.name}: its ideal time must be positive")
         object.__setattr__(self, "topological", self._topological_order())
         self._check_branches()
         self._check_requests()
@@ -305,7 +310,7 @@ class Workflow:
     def with_tasks(self, change: Callable[[Task], Task]) -> Workflow:
         """Return the workflow with every task changed, and so the workflow of which it is a path."""
         whole = None if self.of is None else self.of.with_tasks(change)
-        return Workflow(self.name, tuple(map(change, self.tasks)), self.branches, whole)
+        return Workflow(self.name, tuple(map(change, self.tasks)), self.branches, whole, self.ideal_us)
 
     def _topological_order(self) -> tuple[int, ...]:
         graph: dict[int, list[int]] = {}
@@ -441,6 +446,11 @@ class Job:
     def critical_path_us(self) -> int:
         """P_j in microseconds: that of the workflow, with the job's own tokens."""
         return self.workflow.path_us(self.tokens) if self.tokens else self.workflow.critical_path_us
+
+    @property
+    def ideal_us(self) -> int:
+        """What the job's slowdown divides by, in microseconds: P_j, unless the workflow says otherwise."""
+        return self.critical_path_us if self.workflow.ideal_us is None else self.workflow.ideal_us
 
     def tokens_of(self, task: Task) -> Tokens:
         """Return the tokens of a request of this job.

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from truenorth.given import ask, asks, choose, read_question, seconds
+from truenorth.given import ask, asks, choose, read_question, seconds, watch_cells
 from truenorth.models.scenario import Scenario, load_scenario, scenario_from
 from truenorth.models.slo import ServiceLevels
 from truenorth.models.timeline import Timeline
@@ -101,9 +101,18 @@ def simulate(scenario: ScenarioGiven, policy: str | Path, **asked: Any) -> Simul
 
 
 @asks(CompareQuestion, "compare")
-def compare(scenario: ScenarioGiven, policies: str | Sequence[str] | None = None, **asked: Any) -> Comparison:
-    """Return a plan beside online policies."""
-    return ask(CompareQuestion, load(scenario), asked | {"policies": policies})
+def compare(
+    scenario: ScenarioGiven,
+    policies: str | Sequence[str] | None = None,
+    *,
+    reference: ScenarioGiven | None = None,
+    **asked: Any,
+) -> Comparison:
+    """Return a plan beside online policies; slowdowns divide by the ideal times of `reference` if that is given."""
+    known = load(scenario)
+    if reference is not None:
+        known = known.with_ideals(load(reference).ideals_us)
+    return ask(CompareQuestion, known, asked | {"policies": policies})
 
 
 @asks(CompareQuestion, "replicate")
@@ -118,9 +127,9 @@ def replicate(
     """Return comparisons on so many seeds, or windows of the trace, with intervals; `folder` keeps what is finished."""
     from truenorth.planner.answers.replications import replicate_comparison
 
-    watch = asked.pop("watch", None)
-    question = read_question(CompareQuestion, asked | {"policies": policies})
-    return replicate_comparison(question, load(scenario), replications, folder, watch)
+    with watch_cells(asked.pop("watch", None)) as watch:
+        question = read_question(CompareQuestion, asked | {"policies": policies})
+        return replicate_comparison(question, load(scenario), replications, folder, watch)
 
 
 @asks(ServersQuestion, "servers")
@@ -154,7 +163,7 @@ def whatif(scenario: ScenarioGiven, grid: Mapping[str, object], *, verb: str = "
         Values by dotted path or by setting of the verb, as in a sweep file.
     settings
         What the verb is told in every cell, as in a sweep file (``policy="compass"``, ``time_limit="10 s"``), and
-        `folder`, `workers`, `ray`, `watch`, `stop`.
+        `replications` (every cell in so many windows), `folder`, `workers`, `ray`, `watch`, `stop`.
 
     Raises
     ------
@@ -165,7 +174,8 @@ def whatif(scenario: ScenarioGiven, grid: Mapping[str, object], *, verb: str = "
 
     if isinstance(settings.get("time_limit"), (int, float)):
         settings["time_limit"] = f"{settings['time_limit']} s"
-    return answer(scenario, grid, verb=verb, **settings)
+    with watch_cells(settings.pop("watch", None)) as watch:
+        return answer(scenario, grid, verb=verb, watch=watch, **settings)
 
 
 def timeline(scenario: Scenario, given: Timeline | WithTimelines | str | Path) -> Timeline:
@@ -243,7 +253,8 @@ def replay(
     samples
         File of a profile's samples, to predict from.
     devices
-        `device` (``"cpu"``, ``"cuda"``), `runner` (``"synthetic"``, ``"transformers"``, ``"module:factory"``),
+        `device` (``"cpu"``, ``"cuda"``), `runner` (``"synthetic"``, ``"transformers"``, ``"module:factory"``; None: the
+        first, for requests of streams ``"transformers:other=llm"``),
         `virtual` (``"parallel"``, ``"serial"``: how GPUs share one device), `limit` (a time, after which something that
         takes so much longer than given is given up).
 
@@ -252,11 +263,12 @@ def replay(
     UserError
         If something is unknown, or devices cannot do it.
     """
-    computing, settings, name = _devices(**devices)
+    scenario = load(scenario)
+    computing, settings, name = _devices(scenario, **devices)
     from truenorth.planner.answers.replay import replay_on_devices
 
     return replay_on_devices(
-        load(scenario),
+        scenario,
         plan,
         computing,
         settings,
@@ -292,12 +304,13 @@ def trial(
     UserError
         If something is unknown, or devices cannot do it.
     """
-    computing, settings, name = _devices(**devices)
+    scenario = load(scenario)
+    computing, settings, name = _devices(scenario, **devices)
     from truenorth.planner.answers.policies.parse import split_policies
     from truenorth.planner.answers.trial import trial as run
 
     return run(
-        load(scenario),
+        scenario,
         split_policies(policies) if isinstance(policies, str) else policies,
         computing,
         settings,
@@ -311,7 +324,7 @@ def trial(
 
 
 def profile(
-    scenario: ScenarioGiven, device: str, *, runner: str = "synthetic", rounds: int = 10, beside: int = 0
+    scenario: ScenarioGiven, device: str, *, runner: str | None = None, rounds: int = 10, beside: int = 0
 ) -> Profile:
     """Measure run times, loads and transfers on this machine; return them with the scenario that has them.
 
@@ -320,24 +333,31 @@ def profile(
     UserError
         If something is unknown, or the device cannot do it.
     """
-    computing, settings, name = _devices(device=device, runner=runner)
+    scenario = load(scenario)
+    computing, settings, name = _devices(scenario, device=device, runner=runner)
     from truenorth.planner.answers.profile import profile as measure
 
-    return measure(load(scenario), computing, device=settings.device, runner_name=name, rounds=rounds, beside=beside)
+    return measure(scenario, computing, device=settings.device, runner_name=name, rounds=rounds, beside=beside)
 
 
 def _devices(
-    *, device: str = "cpu", runner: str = "synthetic", virtual: str | None = None, limit: str | float = 30.0
+    scenario: Scenario,
+    *,
+    device: str = "cpu",
+    runner: str | None = None,
+    virtual: str | None = None,
+    limit: str | float = 30.0,
 ) -> tuple[Runner, LiveSettings, str]:
     """Return what computes, on what, and its name."""
-    from truenorth.models.extras import require_extra
+    from truenorth.models.errors import require_extra
 
     choose("device", device, ("cpu", "cuda"))
     sharing: Any = None if virtual is None else choose("virtual", virtual, ("parallel", "serial"))
     require_extra("devices")
     from truenorth.executor.devices.run import LiveSettings
-    from truenorth.executor.runners.factory import parse_runner
+    from truenorth.executor.runners.factory import default_runner, parse_runner
 
+    runner = runner or default_runner(scenario.instance)
     return parse_runner(runner), LiveSettings(device, sharing, seconds("limit", limit)), runner
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from difflib import get_close_matches
 from fractions import Fraction
 from pathlib import Path
@@ -17,7 +19,7 @@ from truenorth.models.scenario import Scenario
 from truenorth.models.slo import ServiceLevels
 from truenorth.models.units import QuantityError, parse_time
 from truenorth.planner.answers.options import Kind, Option, name_of, options_of
-from truenorth.planner.answers.questions import Question
+from truenorth.planner.answers.questions import Question, SizesQuestion
 
 Answer = TypeVar("Answer")
 Parameters = ParamSpec("Parameters")
@@ -52,8 +54,31 @@ def asks(
 
 
 def ask(question: type[Question[Answer]], scenario: Scenario, given: Mapping[str, Any]) -> Answer:
-    """Return the answer to a question that is put by the names of the command's options."""
-    return read_question(question, given).ask(scenario)
+    """Return the answer to a question that is put by the names of the command's options.
+
+    In a notebook a line says meanwhile how far it has come, unless somebody watches.
+    """
+    from truenorth.planner.command.console import ProgressLine, in_notebook, servers_line
+
+    asked = read_question(question, given)
+    if not in_notebook() or getattr(asked, "watch", asked) is not None:
+        return asked.ask(scenario)
+    line = servers_line() if isinstance(asked, SizesQuestion) else ProgressLine(scenario.objective, asked.verb)
+    with line.shown():
+        return replace(asked, watch=line.watch).ask(scenario)  # type: ignore[call-arg]
+
+
+@contextmanager
+def watch_cells(watch: Callable[[Any], None] | None) -> Iterator[Callable[[Any], None] | None]:
+    """Return who watches a grid; in a notebook, unless somebody does, a line."""
+    from truenorth.planner.command.console import cells_line, in_notebook
+
+    if watch is not None or not in_notebook():
+        yield watch
+        return
+    line = cells_line()
+    with line.shown():
+        yield line.watch
 
 
 def read_question(question: type[Asked], given: Mapping[str, Any]) -> Asked:

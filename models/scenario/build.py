@@ -122,6 +122,22 @@ class Scenario:
         made = build(validate(ScenarioDocument, content, source), source)
         return replace(made, source=replace(source, file=made.name, content=content))
 
+    @property
+    def ideals_us(self) -> dict[str, int]:
+        """What slowdowns divide by, by the workflows of which all jobs share it: those of one path, without streams."""
+        shared = (w for w in self.instance.catalogue if not w.branches and all(t.stream is None for t in w.tasks))
+        return {w.name: w.critical_path_us if w.ideal_us is None else w.ideal_us for w in shared}
+
+    def with_ideals(self, ideals_us: Mapping[str, int]) -> Scenario:
+        """Return the scenario with slowdowns that divide by such times by workflow, wherever the file names none."""
+        own = self.ideals_us
+        changes: dict[str, object] = {
+            f"workflows.{name}.ideal": f"{ideal_us} us"
+            for name, ideal_us in ideals_us.items()
+            if name in own and ideal_us != own[name] and self.document.workflows[name].ideal is None
+        }
+        return self.changed(changes | {"name": self.name}) if changes else self
+
     def save(self, path: str | Path) -> None:
         """Write a scenario file, YAML or JSON by its name, that reads as this scenario.
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from truenorth.models.availability import ALWAYS
+from truenorth.models.cluster import ALWAYS
 from truenorth.models.objective import Objective
 from truenorth.models.scenario.errors import quote
 from truenorth.models.scenario.quantities import (
@@ -296,6 +296,9 @@ class WorkflowSection(Section):
     )
     deadline: Time | None = Field(
         default=None, description="Of its jobs, relative to the release, unless a job says otherwise; soft."
+    )
+    ideal: PositiveTime | None = Field(
+        default=None, description="What slowdowns of its jobs divide by, the critical path if left out."
     )
 
 

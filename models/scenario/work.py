@@ -66,7 +66,7 @@ def _workflow(document: ScenarioDocument, classes: _Classes, name: str, section:
                 raise FieldError(where, f"unknown task; {allowed(task, section.tasks)}")
     branches = tuple(Branch(part.probability, part.tasks) for part in section.branches)
     try:
-        return Workflow(name, tasks, branches)
+        return Workflow(name, tasks, branches, ideal_us=section.ideal)
     except WorkflowCycleError as error:
         problem = f"{error}; allowed is an order without cycles"
         raise FieldError(("workflows", name, "tasks", error.cycle[0]), problem) from None

@@ -50,7 +50,7 @@ def _placed(instance: Instance, job: Job, numbers: range, places: Sequence[int])
         return replace(task, runtime_us=_move_times(task.runtime_us, instance.run_time(number, where), gpu))
 
     workflow = job.workflow
-    return Workflow(workflow.name, tuple(map(place, workflow.tasks, numbers, places)))
+    return Workflow(workflow.name, tuple(map(place, workflow.tasks, numbers, places)), ideal_us=workflow.ideal_us)
 
 
 def _move_times(times: Mapping[str, Times], here: Times, gpu: GPU) -> dict[str, Times]:

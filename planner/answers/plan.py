@@ -9,9 +9,8 @@ from pathlib import Path
 from truenorth.executor import PolicyError, StoppedError, parse_policy, simulate
 from truenorth.models.instance import Instance, InstanceError
 from truenorth.models.metrics import Metrics, measure
-from truenorth.models.objective import Objective, ObjectiveValue, reported_bound, reported_value
+from truenorth.models.objective import Objective, ObjectiveValue, Status, reported_bound, reported_value
 from truenorth.models.scenario import Scenario, TimelineHeader, write_timeline
-from truenorth.models.status import Status
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.convergence import is_converged
 from truenorth.planner.answers.shown import Shown, WithTimelines
@@ -206,6 +205,7 @@ def starts_for(instance: Instance, seed: int, given: Sequence[Timeline] | None =
         """Yield what the policies make of it, as far as the time allows."""
         policies = START_POLICIES if instance.streams is None else STREAM_STARTS
         for name in (*BATCHING_STARTS, *policies) if instance.batches else policies:
+            # A simulation that cannot end in time gives no plan at all.
             if left_s() <= _S_PER_TASK * instance.n_tasks:
                 return
             try:

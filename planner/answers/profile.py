@@ -10,12 +10,17 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from importlib.metadata import version
 from pathlib import Path
+from statistics import median_high
 from typing import Any
 
-from truenorth.executor.devices.profiling import Measurements, measure
+import numpy as np
+
+from truenorth.executor.devices.decoding import served_model
+from truenorth.executor.devices.profiling import Measurements, TypicalRequest, measure
 from truenorth.executor.devices.runner import Runner
 from truenorth.executor.samples import FittedLine, Spread
 from truenorth.models.cluster import Cluster
+from truenorth.models.instance import Instance
 from truenorth.models.record import ABSENT
 from truenorth.models.scenario import Scenario, ScenarioDocument, build, write_atomically
 from truenorth.models.scenario.errors import Plain
@@ -73,6 +78,12 @@ class Profile:
             ],
             None if copied is None else LoadLine(*_line(copied), found.copy_peak),
             None if found.transfer is None else TransferLine(*_line(found.transfer)),
+            [
+                StreamProfiled(
+                    name, times.prefill_rate, times.kv_bytes, {k: _times(of) for k, of in times.steps.items()}
+                )
+                for name, times in found.streams.items()
+            ],
             None if path is None else str(path),
             None if path is None else str(samples_path(path)),
         )
@@ -86,6 +97,7 @@ class Profile:
             If a file cannot be written.
         """
         document = dict(self.document)
+        # The file goes elsewhere, and names its trace relative to itself.
         trace = document["workload"].get("trace")
         if trace is not None:
             there = os.path.relpath(self.scenario.source.folder / trace["file"], path.parent)
@@ -114,6 +126,11 @@ class Profile:
             },
             "loads": {name: _rounded(spread) for name, spread in found.loads.items()},
             "transfers": {str(size): _rounded(spread) for size, spread in found.transfers.items()},
+            "streams": {
+                name: {"prompt": times.asked.prompt, "prefill": _rounded(times.prompt)}
+                | {"steps": {str(k): _rounded(spread) for k, spread in times.steps.items()}}
+                for name, times in found.streams.items()
+            },
         }
 
     def _told(self, samples: str) -> list[str]:
@@ -160,6 +177,16 @@ class BatchProfiled:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamProfiled:
+    """A stream class: its prefill, KV, and median and 95 % quantile of a step's microseconds by concurrency."""
+
+    stream: str
+    prefill_per_s: float
+    kv_bytes_per_token: int
+    step_us: Mapping[int, tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
 class TransferLine:
     """The line through the times of transfers."""
 
@@ -188,6 +215,7 @@ class ProfileRecord:
     batches: list[BatchProfiled]
     load: LoadLine | None
     transfer: TransferLine | None
+    streams: list[StreamProfiled]
     profile: str | None
     samples: str | None
 
@@ -226,22 +254,52 @@ def profile(
     InputError
         If the scenario does not hold with what was measured, for instance because a model fits no GPU.
     """
-    scenario.instance.require_no_streams("a profile of tasks")
-    workflows = list(build_workflows(scenario.document).values())
-    needed = {name for workflow in workflows for task in workflow.tasks for name in task.models}
+    # From the document: an instance knows only the workflows that some job asks for.
+    of_all = build_workflows(scenario.document).values()
+    # Requests are measured as steps and prefills, not as runs.
+    workflows = [of for of in of_all if all(task.stream is None for task in of.tasks)]
+    requests = typical_requests(scenario.instance)
+    needed = {name for of in workflows for task in of.tasks for name in task.models}
+    needed.update(request.model for request in requests)
     models = [model for model in scenario.instance.models if model.name in needed]
-    found = measure(models, workflows, runner, device, rounds=rounds, beside=beside, watch=watch)
+    found = measure(models, workflows, runner, device, requests=requests, rounds=rounds, beside=beside, watch=watch)
     document = measured_document(scenario, found)
     measured = build(validate(ScenarioDocument, document, scenario.source), scenario.source)
     return Profile(scenario, found, document, measured, device, runner_name, rounds, beside)
+
+
+def typical_requests(instance: Instance) -> list[TypicalRequest]:
+    """Return what is to be measured of every stream class: a prompt, and steps half-way through an answer, at medians.
+
+    Raises
+    ------
+    DeviceError
+        If a class has no model, or several.
+    """
+    streams, found = instance.streams, []
+    if streams is None:
+        return []
+    kinds = {gpu.kind for gpu in instance.cluster.gpus}
+    of_task = streams.template[instance.task_template]
+    for index, stream in enumerate(streams.classes):
+        speeds = [speed for speed in map(stream.speed_on, sorted(kinds)) if speed is not None]
+        requests = [streams.tokens(task) for task in np.flatnonzero(of_task == index).tolist()]
+        # The higher median: a prompt that occurs, not a mean of two.
+        prompt = median_high([tokens.uncached for tokens in requests if tokens.uncached] or [1])
+        # Half-way through its answer a request has its mean context.
+        context = median_high([tokens.prompt + tokens.output // 2 for tokens in requests])
+        concurrency = sorted({k for speed in speeds for k in speed.step_us})
+        chunk = max(speed.chunk for speed in speeds)
+        found.append(TypicalRequest(stream.name, served_model(stream), chunk, prompt, context, concurrency))
+    return found
 
 
 def measured_document(scenario: Scenario, measurements: Measurements) -> dict[str, Any]:
     """Return a scenario file's content with measured weights, run times, loads and links within a server.
 
     Run times replace those of every kind of GPU that the cluster has; kinds that it lacks keep theirs. Where a larger
-    batch was measured as faster than a smaller one, the smaller one's time stands for both. What was not measured stays
-    as it is, above all the network between servers.
+    batch was measured as faster than a smaller one, or a step of more requests than one of fewer, the time of the
+    smaller or fewer stands for both. What was not measured stays as it is, above all the network between servers.
 
     Raises
     ------
@@ -254,13 +312,20 @@ def measured_document(scenario: Scenario, measurements: Measurements) -> dict[st
     kinds = {gpu.kind for gpu in scenario.instance.cluster.gpus}
     for (workflow, task), spread in measurements.runs.items():
         section = document["workflows"][workflow]["tasks"][task]
+        # Tasks of batch classes have their times from the class.
         if "batch" not in section:
-            section["runtime"] = _runtime(section["runtime"], kinds, spread)
+            section["runtime"] = _of_kinds(section["runtime"], kinds, _time(max(1.0, spread.median_us)))
     for name, sizes in measurements.batches.items():
         section = document["batches"][name]
         section["runtime"] = _tables(section["runtime"], kinds, sizes)
+    for name, times in measurements.streams.items():
+        section = document["streams"][name]
+        section["prefill"] = _of_kinds(section["prefill"], kinds, f"{times.prefill_rate:.6g} /s")
+        section["step"] = _tables(section["step"], kinds, times.steps)
+        section["kv_per_token"] = _of_kinds(section.get("kv_per_token"), kinds, f"{times.kv_bytes} B")
     cluster = document["cluster"]
     if measurements.load is not None:
+        # One machine was measured, and stands for all GPUs alike.
         for group in cluster.get("groups", [cluster]):
             group["gpu"] |= {
                 "load_bandwidth": _bandwidth(measurements.load),
@@ -277,6 +342,7 @@ def _within_server(cluster: Cluster, line: FittedLine) -> dict[str, Any]:
     They are whole transfers, so they say nothing where the given network charges the copies by way of the hosts on top
     (`staged`), unless all GPUs are on one server: then that is left out.
     """
+    # Staged transfers add copies by way of hosts, which what was measured holds already.
     one_server = len({gpu.server for gpu in cluster.gpus}) == 1
     if cluster.network.staged and not one_server:
         return {}
@@ -284,11 +350,11 @@ def _within_server(cluster: Cluster, line: FittedLine) -> dict[str, Any]:
     return measured | ({"staged": Plain("false")} if cluster.network.staged else {})
 
 
-def _runtime(given: object, kinds: set[str], spread: Spread) -> object:
-    measured = _time(max(1.0, spread.median_us))
+def _of_kinds(given: object, kinds: set[str], measured: str) -> object:
+    """Return what was measured in place of what is given: one value, or that of every kind that the cluster has."""
     if not isinstance(given, Mapping):
         return measured
-    return {kind: measured if kind in kinds else runtime for kind, runtime in given.items()}
+    return {kind: measured if kind in kinds else value for kind, value in given.items()}
 
 
 def _tables(given: Mapping[str, Any], kinds: set[str], sizes: Mapping[int, Spread]) -> dict[str, Any]:
@@ -301,12 +367,14 @@ def _tables(given: Mapping[str, Any], kinds: set[str], sizes: Mapping[int, Sprea
 def _table(given: Mapping[str, Any], sizes: Mapping[int, Spread]) -> dict[str, Any]:
     longest, times = 1.0, {}
     for size in sorted(map(int, given)):
+        # Chance may make a larger batch look faster, which the format refuses.
         longest = max(longest, sizes[size].median_us)
         times[size] = _time(longest)
     return {Plain(size): times[int(size)] for size in given}
 
 
 def _rounded(spread: Spread) -> list[float]:
+    # Tenths of a microsecond; what would round to 0 keeps a digit, since samples are above 0.
     return [round(us, 1) or spread.samples_us[0] for us in spread.samples_us]
 
 
@@ -316,6 +384,7 @@ def _time(us: float) -> str:
     >>> _time(1234.6), _time(17.2)
     ('1.235 ms', '17 us')
     """
+    # The format counts whole microseconds.
     whole = round(us)
     return f"{Decimal(whole).scaleb(-3)} ms" if whole >= 1000 else f"{whole} us"
 

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
-from truenorth.models.objective import Objective, gap, reported_bound, reported_value
+from truenorth.models.objective import Objective, gap, proves, reported_bound, reported_value
 from truenorth.models.scenario import Scenario
-from truenorth.models.status import proves
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.convergence import describe_bound, is_converged
 from truenorth.planner.answers.shown import WithRows
@@ -132,6 +131,7 @@ class Regret(WithRows):
             Loss(
                 after.part,
                 before.value - after.value,
+                # The exact values lie between bound and value of their steps: so do their difference's ends.
                 max(Fraction(0), before.lower_bound - after.value),
                 before.value - after.lower_bound,
             )
@@ -171,6 +171,7 @@ class Regret(WithRows):
         return [self._row(loss) for loss in self.losses]
 
     def _row(self, loss: Loss) -> LossRow:
+        # Without any regret no part has a share of it.
         objective, share = self.scenario.objective, float(loss.lost / self.total) if self.total else None
         lost, least, most = (reported_value(objective, value) for value in (loss.lost, loss.at_least, loss.at_most))
         return LossRow(loss.part, lost, least, most, share)

@@ -22,7 +22,7 @@ from truenorth.models.instance import Instance, Ints
 from truenorth.models.metrics import Metrics, measure
 from truenorth.models.objective import completion_us, reported_value, timeline_value
 from truenorth.models.scenario import Scenario, TimelineHeader, write_timeline
-from truenorth.models.timeline import UNPLACED, Timeline
+from truenorth.models.timeline import UNPLACED, Timeline, file_order
 from truenorth.models.violation import Violation
 from truenorth.planner.answers.check import feasible_timeline
 from truenorth.planner.answers.forecast import Forecast, forecast
@@ -84,6 +84,7 @@ class Replayed(WithTimelines):
     @cached_property
     def violations(self) -> list[Violation]:
         """Rules that the measured timeline breaks, without any tolerance, by jobs that did not fail."""
+        # What a failed job left half done breaks rules that say nothing of the rest.
         failed = tuple(f"job {failure.job} " for failure in self.live.records.failures)
         found = check(self.instance, self.timeline)
         return [violation for violation in found if not (failed and violation.subject.startswith(failed))]
@@ -158,8 +159,9 @@ class Replayed(WithTimelines):
         if not self.live.records.failures:
             value = reported_value(objective, timeline_value(objective, self.instance, self.timeline))
         gpu = np.array(self.timeline.gpu)
+        # A run that failed did not take place.
         gpu[[run.subject for run in self.live.records.runs if run.error is not None]] = UNPLACED
-        kept = Timeline(gpu, self.timeline.start_us, self.timeline.end_us, self.timeline.residencies, realised=True)
+        kept = replace(self.timeline, gpu=gpu)
         options = {"device": self.settings.device, "runner": self.runner, "virtual": self.settings.sharing}
         header = TimelineHeader(objective=str(objective), value=value, policy=self.policy, options=options)
         write_timeline(path, self.instance, kept, header)
@@ -200,13 +202,14 @@ def replay_on_devices(
         If the samples, the policy, the devices, the runner or the file cannot be used.
     """
     instance = scenario.instance
-    instance.require_no_streams("a run on devices")
     named = str(policy)
     plan = feasible_timeline(instance, Path(policy)) if isinstance(policy, Path) or is_file(policy) else None
     chosen: Callable[[], Policy] = parse(named, scenario) if plan is None else replay(instance, plan)
+    # Of the simulator's released twin, whose models are copies that no device can load.
     if instance_for(instance, chosen) is not instance:
         raise DeviceError(f"policy {policy} runs on a twin of the instance, whose models no device has; use another")
     predicted = simulate(instance, chosen, seed)
+    # Before the devices run: a prediction that is made afterwards is none.
     foreseen = None if samples is None else forecast(instance, chosen, samples, seed=seed)
     kept = replace(settings, keep_outputs=settings.keep_outputs or check_outputs)
     live = run_live(instance, chosen, runner, kept, seed=seed, plan=plan)
@@ -221,7 +224,10 @@ def replay_on_devices(
 
 def _orders(instance: Instance, timeline: Timeline) -> list[list[int]]:
     """Return, per GPU, its tasks and the models it loads, each in order of start."""
+    # Runs that start together are told apart by their ends, lest their order looks changed.
     by_start = np.lexsort((timeline.end_us, timeline.start_us))
+    if instance.streams is not None:
+        by_start = file_order(instance, timeline)
     runs = [by_start[timeline.gpu[by_start] == gpu].tolist() for gpu in range(instance.n_gpus)]
     loads: list[list[int]] = [[] for _ in range(instance.n_gpus)]
     for residency in sorted(timeline.residencies, key=lambda r: r.load_start_us):

@@ -134,7 +134,7 @@ class WithTimelines:
                 "completion_s": completion / MICROSECONDS_PER_SECOND,
                 "latency_s": latency / MICROSECONDS_PER_SECOND,
                 "critical_path_s": instance.job_critical_us / MICROSECONDS_PER_SECOND,
-                "slowdown": latency / instance.job_critical_us,
+                "slowdown": latency / instance.job_ideal_us,
             }
         )
 

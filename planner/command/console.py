@@ -1,9 +1,11 @@
-"""What a person sees while a command works."""
+"""What a person sees while a command, or a call in a notebook, works."""
 
 from __future__ import annotations
 
+import contextvars
 import math
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Line:
-    """A line on standard error, renewed four times a second; silent unless standard error is a terminal.
+    """A line on standard error or in a notebook, renewed four times a second; silent where it would not be seen.
 
     Parameters
     ----------
@@ -46,6 +48,10 @@ class Line:
     @contextmanager
     def shown(self) -> Iterator[None]:
         """Show the line for as long as the block runs."""
+        if in_notebook():
+            with self._in_a_cell():
+                yield
+            return
         if not sys.stderr.isatty():
             yield
             return
@@ -57,6 +63,36 @@ class Line:
             get_renderable=lambda: Text(str(self)), console=Console(stderr=True), refresh_per_second=4, transient=True
         ):
             yield
+
+    @contextmanager
+    def _in_a_cell(self) -> Iterator[None]:
+        """Renew the line below a cell, once a second has passed, and leave nothing behind."""
+        from IPython.display import display
+
+        ended = threading.Event()
+
+        def renew() -> None:
+            if ended.wait(1.0):
+                return
+            said = display({"text/plain": str(self)}, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+            while not ended.wait(0.25):
+                said.update({"text/plain": str(self)}, raw=True)
+            said.update({"text/plain": ""}, raw=True)
+
+        # Below which cell something is displayed is a variable of the context, which threads do not inherit.
+        thread = threading.Thread(target=contextvars.copy_context().run, args=(renew,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+
+def in_notebook() -> bool:
+    """Say whether this process is the kernel of a notebook."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return hasattr(shell, "kernel")
 
 
 class ProgressLine(Line):

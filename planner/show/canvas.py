@@ -1,4 +1,4 @@
-"""Figures as files: pixels, what a paper takes in, and lines that a page takes in and shows in its own colours."""
+"""What every picture is drawn with: colours that people with colour blindness tell apart, a canvas, and its files."""
 
 from __future__ import annotations
 
@@ -10,9 +10,56 @@ from textwrap import fill
 from xml.etree import ElementTree
 
 from matplotlib import rc_context
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
+from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import write_atomically
+
+COLOURS = (
+    "#4477AA", "#EE6677", "#228833", "#CCBB44", "#66CCEE", "#AA3377", "#EE8866", "#44BB99", "#9988DD", "#AAAA00",
+    "#FFAABB", "#77AADD",
+)  # fmt: skip
+"""P. Tol's bright and light sets, one colour per model, starting over where there are more models."""
+PLAIN = "#BBBBBB"
+"""What belongs to no model."""
+Rgb = tuple[float, float, float]
+
+
+def colour_of(model: int | None) -> str:
+    """Return the colour of a model by its index; None is what belongs to no model."""
+    return PLAIN if model is None else COLOURS[model % len(COLOURS)]
+
+
+def fade(colour: str, share: float) -> Rgb:
+    """Return a colour of which so much is left over white paper."""
+    red, green, blue = (1 - share + share * part for part in to_rgb(colour))
+    return red, green, blue
+
+
+def contrast(one: str | Rgb, other: str | Rgb) -> float:
+    """Return the contrast ratio of two colours, from 1 to 21; text should have 4.5 (WCAG 2.2, 1.4.3).
+
+    >>> round(contrast("black", "white"), 3)
+    21.0
+    """
+    darker, lighter = sorted((_luminance(one), _luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def ink_on(colour: str | Rgb) -> str:
+    """Return black or white, whichever is easier to read on a colour; the ratio is at least 4.58 on any.
+
+    >>> ink_on("#4477AA"), ink_on("#CCBB44")
+    ('white', 'black')
+    """
+    return max(("black", "white"), key=lambda ink: contrast(ink, colour))
+
+
+def _luminance(colour: str | Rgb) -> float:
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour)]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
 
 PNG_DPI = 130
 """Pixels per inch of a picture."""
@@ -71,17 +118,37 @@ def write_figure(figure: Figure, stem: Path) -> list[Path]:
     return paths + write_vectors(figure, stem)
 
 
+def save_figure(figure: Figure, path: Path) -> list[Path]:
+    """Write a figure as what its file's name ends in; return the path.
+
+    Raises
+    ------
+    QuestionError
+        If that is neither PNG nor SVG nor PDF.
+    """
+    if path.suffix == ".png":
+        write_atomically(path, png(figure))
+    elif path.suffix in (".pdf", ".svg"):
+        _write_vector(figure, path)
+    else:
+        raise QuestionError(f"{path} ends in {path.suffix!r}; allowed are .png, .svg, .pdf", "path")
+    return [path]
+
+
 def write_vectors(figure: Figure, stem: Path) -> list[Path]:
     """Write a figure as PDF and SVG, whose texts stay texts."""
-    paths = []
-    lay_out(figure)
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": stem.name, "pdf.fonttype": 42}):
-        for ending, dated in (("pdf", "CreationDate"), ("svg", "Date")):
-            buffer = io.BytesIO()
-            figure.savefig(buffer, format=ending, metadata={dated: None})
-            paths.append(stem.with_name(f"{stem.name}.{ending}"))
-            write_atomically(paths[-1], buffer.getvalue())
+    paths = [stem.with_name(f"{stem.name}.{ending}") for ending in ("pdf", "svg")]
+    for path in paths:
+        _write_vector(figure, path)
     return paths
+
+
+def _write_vector(figure: Figure, path: Path) -> None:
+    lay_out(figure)
+    buffer, undated = io.BytesIO(), {"CreationDate" if path.suffix == ".pdf" else "Date": None}
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": path.stem, "pdf.fonttype": 42}):
+        figure.savefig(buffer, format=path.suffix[1:], metadata=undated)
+    write_atomically(path, buffer.getvalue())
 
 
 def svg(figure: Figure, label: str, words: Mapping[str, Sequence[str]]) -> str:

@@ -14,8 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from truenorth.models.objective import gap
-from truenorth.planner.show.canvas import AS_DATA, COLUMN_INCHES, IN_A_COLUMN, INK, LINE, SOFT, svg
-from truenorth.planner.show.colours import COLOURS, colour_of
+from truenorth.planner.show.canvas import AS_DATA, COLOURS, COLUMN_INCHES, IN_A_COLUMN, INK, LINE, SOFT, colour_of, svg
 
 Point = tuple[float, float]
 _MOST_STEPS = 400
@@ -192,10 +191,15 @@ def draw(shown: Curves) -> Figure:
     figure = Figure(figsize=_SIZE, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    _draw(axes, shown, ink="black", soft="black", line="#DDDDDD")
+    draw_on(axes, shown)
     axes.set_title(shown.title, loc="left", fontsize=13)
     figure.legend(loc="outside lower left", ncols=2, frameon=False, fontsize=9)
     return figure
+
+
+def draw_on(axes: Axes, shown: Curves) -> None:
+    """Draw curves on axes of somebody's own; black on white."""
+    _draw(axes, shown, ink="black", soft="black", line="#DDDDDD")
 
 
 @AS_DATA
@@ -205,7 +209,7 @@ def draw_in_a_column(shown: Curves) -> Figure:
     figure = Figure(figsize=(COLUMN_INCHES, 2.3 + 0.16 * len(shown.curves)), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    _draw(axes, shown, ink="black", soft="black", line="#DDDDDD")
+    draw_on(axes, shown)
     for curve in axes.lines:
         curve.set_linewidth(curve.get_linewidth() / 2)
     figure.legend(loc="outside lower left", frameon=False, fontsize=7)

@@ -1,4 +1,4 @@
-"""Answers show themselves in a notebook: IPython is told, by the name of each type, how to make HTML of it."""
+"""In a notebook answers show themselves, and errors are a line: IPython is told how, by the names of types."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from html import escape
 from importlib import import_module
 from typing import Any
 
+from truenorth.models.errors import UserError
 from truenorth.models.workload import Workflow
 
 Html = Callable[[Any], str]
@@ -21,6 +22,23 @@ def register() -> None:
     formatter = ipython.display_formatter.formatters["text/html"]
     for (module, name), show in _SHOWN.items():
         formatter.for_type_by_name(module, name, show)
+    pictures = ipython.display_formatter.formatters["image/png"]
+    pictures.for_type_by_name("matplotlib.figure", "Figure", _png)
+    ipython.set_custom_exc((UserError,), _say)
+
+
+def _png(figure: Any) -> bytes:
+    from truenorth.planner.show.canvas import png
+
+    return png(figure)
+
+
+def _say(
+    ipython: Any, kind: type[BaseException], error: BaseException, trace: Any, tb_offset: int | None = None
+) -> None:
+    """Say what a person has to know of an error of theirs, in a line; ``%tb`` shows where it came from."""
+    sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace
+    ipython._showtraceback(kind, error, [f"{kind.__name__}: {error}"])
 
 
 def html(answer: object) -> str:
@@ -46,13 +64,13 @@ def _facts(rows: dict[str, str]) -> str:
 
 
 def _chart(answer: Any) -> str:
-    from truenorth.planner.show.templates import chart
+    from truenorth.planner.show.report import chart
 
     return chart(answer)._repr_html_() if answer.shown else ""
 
 
 def _rows(answer: Any) -> str:
-    from truenorth.planner.show.frames import frame
+    from truenorth.planner.show.saving import frame
 
     return str(frame(answer).round(4).to_html())
 
@@ -91,6 +109,10 @@ def _servers(answer: Any) -> str:
     return table_html(sizes_table(answer.record(), "")) + ended
 
 
+def _sweep(answer: Any) -> str:
+    return f"{_rows(answer)}{_warning(answer)}<p>{escape(answer.note)}</p>"
+
+
 def _replayed(answer: Any) -> str:
     from truenorth.planner.show.replay import predicted_and_measured
     from truenorth.planner.show.table import html as table_html
@@ -115,5 +137,5 @@ _SHOWN: dict[tuple[str, str], Html] = {
     ("truenorth.planner.answers.replications", "Replicated"): _comparison,
     ("truenorth.planner.answers.servers.answer", "ServersAnswer"): _servers,
     ("truenorth.planner.answers.simulate", "Simulation"): _simulation,
-    ("truenorth.planner.answers.whatif.result", "Sweep"): _rows,
+    ("truenorth.planner.answers.whatif.result", "Sweep"): _sweep,
 }

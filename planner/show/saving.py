@@ -1,9 +1,12 @@
-"""Answers as files: one call that knows what each leaves behind."""
+"""Answers as data frames and as files: calls that know what each leaves behind."""
 
 from __future__ import annotations
 
 from functools import singledispatch
 from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
 
 from truenorth.planner.answers.bound import Bound, write_certificate
 from truenorth.planner.answers.compare import Comparison
@@ -11,12 +14,34 @@ from truenorth.planner.answers.plan import Plan, write_plan
 from truenorth.planner.answers.replications import Replicated
 from truenorth.planner.answers.servers.answer import ServersAnswer
 from truenorth.planner.answers.servers.written import write as write_servers
+from truenorth.planner.answers.shown import WithRows, WithTimelines
 from truenorth.planner.answers.simulate import Simulation, write_simulation
 from truenorth.planner.answers.uncertain.planning import UncertainPlan
+from truenorth.planner.answers.whatif.result import Sweep
 from truenorth.planner.show import comparison, replicated
-from truenorth.planner.show.canvas import write_figure
+from truenorth.planner.show.canvas import save_figure, write_figure
 from truenorth.planner.show.regret import regret_bars, regret_table
 from truenorth.planner.show.table import write_table
+
+
+def frame(answer: WithRows) -> pd.DataFrame:
+    """Return an answer's rows as a tidy table: `answer.frame()`."""
+    return answer.frame()
+
+
+def tasks(answer: WithTimelines, of: str | None = None) -> pd.DataFrame:
+    """Return one row per task of a timeline: `answer.tasks(of)`."""
+    return answer.tasks(of)
+
+
+def residencies(answer: WithTimelines, of: str | None = None) -> pd.DataFrame:
+    """Return one row per residency of a timeline: `answer.residencies(of)`."""
+    return answer.residencies(of)
+
+
+def jobs(answer: WithTimelines, of: str | None = None) -> pd.DataFrame:
+    """Return one row per job of a timeline: `answer.jobs(of)`."""
+    return answer.jobs(of)
 
 
 @singledispatch
@@ -25,7 +50,7 @@ def save(answer: object, path: str | Path) -> list[Path]:
 
     A plan, a simulation or a bound is one file, beside it pictures and tables of a schedule's regret; a comparison, an
     answer about servers or a run on devices a folder of files, with pictures and what ``truenorth report`` makes a page
-    of.
+    of. A sweep is a table in CSV or Parquet, a figure a PNG, SVG or PDF, whichever the name says.
 
     Raises
     ------
@@ -83,6 +108,16 @@ def _(answer: Replicated, path: str | Path) -> list[Path]:
 @save.register
 def _(answer: Comparison, path: str | Path) -> list[Path]:
     return comparison.write(answer, Path(path))
+
+
+@save.register
+def _(answer: Sweep, path: str | Path) -> list[Path]:
+    return answer.save(Path(path))
+
+
+@save.register
+def _(answer: Figure, path: str | Path) -> list[Path]:
+    return save_figure(answer, Path(path))
 
 
 @save.register

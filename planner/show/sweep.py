@@ -14,15 +14,15 @@ from rich.box import SIMPLE
 from rich.console import Group
 from rich.text import Text
 
-from truenorth.models.cells import unguard
+from truenorth.models.record import unguard
 from truenorth.models.scenario import InputError
 from truenorth.models.scenario.files import read_text
 from truenorth.models.units import say_bandwidth, say_size
 from truenorth.planner.answers.convergence import WHAT_COUNTS
-from truenorth.planner.answers.whatif.result import Sweep, Value
+from truenorth.planner.answers.whatif.result import ASKED, Sweep, Value
 from truenorth.planner.answers.whatif.store import SweepNote
 from truenorth.planner.answers.whatif.verbs import Row
-from truenorth.planner.show.colours import COLOURS
+from truenorth.planner.show.canvas import COLOURS
 from truenorth.planner.show.curves import Curves, Point, lines
 from truenorth.planner.show.section import PageSection, read_document, read_record
 from truenorth.planner.show.table import Column, Table, terminal
@@ -39,8 +39,6 @@ FILE, _NOTE = "results.csv", "sweep.json"
 MOST_ROWS = 200
 _FIRST_FIGURE = ("status", "objective", "error")
 """Columns between the number of the cell and the first of these are axes."""
-_ASKED = ("value", "servers", "lower_bound")
-"""What a verb is asked for, as columns: the first that there is."""
 _UNITS: Mapping[str, Callable[[float], str]] = {
     "_bytes_per_s": say_bandwidth,
     "_bytes": say_size,
@@ -68,6 +66,7 @@ def _notes(made: Sweep) -> list[str]:
     errors, counts = made.errors, made.counts
     notes = [f"... and {len(made.rows) - _SEEN_ROWS} rows more"] if len(made.rows) > _SEEN_ROWS else []
     notes += [] if made.warning is None else [made.warning]
+    notes += [made.note] if made.note else []
     notes += [f"cell {error.cell} failed: {error.error}" for error in errors[:_MOST_ERRORS]]
     notes += [f"... and {len(errors) - _MOST_ERRORS} more"] if len(errors) > _MOST_ERRORS else []
     notes.append(
@@ -104,7 +103,7 @@ def section(folder: Path) -> PageSection:
     axes = [name for name in names[1:end] if len({row[name] for row in rows}) > 1]
     # A verb that answers with a row per policy tells them apart beside the axes.
     keys = axes + ["policy"] * ("policy" not in axes and any(row.get("policy") for row in rows))
-    asked = next((name for name in _ASKED if any(_is_number(row.get(name, "")) for row in rows)), "value")
+    asked = next((name for name in ASKED if any(_is_number(row.get(name, "")) for row in rows)), "value")
     objectives = sorted({row["objective"] for row in rows if row.get("objective")})
     what = _what(asked, objectives[0] if len(objectives) == 1 else "value")
     drawn = _drawn(rows, keys, asked, what)

@@ -141,7 +141,7 @@ def latency_weights(instance: Instance, objective: Objective) -> list[Fraction] 
     n, total = len(instance.jobs), sum((job.weight for job in instance.jobs), Fraction(0))
     weight: Mapping[Objective, Callable[[int], Fraction]] = {
         Objective.MEAN_LATENCY: lambda _: Fraction(1, n),
-        Objective.MEAN_SLOWDOWN: lambda job: Fraction(1, n * instance.jobs[job].critical_path_us),
+        Objective.MEAN_SLOWDOWN: lambda job: Fraction(1, n * instance.jobs[job].ideal_us),
         Objective.WEIGHTED_LATENCY: lambda job: instance.jobs[job].weight / (total or 1),
     }
     return [weight[objective](job) for job in range(n)] if objective in weight else None
@@ -173,7 +173,7 @@ def _late_in_interval(instance: Instance, objective: Objective, parameters: obje
     for job, owner in enumerate(instance.jobs):
         due = 0
         if objective is Objective.MAX_SLOWDOWN:
-            due = owner.release_us + int(level * owner.critical_path_us)
+            due = owner.release_us + int(level * owner.ideal_us)
         elif objective is Objective.WEIGHTED_TARDINESS:
             if owner.deadline_us is None:
                 continue
@@ -213,7 +213,7 @@ def _cost(instance: Instance, objective: Objective, job: int, end_us: int) -> Fr
     if objective is Objective.MAKESPAN:
         return Fraction(end_us)
     if objective is Objective.MAX_SLOWDOWN:
-        return Fraction(end_us - owner.release_us, owner.critical_path_us)
+        return Fraction(end_us - owner.release_us, owner.ideal_us)
     if owner.deadline_us is None:
         return Fraction(0)
     return owner.weight * max(0, end_us - owner.release_us - owner.deadline_us)

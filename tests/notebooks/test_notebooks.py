@@ -10,6 +10,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from tests.planner.answers.whatif.small import SCENARIO
 from truenorth.models.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -69,8 +70,47 @@ def test_a_notebook_runs_and_shows_its_answers(path: Path, tmp_path: Path) -> No
         assert any(expected in text for text in shown), expected
 
 
+def run_cells(folder: Path, *sources: str) -> list[nbformat.NotebookNode]:
+    """Return the outputs of cells, one each, that may fail."""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])  # type: ignore[no-untyped-call]
+    resources = {"metadata": {"path": str(folder)}}
+    NotebookClient(notebook, timeout=300, kernel_name="python3", allow_errors=True, resources=resources).execute()
+    return [cell.outputs[0] for cell in notebook.cells]
+
+
+INTERRUPTED = """
+import signal
+plan = tn.plan("small.yaml", time_limit="60 s", workers=1, watch=lambda known: known.value and ask_once())
+plan.interrupted, plan.timeline is not None, len(plan.incumbents) > 0
+"""
+ASKING = """
+import functools
+ask_once = functools.cache(lambda: signal.raise_signal(signal.SIGINT))
+ask_once.__name__
+"""
+WATCHED = """
+import time
+from truenorth.planner.command.console import Line
+with Line(lambda known, elapsed_s: "so far").shown():
+    time.sleep(1.5)
+"""
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_cell_says_errors_in_a_line_keeps_what_an_interrupt_found_and_renews_a_line(tmp_path: Path) -> None:
+    (tmp_path / "small.yaml").write_text(SCENARIO)
+    missing, _, kept, line = run_cells(
+        tmp_path, "import truenorth as tn; tn.load('none.yaml')", ASKING, INTERRUPTED, WATCHED
+    )
+    assert missing.traceback == [
+        "InputError: none.yaml:1: file: cannot be read: No such file or directory; allowed is a readable file"
+    ]
+    assert kept.data["text/plain"] == "(True, True, True)"
+    assert line.data["text/plain"] == ""  # it was there, and is gone
+
+
 def test_what_needs_pytorch_says_so_in_its_first_cell(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("truenorth.models.extras.find_spec", lambda module: None)
+    monkeypatch.setattr("truenorth.models.errors.find_spec", lambda module: None)
     first = next(cell.source for cell in read(ROOT / "notebooks/06_plan_against_device.ipynb").cells if code_in(cell))
     with pytest.raises(UserError, match=r"^PyTorch is not installed; this adds it: .* -m pip install .*\[devices\]'?$"):
         exec(first, {})  # noqa: S102

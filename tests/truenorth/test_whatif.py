@@ -119,3 +119,73 @@ def test_answers_lie_behind_the_cells_unless_a_folder_keeps_figures(scenario: tn
         found.answer(7)
     with pytest.raises(tn.QuestionError, match="none, since a folder keeps figures alone"):
         tn.whatif(scenario, grid, policy="jit", workers=1, folder=tmp_path / "kept").answer(0)
+
+
+IDEAL = {
+    "cluster": {"servers": 1, "gpu": {"kind": "A", "memory": "10 B", "load_bandwidth": "1 MB/s"}},
+    "models": {"m": {"weights": "4 B"}},
+    "workflows": {"w": {"tasks": {"a": {"models": ["m"], "runtime": "3 us"}}, "ideal": "6 us"}},
+    "workload": {"jobs": [{"release": "0 us", "workflow": "w"}, {"release": "0 us", "workflow": "w"}]},
+}
+"""The model is loaded by 4, jobs end at 7 and 10: slowdowns of 7/3 and 10/3 by critical paths, 7/6 and 10/6 by 6 us."""
+
+
+@pytest.mark.parametrize(("objective", "value"), [("mean_slowdown", 17 / 12), ("max_slowdown", 10 / 6)])
+def test_slowdowns_divide_by_the_ideal_time_of_their_workflow(objective: str, value: float) -> None:
+    scenario = tn.load(IDEAL | {"objective": objective})
+    plan = tn.plan(scenario, time_limit="9 s", workers=1)
+    assert plan.result.status is tn.Status.OPTIMAL
+    assert plan.value == pytest.approx(value)
+    assert plan.metrics is not None
+    assert (plan.metrics.mean_slowdown, plan.metrics.max_slowdown) == pytest.approx((17 / 12, 10 / 6))
+    assert plan.jobs()["slowdown"].tolist() == pytest.approx([7 / 6, 10 / 6])
+    proved = tn.bound(scenario, time_limit="5 s", workers=1)
+    assert tn.verify(scenario, proved).valid
+    assert proved.record().lower_bound <= value
+    assert tn.simulate(scenario, "jit").value == pytest.approx(value)
+    own = scenario.changed({"workflows.w.ideal": None})
+    assert tn.simulate(own, "jit").value == pytest.approx(value * 2)
+
+
+def test_grids_divide_by_the_ideal_times_of_the_baseline_and_say_so() -> None:
+    grid = {"workflows.w.tasks.a.runtime": ["x0.5", "x1"]}
+    base = tn.load(IDEAL).changed({"workflows.w": {"tasks": {"a": {"models": ["m"], "runtime": "4 us"}}}})
+    # Loaded by 4: ends at 6 and 8 with half the run time, at 8 and 12 as it is; over 4 us each.
+    found = tn.whatif(base, grid, policy="jit", workers=1)
+    assert found.frame()["value"].tolist() == [1.75, 2.5]
+    assert found.frame()["ideal_times"].tolist() == ["baseline", "baseline"]
+    assert found.note == "Slowdowns divide by the ideal times of the scenario as it was, before changes."
+    assert tn.whatif(base, {"cluster.servers": [1]}, policy="jit", workers=1).note == ""
+    half = base.changed({"workflows.w.tasks.a.runtime": "x0.5"})
+    assert tn.simulate(half, "jit").value == 3.5
+    compared = tn.compare(half, "jit", reference=base, time_limit="5 s", workers=1)
+    assert compared.frame()["objective"].tolist() == [1.75, 1.75]
+    assert "Slowdowns divide by the ideal times that the scenario names." in compared.note
+    branches = [{"probability": 0.5, "tasks": [name]} for name in ("a", "b")]
+    branching = {"workflows.w.tasks.b": {"runtime": "4 us"}, "workflows.w.branches": branches}
+    added = {"case": {"branching": branching}}
+    assert tn.whatif(base, added, policy="jit", workers=1).frame()["ideal_times"].tolist() == ["own"]
+
+
+def test_cells_are_set_against_a_baseline_in_the_same_replication(scenario: tn.Scenario) -> None:
+    found = tn.whatif(scenario, {"cluster.servers": [1, 2], "policy": ["jit", "hash"]}, replications=3, workers=1)
+    rows = found.against({"cluster.servers": 2})
+    alone = [
+        [
+            tn.simulate(scenario.changed({"cluster.servers": n, "workload.poisson.seed": seed}), "jit").value
+            for n in (1, 2)
+        ]
+        for seed in (1, 2, 3)
+    ]
+    first = rows.iloc[0]
+    assert (first["cluster.servers"], first["policy"], first["replications"]) == (1, "jit", 3)
+    assert first["value"] == pytest.approx(sum(one for one, _ in alone) / 3)
+    assert first["difference"] == pytest.approx(sum(one - two for one, two in alone) / 3)
+    assert first["difference_low"] <= first["difference"] <= first["difference_high"]
+    assert rows["difference"].tolist()[2:] == [0, 0]
+    by_policy = found.against({"policy": "jit"})
+    assert by_policy["difference"].tolist()[::2] == [0, 0]
+    with pytest.raises(tn.QuestionError, match=r"baseline: cluster\.servers 7 is in no row; allowed are 1, 2"):
+        found.against({"cluster.servers": 7})
+    with pytest.raises(tn.QuestionError, match=r"server 2 is in no row; allowed are cluster\.servers, policy"):
+        found.against({"server": 2})

@@ -106,4 +106,4 @@ def _is_beyond(instance: Instance, level: ServiceLevel, latency: Ints, job: int)
     if level.measure == "lateness":
         deadline = instance.jobs[job].deadline_us
         return deadline is not None and flow > deadline
-    return flow > level.limit * (int(instance.job_critical_us[job]) if level.measure == "slowdown" else 1)
+    return flow > level.limit * (int(instance.job_ideal_us[job]) if level.measure == "slowdown" else 1)

@@ -68,11 +68,11 @@ class Tolerance:
         counts = self._counts(instance)
         if self.level.measure == "lateness":
             return np.asarray(np.where(counts, due_us(instance), NO_DEADLINE), np.int64)
-        paths = np.unique(instance.job_critical_us)
+        paths = np.unique(instance.job_ideal_us)
         limit = self.level.limit * self.multiple
         limits = [floor(limit * (path if self.level.measure == "slowdown" else 1)) for path in paths.tolist()]
         by_path = np.array([after if after <= LARGEST else NO_DEADLINE for after in limits], np.int64)
-        after = by_path[np.searchsorted(paths, instance.job_critical_us)]
+        after = by_path[np.searchsorted(paths, instance.job_ideal_us)]
         due = np.where(after == NO_DEADLINE, after, instance.job_release_us + after)
         return np.asarray(np.where(counts, due, NO_DEADLINE), np.int64)
 
@@ -144,7 +144,7 @@ def _low_mean(instance: Instance, level: ServiceLevel) -> Goal:
         objective = Objective.MEAN_SLOWDOWN if level.measure == "slowdown" else Objective.MEAN_LATENCY
         return Goal(instance, objective, level.limit)
     counts = level.covers(instance)
-    paths = instance.job_critical_us if level.measure == "slowdown" else np.ones(len(counts), np.int64)
+    paths = instance.job_ideal_us if level.measure == "slowdown" else np.ones(len(counts), np.int64)
     # A slowdown is a latency that weighs 1 / critical path: multiples of that are whole.
     multiple = lcm(*np.unique(paths[counts]).tolist())
     weights = [multiple // path if count else 0 for path, count in zip(paths.tolist(), counts.tolist(), strict=True)]
@@ -161,7 +161,7 @@ def _low_means_together(instance: Instance, means: Sequence[ServiceLevel]) -> li
     """
     counted = [np.flatnonzero(level.covers(instance)) for level in means]
     paths = [
-        np.unique(instance.job_critical_us[jobs]) if level.measure == "slowdown" else np.ones(1, np.int64)
+        np.unique(instance.job_ideal_us[jobs]) if level.measure == "slowdown" else np.ones(1, np.int64)
         for level, jobs in zip(means, counted, strict=True)
     ]
     budgets = [  # latency in all that a level leaves its jobs

@@ -6,7 +6,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,14 @@ class CellCall:
         The scenario with the keys of a scenario file, and what paths in it are relative to.
     question
         What is asked of it.
+    ideals_us
+        What slowdowns divide by, by workflow, in place of its own critical paths.
     """
 
     data: Mapping[str, object]
     folder: str
     question: Question[Any]
+    ideals_us: Mapping[str, int] = field(default_factory=dict)
 
     def key(self) -> str:
         """Return the SHA-256 of all that the answer depends on: scenario, question, trace, policies, versions.
@@ -42,7 +45,8 @@ class CellCall:
         A policy of the user's counts with the file that defines it, not with what that file imports.
         """
         files = [_digest(path) for path in (*self._traces(), *self._policy_files())]
-        text = json.dumps([versions(), self.question.key(), self.data, files])
+        reference = [self.ideals_us] if self.ideals_us else []
+        text = json.dumps([versions(), self.question.key(), self.data, files, *reference])
         return hashlib.sha256(text.encode()).hexdigest()
 
     def _traces(self) -> list[Path]:
@@ -108,14 +112,23 @@ def answer(call: CellCall, stop: threading.Event | None = None, *, keep: bool = 
         If a simulation was stopped.
     """
     try:
-        question, scenario = call.question, scenario_from(call.data, call.folder)
+        question, scenario = call.question, scenario_from(call.data, call.folder).with_ideals(call.ideals_us)
         if hasattr(question, "time_limit_s"):
             warm_up(scenario, question.time_limit_s)
         budget = replace(question.budget(), workers=1)
         made = question.answer(scenario, budget if stop is None else replace(budget, stop=stop))
-        return CellAnswer(tuple(VERBS[question.verb].rows(question, made)), made=made if keep else None)
+        rows = VERBS[question.verb].rows(question, made)
+        said: Row = {"ideal_times": _whose(scenario, call.ideals_us)} if call.ideals_us else {}
+        return CellAnswer(tuple({**row, **said} for row in rows), made=made if keep else None)
     except (InputError, PolicyError, QuestionError) as refused:
         return CellAnswer((), " ".join(str(refused).split()))
+
+
+def _whose(scenario: Scenario, ideals_us: Mapping[str, int]) -> str:
+    """Say by whose ideal times slowdowns are: the baseline's, unless workflows are new or have several."""
+    names = [workflow.name for workflow in scenario.instance.catalogue]
+    own = scenario.ideals_us
+    return "baseline" if all(name in own and own[name] == ideals_us.get(name) for name in names) else "own"
 
 
 def warm_up(scenario: Scenario, time_limit_s: float) -> None:

@@ -11,7 +11,7 @@ from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import Scenario, build, load_scenario
 from truenorth.models.scenario.document import ScenarioDocument
 from truenorth.models.scenario.errors import Source
-from truenorth.models.scenario.quantities import Name
+from truenorth.models.scenario.quantities import MAX_JOBS, Name, whole
 from truenorth.models.scenario.reading import read_document
 from truenorth.models.scenario.section import Section, refuse_empty, validate
 
@@ -19,13 +19,17 @@ KINDS_OF_BASE = "the path of a scenario file, or a mapping with the keys of one"
 
 
 class SweepDocument(Section):
-    """A sweep file: the scenario's path or its keys, a verb, what the verb is told, and the axes by name."""
+    """A sweep file: the scenario's path or its keys, a verb, what the verb is told, and the axes by name.
+
+    With `replications` every cell is answered in so many windows, which is one more axis.
+    """
 
     name: Name | None = None
     scenario: Any
     verb: Name = "simulate"
     settings: dict[Name, Any] = {}  # noqa: RUF012
     grid: Annotated[dict[Name, Any], refuse_empty("axis")]
+    replications: Annotated[int, whole(2, MAX_JOBS)] | None = None
 
 
 @dataclass(frozen=True, slots=True)

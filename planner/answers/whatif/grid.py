@@ -18,12 +18,16 @@ from truenorth.models.scenario.section import Section
 from truenorth.planner.answers.policies.parse import RECEDING
 from truenorth.planner.answers.questions import Question
 from truenorth.planner.answers.whatif.cell import CellCall
-from truenorth.planner.answers.whatif.document import Base, SweepDocument
+from truenorth.planner.answers.whatif.document import Base, SweepDocument, windows_of
 from truenorth.planner.answers.whatif.verbs import VERBS, Verb, check
 
 MAX_CELLS = 100_000
 POLICY_OPTION = "policy."
 """What the name of an axis over an option of the policy begins with."""
+
+
+_PATHS_OF_RUN_TIMES = ("workflows", "batches", "streams")
+"""What the paths begin with on which ideal times depend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +72,11 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The axes of a sweep and all their combinations; the last axis moves fastest."""
+    """The axes of a sweep and all their combinations; the last axis moves fastest, maybe that of the replications."""
 
     axes: tuple[Axis, ...]
     cells: tuple[Cell, ...]
+    replicated: bool = False
 
 
 def read_grid(document: SweepDocument, base: Base, source: Source) -> Grid:
@@ -86,17 +91,21 @@ def read_grid(document: SweepDocument, base: Base, source: Source) -> Grid:
         With the line of the axis, value or setting that is wrong.
     """
     axes = read_axes(document, source)
+    if document.replications is not None:
+        windows = windows_of(base.scenario, document.replications).axis
+        axes += tuple(_axis_of(path, values) for path, values in windows.items())
     count = prod(len(axis.points) for axis in axes)
     if count > MAX_CELLS:
         raise source.error(("grid",), f"gives {count} cells; allowed are {MAX_CELLS}")
-    reader = _GridReader(document, base, source)
+    reader = _GridReader(document, base, source, _reference(base, axes))
     reader.refuse_overlaps(axes)
     for axis in axes:
         for point in axis.points:
             reader.check_scenario(point)
     reader.check_settings(axes)
     positions = product(*(range(len(axis.points)) for axis in axes))
-    return Grid(axes, tuple(Cell(at, reader.call(_points(axes, at))) for at in positions))
+    cells = tuple(Cell(at, reader.call(_points(axes, at))) for at in positions)
+    return Grid(axes, cells, document.replications is not None)
 
 
 def grid_over(base: Base, path: str, values: Sequence[object], question: Question[Any]) -> Grid:
@@ -111,9 +120,23 @@ def grid_over(base: Base, path: str, values: Sequence[object], question: Questio
         check(question, base.scenario)
     except FieldError as error:
         raise Source("what-if", Path()).error(("settings", *error.where), error.problem) from None
-    axis = Axis(path, tuple(Point(value, {path: value}, ("grid", path, at)) for at, value in enumerate(values)))
     calls = [CellCall(change(base.data, {path: value}), str(base.folder), question) for value in values]
-    return Grid((axis,), tuple(Cell((at,), call) for at, call in enumerate(calls)))
+    return Grid((_axis_of(path, values),), tuple(Cell((at,), call) for at, call in enumerate(calls)))
+
+
+def _reference(base: Base, axes: Sequence[Axis]) -> Mapping[str, int]:
+    """Return what slowdowns of all cells divide by if a change may touch it: the ideal times of the base scenario.
+
+    By its own ideal times a cell with faster models looks worse: its latencies shrink less than what they are set
+    beside.
+    """
+    changed = (name for axis in axes for point in axis.points for name in point.changes)
+    touched = any(name.startswith(_PATHS_OF_RUN_TIMES) for name in changed)
+    return base.scenario.ideals_us if touched else {}
+
+
+def _axis_of(path: str, values: Sequence[object]) -> Axis:
+    return Axis(path, tuple(Point(value, {path: value}, ("grid", path, at)) for at, value in enumerate(values)))
 
 
 def verb_of(document: SweepDocument, source: Source) -> Verb:
@@ -205,8 +228,8 @@ def _points(axes: Sequence[Axis], at: Sequence[int]) -> list[Point]:
 class _GridReader:
     """Applies changes to the base scenario and to the settings."""
 
-    def __init__(self, document: SweepDocument, base: Base, source: Source) -> None:
-        self._document, self._base, self._source = document, base, source
+    def __init__(self, document: SweepDocument, base: Base, source: Source, ideals_us: Mapping[str, int]) -> None:
+        self._document, self._base, self._source, self._ideals_us = document, base, source, ideals_us
         self._verb = verb_of(document, source)
         self._kind = self._verb.settings
 
@@ -217,6 +240,7 @@ class _GridReader:
             change(self._base.data, changes),
             str(self._base.folder),
             self._verb.ask(self._settings(points), self._source),
+            self._ideals_us,
         )
 
     def refuse_overlaps(self, axes: Sequence[Axis]) -> None:

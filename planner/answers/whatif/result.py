@@ -9,17 +9,21 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from truenorth.models.cells import guard
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.errors import QuestionError
-from truenorth.models.record import spread
+from truenorth.models.record import guard, spread
+from truenorth.models.scenario import write_atomically
 from truenorth.models.scenario.changes import factor
 from truenorth.models.units import QuantityError, parse_bandwidth, parse_number, parse_rate, parse_size, parse_time
 from truenorth.planner.answers.convergence import WHAT_COUNTS
+from truenorth.planner.answers.intervals import NO_INTERVAL, interval_of
 from truenorth.planner.answers.shown import WithRows
 from truenorth.planner.answers.whatif.grid import Axis, Grid
 from truenorth.planner.answers.whatif.store import Store, StoredCell
 from truenorth.planner.answers.whatif.verbs import Row
+
+ASKED = ("value", "servers", "price_per_hour", "lower_bound")
+"""What a verb is asked for, as columns: the first that there is."""
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,6 +90,8 @@ class Sweep(WithRows):
         The answers behind the cells, by their numbers, if no folder keeps their figures.
     interrupted
         Whether somebody interrupted it before every cell was finished.
+    replicated
+        The column of the replications; None without any.
     """
 
     name: str
@@ -98,6 +104,7 @@ class Sweep(WithRows):
     folder: Path | None
     answers: Mapping[int, Any] = field(default_factory=dict, repr=False)
     interrupted: bool = False
+    replicated: str | None = None
 
     def answer(self, cell: int) -> Any:
         """Return the answer behind a cell: a plan, a simulation, a comparison, with its timeline, jobs and chart.
@@ -130,6 +137,91 @@ class Sweep(WithRows):
         return made
 
     @property
+    def note(self) -> str:
+        """What has to be known to read the figures; empty if nothing."""
+        whose = {row.get("ideal_times") for row in self.rows} - {None}
+        said = "Slowdowns divide by the ideal times of the scenario as it was, before changes."
+        own = " Cells whose workflows are new, branch or stream divide by their own (`ideal_times`)."
+        ended = ["Interrupted: the cells that were finished by then."] if self.interrupted else []
+        return " ".join([*([said + own * ("own" in whose)] if whose else []), *ended])
+
+    def against(self, baseline: Mapping[str, object]) -> pd.DataFrame:
+        """Return means over replications beside those of a baseline, a row per cell and policy.
+
+        Differences are paired: in the same replication, and with all else as in the row. Intervals are those of
+        `interval_of`; without replications there are none.
+
+        Parameters
+        ----------
+        baseline
+            What the baseline has in some columns, such as ``{"cluster.servers": 5}`` or ``{"policy": "jit"}``.
+
+        Raises
+        ------
+        QuestionError
+            If no finished cell is like that.
+        """
+        import pandas as pd
+
+        frame, keys, figure = self.frame(), self.keys, self.figure()
+        for name, value in baseline.items():
+            known = list(frame[name].unique()) if name in keys else keys
+            if name not in keys or value not in known:
+                said = ", ".join(map(str, known))
+                raise QuestionError(f"{name} {value!r} is in no row; allowed are {said}", "baseline")
+        frame = frame[frame["error"].isna()]
+        found = {  # values by replication, by what else the row says
+            _place(name): dict(
+                zip(rows[self.replicated] if self.replicated else rows["error"], rows[figure], strict=True)
+            )
+            for name, rows in frame.groupby(keys, sort=False, dropna=False)
+        }
+        made = []
+        for place, values in found.items():
+            beside = found.get(tuple(baseline.get(key, at) for key, at in zip(keys, place, strict=True)), {})
+            made.append(dict(zip(keys, place, strict=True)) | _against(values, beside))
+        return pd.DataFrame(made)
+
+    @property
+    def keys(self) -> list[str]:
+        """The columns that tell rows apart, replications left out."""
+        policies = ["policy"] if any(row.get("policy") for row in self.rows) else []
+        return [name for name in dict.fromkeys((*self.columns, *policies)) if name != self.replicated]
+
+    def figure(self, of: str | None = None) -> str:
+        """Return a column of numbers: that of a name, or what the verb was asked for.
+
+        Raises
+        ------
+        QuestionError
+            If there is none.
+        """
+        known = {name for row in self.rows for name, value in row.items() if _is_number(value)}
+        found = next((name for name in ASKED if name in known), "") if of is None else of
+        if found not in known:
+            said = ", ".join(sorted(known)) or "those of cells without an error, and there is none"
+            raise QuestionError(f"{found!r} is no column of numbers; allowed are {said}", "of")
+        return found
+
+    def importance(self, of: str | None = None) -> pd.Series[float]:
+        """Return which share of the variance each axis explains by itself, and the rest, which they explain together.
+
+        On a full grid this is exact: the variance of the means by that axis over the variance of all rows.
+        """
+        frame, figure = self.frame(), self.figure(of)
+        frame, spread = frame[frame[figure].notna()], frame[figure].var(ddof=0)
+        varied = [name for name in (*self.keys, self.replicated) if name and frame[name].nunique(dropna=False) > 1]
+        alone = {
+            name: (frame.groupby(name, dropna=False)[figure].transform("mean").var(ddof=0) / spread if spread else 0.0)
+            for name in varied
+        }
+        import pandas as pd
+
+        shares = pd.Series(alone, dtype=float).sort_values(ascending=False)
+        shares["together"] = max(0.0, 1 - shares.sum()) if spread else 0.0
+        return shares
+
+    @property
     def complete(self) -> bool:
         """Whether every cell is finished."""
         return self.counts.left == 0
@@ -138,6 +230,20 @@ class Sweep(WithRows):
     def errors(self) -> list[CellError]:
         """Why cells failed."""
         return [CellError(int(str(row["cell"])), str(row["error"])) for row in self.rows if row["error"] is not None]
+
+    def save(self, path: Path) -> list[Path]:
+        """Write the rows as CSV or Parquet, whichever the name says; return the path.
+
+        Raises
+        ------
+        QuestionError
+            If it says neither.
+        """
+        as_bytes = {".csv": csv_bytes, ".parquet": parquet_bytes}.get(path.suffix)
+        if as_bytes is None:
+            raise QuestionError(f"{path} ends in {path.suffix!r}; allowed are .csv, .parquet", "path")
+        write_atomically(path, as_bytes(table_of(self.rows, ("cell", *self.columns))))
+        return [path]
 
     @property
     def tables(self) -> dict[str, str]:
@@ -152,6 +258,29 @@ class Sweep(WithRows):
         return SweepRecord(
             self.name, self.verb, self.counts, self.complete, self.changed, self.warning, self.errors, self.tables
         )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _place(name: Any) -> tuple[Any, ...]:
+    return name if isinstance(name, tuple) else (name,)
+
+
+def _against(values: Mapping[Any, float], beside: Mapping[Any, float]) -> dict[str, float | int | None]:
+    """Return the mean of values by replication, and of their differences to others, with intervals."""
+    pairs = [values[window] - beside[window] for window in values if window in beside]
+    mean, apart = interval_of(list(values.values())), interval_of(pairs) if pairs else NO_INTERVAL
+    return {
+        "replications": len(values),
+        "value": mean.mean,
+        "value_low": mean.low,
+        "value_high": mean.high,
+        "difference": apart.mean,
+        "difference_low": apart.low,
+        "difference_high": apart.high,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +326,9 @@ def sweep_of(
     seconds = {index: known.seconds for index, known in enumerate(answers) if known is not None}
     names = tuple(column for column, _ in columns)
     made = {index: known.answer.made for index, known in enumerate(answers) if known and known.answer.made is not None}
-    return Sweep(name, verb, rows, names, seconds, counts, changed, None if store is None else store.folder, made)
+    replicated = names[-1] if grid.replicated else None
+    folder = None if store is None else store.folder
+    return Sweep(name, verb, rows, names, seconds, counts, changed, folder, made, replicated=replicated)
 
 
 def _rows(

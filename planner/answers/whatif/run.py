@@ -84,6 +84,7 @@ def whatif(
     grid: Mapping[str, object],
     *,
     verb: str = "simulate",
+    replications: int | None = None,
     folder: str | Path | None = None,
     workers: int = 2,
     ray: str | None = None,
@@ -99,6 +100,8 @@ def whatif(
         A scenario, the file of one, or a mapping with the keys of one.
     grid
         Values by dotted path or by setting of the verb, as in a sweep file.
+    replications
+        Every cell is answered in so many windows: arrival seeds, or windows of the trace.
     settings
         What the verb is told in every cell, as in a sweep file: ``policy="compass"``, ``time_limit="10 s"``.
 
@@ -108,7 +111,7 @@ def whatif(
         With the field that is wrong.
     """
     source = Source("what-if", Path())
-    data = {"scenario": "-", "verb": verb, "settings": settings, "grid": grid}
+    data = {"scenario": "-", "verb": verb, "settings": settings, "grid": grid, "replications": replications}
     document = validate(SweepDocument, plain(data), source)
     if isinstance(scenario, Mapping):
         scenario = scenario_from(scenario)

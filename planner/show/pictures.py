@@ -1,0 +1,240 @@
+"""Pictures of what-ifs and of searches: each drawn on axes of one's own, or as a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from truenorth.models.errors import QuestionError
+from truenorth.planner.answers.plan import Plan
+from truenorth.planner.answers.whatif.result import Sweep
+from truenorth.planner.show.canvas import AS_DATA, COLOURS, ink_on
+from truenorth.planner.show.curves import Curve, Curves, draw_on, lines
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_SIZE = (8.0, 4.5)
+_MAP = "viridis"
+
+
+@AS_DATA
+def curve(
+    found: Sweep, over: str | None = None, of: str | None = None, best: bool = False, ax: Axes | None = None
+) -> Figure:
+    """Return a figure over one axis of a grid, a line for whatever else varies; means over replications.
+
+    Parameters
+    ----------
+    over
+        The column across, the first numeric axis that varies if none is given.
+    of
+        The column upwards, what the verb was asked for if none is given.
+    best
+        One line, the least of all else: the best value against servers or price.
+
+    Raises
+    ------
+    QuestionError
+        If there is no such column, or none of numbers.
+    """
+    rows, keys, of = _rows_of(found, of)
+    numeric = [key for key in keys if rows[key].dtype.kind in "if"]
+    across = _chosen("over", over, numeric) if over else next(iter(numeric), "")
+    if not across:
+        raise QuestionError("no axis of numbers varies; allowed is a grid over one", "over")
+    others = [key for key in keys if key != across]
+    means = rows.groupby([across, *others], sort=False, dropna=False)[of].mean().reset_index()
+    if best:
+        least = means.groupby(across)[of].min()
+        series = {"": list(zip(least.index, least, strict=True))}
+    else:
+        groups = means.groupby(others, sort=False, dropna=False) if others else [((), means)]
+        series = {_said(others, name): list(zip(part[across], part[of], strict=True)) for name, part in groups}
+    what = _what(rows, of)
+    title = f"{'best ' if best else ''}{what} over {_short(across)}"
+    shown = lines(title, _short(across), what, series)
+    axes = _axes(ax)
+    draw_on(axes, shown)
+    if len(series) > 1:
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9)
+    return _titled(axes, shown.title)
+
+
+@AS_DATA
+def heat_map(
+    found: Sweep, x: str | None = None, y: str | None = None, of: str | None = None, ax: Axes | None = None
+) -> Figure:
+    """Return a figure of two axes of a grid, each field the mean over all else; `curve` says what `of` is.
+
+    Raises
+    ------
+    QuestionError
+        If there is no such column, or no second axis varies.
+    """
+    rows, keys, of = _rows_of(found, of)
+    if len(keys) < 2:
+        raise QuestionError(f"a heat map has two axes; allowed is a grid in which more than {keys} varies", "found")
+    named = {_chosen(argument, given, keys) for argument, given in (("x", x), ("y", y)) if given}
+    free = (key for key in keys if key not in named)
+    across = _chosen("x", x, keys) if x else next(free)
+    up = _chosen("y", y, keys) if y else next(free)
+    table = rows.pivot_table(index=up, columns=across, values=of, sort=False)
+    axes = _axes(ax)
+    values = table.to_numpy(float)
+    image = axes.imshow(values, aspect="auto", origin="lower", cmap=_MAP)
+    colours = image.to_rgba(values).tolist()
+    for (row, column), value in np.ndenumerate(values):
+        ink = ink_on(to_hex(colours[row][column]))
+        axes.text(column, row, f"{value:.4g}", ha="center", va="center", color=ink, fontsize=9)
+    axes.set_xticks(range(table.shape[1]), [_written(value) for value in table.columns])
+    axes.set_yticks(range(table.shape[0]), [_written(value) for value in table.index])
+    axes.set_xlabel(_short(across))
+    axes.set_ylabel(_short(up))
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    return _titled(axes, _what(rows, of))
+
+
+@AS_DATA
+def parallel(found: Sweep, of: str | None = None, ax: Axes | None = None) -> Figure:
+    """Return a figure of parallel coordinates: a line per row through its values, coloured by what it came to."""
+    rows, keys, of = _rows_of(found, of)
+    axes = _axes(ax)
+    places, heights = range(len(keys) + 1), []
+    for place, key in enumerate((*keys, of)):
+        marks = _marks(rows[key])
+        heights.append([marks[value] for value in rows[key]])
+        shown = {min(marks, key=marks.get): 0, max(marks, key=marks.get): 1} if key == of else marks  # type: ignore[arg-type]
+        for value in shown:
+            axes.annotate(
+                _written(value), (place, marks[value]), (4, 0), textcoords="offset points", fontsize=8, va="center",
+                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1}, zorder=4,
+            )  # fmt: skip
+        axes.axvline(place, color="#999999", linewidth=1)
+    for line in np.array(heights).T:
+        axes.plot(places, line, color=colormaps[_MAP](line[-1]), linewidth=1.6, alpha=0.85)
+    axes.set_xticks(places, [*map(_short, keys), _what(rows, of)])
+    axes.set_yticks([])
+    axes.set_xlim(-0.1, len(keys) + 0.35)
+    axes.spines[:].set_visible(False)
+    return _titled(axes, f"{_what(rows, of)}: dark is low")
+
+
+@AS_DATA
+def importance(found: Sweep, of: str | None = None, ax: Axes | None = None) -> Figure:
+    """Return a figure of which axis matters most: shares of the variance, as `Sweep.importance` has them."""
+    shares = found.importance(of)[::-1]
+    axes = _axes(ax)
+    bars = axes.barh([_short(str(name)) for name in shares.index], shares, color=COLOURS[0])
+    axes.bar_label(bars, [f"{share:.0%}" for share in shares], padding=4)
+    axes.set_xlim(0, 1.08)
+    axes.set_xticks([])
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    return _titled(axes, "Share of the variance that each axis alone explains")
+
+
+@AS_DATA
+def history(plan: Plan, ax: Axes | None = None) -> Figure:
+    """Return a figure of a plan's search: the best plan and the highest bound known at every second.
+
+    Raises
+    ------
+    QuestionError
+        If nothing was found.
+    """
+    trail = plan.incumbents
+    curves: list[Curve] = []
+    for place, name in ((1, "best plan"), (2, "lower bound")):
+        known = [(moment[0], moment[place]) for moment in trail if moment[place] is not None]
+        points = [(float(at), float(value)) for at, value in known if value is not None]
+        if points:
+            end = (max(plan.result.runtime_s, points[-1][0]), points[-1][1])
+            colour = COLOURS[0] if place == 1 else COLOURS[1]
+            curves.append(Curve(f"{name}: {points[-1][1]:.5g}", [*points, end], colour, steps=True))
+    if not curves:
+        raise QuestionError("the search found neither a plan nor a bound; allowed is one with a trail", "plan")
+    objective = plan.scenario.objective
+    what = f"{str(objective).replace('_', ' ')}{f' in {objective.unit}' if objective.unit else ''}"
+    shown = Curves(f"Search of {plan.scenario.name}", "seconds of search", what, curves, x_from=0.0)
+    axes = _axes(ax)
+    draw_on(axes, shown)
+    axes.legend(frameon=False)
+    return _titled(axes, shown.title)
+
+
+def _axes(given: Axes | None) -> Axes:
+    if given is not None:
+        return given
+    figure = Figure(figsize=_SIZE, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure.add_subplot()
+
+
+def _titled(axes: Axes, title: str) -> Figure:
+    axes.set_title(title, loc="left")
+    figure: Any = axes.get_figure(root=True)
+    return figure  # type: ignore[no-any-return]
+
+
+def _rows_of(found: Sweep, of: str | None) -> tuple[pd.DataFrame, list[str], str]:
+    """Return the rows without an error, the columns that tell them apart, and the column that is drawn."""
+    keys, figure = found.keys, found.figure(of)
+    rows = found.frame()
+    rows = rows[rows[figure].notna()]
+    return rows, [key for key in keys if rows[key].nunique(dropna=False) > 1], figure
+
+
+def _chosen(argument: str, given: str, known: Sequence[str]) -> str:
+    """Return a column that is there, by its name or the last part of it."""
+    found = [name for name in known if given in (name, _short(name))]
+    if len(found) != 1:
+        raise QuestionError(f"{given!r} is no axis that varies; allowed are {', '.join(known)}", argument)
+    return found[0]
+
+
+def _short(name: str) -> str:
+    """Return the last part of a column's path.
+
+    >>> _short("workload.poisson.rate_per_s"), _short("cluster.servers")
+    ('rate_per_s', 'servers')
+    """
+    return name.rpartition(".")[2]
+
+
+def _said(names: Sequence[str], values: Any) -> str:
+    """Return what tells a line from others: policies by themselves, other values with their names."""
+    values = values if isinstance(values, tuple) else (values,)
+    pairs = zip(names, values, strict=True)
+    return ", ".join(
+        _written(value) if isinstance(value, str) else f"{_short(name)} {_written(value)}" for name, value in pairs
+    )
+
+
+def _written(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _what(rows: pd.DataFrame, of: str) -> str:
+    """Return what a column holds, in words: of values the objective and its unit."""
+    if of != "value" or rows["objective"].nunique() != 1:
+        return _short(of).replace("_", " ")
+    objective, unit = rows["objective"].iloc[0], rows["unit"].iloc[0]
+    return f"{objective.replace('_', ' ')}{f' in {unit}' if unit else ''}"
+
+
+def _marks(column: pd.Series[Any]) -> dict[Any, float]:
+    """Return the height of each value between 0 and 1: numbers in proportion, names evenly."""
+    values = list(dict.fromkeys(column))
+    if column.dtype.kind not in "if":
+        return {value: at / max(1, len(values) - 1) for at, value in enumerate(values)}
+    least, most = min(values), max(values)
+    return {value: (value - least) / (most - least or 1) for value in values}
