@@ -150,7 +150,8 @@ def view(answer: ServersAnswer) -> Group:
     parts: list[Any] = [Text(" ".join(said))] if said else []
     parts.append(terminal(sizes_table(found, title)))
     if len(found.alternatives) > 1:
-        parts += map(terminal, [alternatives_table(found), *_tokens_table(found)])
+        parts.append(terminal(alternatives_table(found)))
+        parts += (terminal(table) for table in _tokens_table(found))
     done = found.refutation
     if done is not None:
         again = "can be computed again (truenorth verify)" if done.recomputable else "not re-computable"

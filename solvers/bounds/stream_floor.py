@@ -379,7 +379,8 @@ class _Load:
         ends = ends[ends < NO_DUE]
         if not len(begins) or not len(ends):
             return 0, 0, Fraction(0)
-        at_begin, at_end = range(len(begins)), range(len(ends))
+        at_begin: Sequence[int] = range(len(begins))
+        at_end: Sequence[int] = range(len(ends))
         best = 0, 0, Fraction(0)
         # A coarse grid first, then finer ones around the best: any window is a valid one.
         for _ in range(_ROUNDS):
