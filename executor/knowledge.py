@@ -232,12 +232,13 @@ class Knowledge:
         # By template: how many tokens a request holds differs task by task, and is asked each time.
         able = self._eligible[template]
         if self.stream[template] != NONE:
-            able = tuple(gpu for gpu in able if self._holds(task, gpu))
+            holds = [self._holds(task, here) for here in range(len(self.longest[0]))]
+            able = able if all(holds) else tuple(gpu for gpu in able if holds[self.gpu_class[gpu]])
         return tuple(gpu for gpu in able if gpu not in self.lost) if self.lost else able
 
-    def _holds(self, task: int, gpu: int) -> bool:
-        """Say whether the memory of a GPU has room for a request, and for those that are tied to it."""
-        template, here = self.template[task], self.gpu_class[gpu]
+    def _holds(self, task: int, here: int) -> bool:
+        """Say whether the memory of GPUs of a class has room for a request, and for those that are tied to it."""
+        template = self.template[task]
         return all(
             self._held[task + offset] <= self.longest[self.stream[template + offset]][here]
             for offset in self.together[template]

@@ -263,7 +263,7 @@ class Site(ServingExecution):
         if self.stream[template] == NONE:
             return True
         placed = (self.gpu[task + offset] for offset in self.together[template] if offset)
-        return self._holds(task, gpu) and all(other in (NOWHERE, gpu) for other in placed)
+        return self._holds(task, self.gpu_class[gpu]) and all(other in (NOWHERE, gpu) for other in placed)
 
     def _check_place(self, gpu: int, model: int) -> None:
         """Refuse numbers that name nothing: Python would take -1 for the last."""

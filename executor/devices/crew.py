@@ -164,7 +164,10 @@ class Crew:
         """Put a fresh lane in the place of one that is stuck, so that others' orders behind it go on."""
         fresh = lost.replace()
         lanes_of = zip(self._compute, self.copy, self.incoming, strict=True)
-        self._stuck |= {gpu for gpu, (compute, *others) in enumerate(lanes_of) if lost in (*compute, *others)}
+        stuck = {gpu for gpu, (compute, *others) in enumerate(lanes_of) if lost in (*compute, *others)}
+        for gpu in stuck:
+            self.stations[gpu].forget(lost.thread)
+        self._stuck |= stuck
         for lanes in (*self._compute, self.copy, self.incoming):
             lanes[:] = [fresh if lane is lost else lane for lane in lanes]
 

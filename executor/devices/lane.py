@@ -90,6 +90,11 @@ class Lane:
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
+    @property
+    def thread(self) -> int:
+        """What the thread is known by."""
+        return self._thread.ident or 0
+
     def submit(self, order: Order) -> None:
         """Have something done after everything ordered before."""
         order.lane = self
@@ -106,7 +111,7 @@ class Lane:
         for order in self.under_way.values():
             running = order.began_ns is not None and order.ended_ns is None
             if running and now - (order.began_ns or now) > order.limit_s * _NS_PER_S:
-                self.lost = f"{self.name} is lost: it was stuck for more than {order.limit_s:.3g} s"
+                self.lost = f"{self.name} was stuck for more than {order.limit_s:.3g} s"
                 order.error, order.ends_device = LostError(self.lost), True
                 del self.under_way[id(order)]
                 return order

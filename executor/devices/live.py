@@ -22,11 +22,12 @@ from truenorth.executor.device import ARRIVAL, LOAD_END, LOST, RUN_END, STRIDE_E
 from truenorth.executor.devices.addresses import Packing
 from truenorth.executor.devices.crew import POLL_S, Crew
 from truenorth.executor.devices.decoding import Answer, Read
-from truenorth.executor.devices.lane import Lane, Order, let_be
+from truenorth.executor.devices.lane import Lane, LostError, Order, let_be
 from truenorth.executor.devices.outputs import Outputs
 from truenorth.executor.devices.physical import Span
 from truenorth.executor.devices.records import (
     SET_ASIDE,
+    STUCK,
     TRIES,
     Failure,
     Fault,
@@ -194,7 +195,7 @@ class LiveDevice:
                 self._fail(task, gpu, self.now, "its GPU is lost")
             members = []
         if not members:
-            self._end_iteration(gpu, number, iteration, self.now)
+            self._pass_on(gpu, number, iteration, self.now)
             return
         prompt_tokens = sum(taken for _, _, taken in iteration.prompts)
         template, now = self._template[members[0]], self.now
@@ -308,23 +309,38 @@ class LiveDevice:
     def _iteration_done(
         self, record: IterationRecord, number: int, iteration: Iteration, members: Sequence[int], order: Order
     ) -> None:
-        """Take in how an iteration ended; one that fails takes the jobs of all its requests with it."""
-        if order.error is None:
-            answers, span = order.result
-            self.outputs.of.update(zip((task for task in iteration.last if task in members), answers, strict=True))
-            record = self._during(record, span)
-            self._faults.clear(record.gpu)
-        else:
-            record = replace(self._until_now(record, order), error=_in_words(order.error))
-            for task in members:
-                self._fail(task, record.gpu, record.end_us, _in_words(order.error))
-        self._records.iterations.append(record)
-        self._end_iteration(record.gpu, number, iteration, record.end_us)
+        """Take in how an iteration ended."""
         if order.error is not None:
-            self._note_failed(record.gpu, members[0], order, order.error, record.end_us)
+            take_in = partial(self._iteration_failed, record, number, iteration, members, order, order.error)
+            self._when_known(record.gpu, order, take_in)
+            return
+        answers, span = order.result
+        self.outputs.of.update(zip((task for task in iteration.last if task in members), answers, strict=True))
+        self._faults.clear(record.gpu)
+        self._end_iteration(self._during(record, span), number, iteration)
 
-    def _end_iteration(self, gpu: int, number: int, iteration: Iteration, end_us: int) -> None:
+    def _iteration_failed(
+        self,
+        record: IterationRecord,
+        number: int,
+        iteration: Iteration,
+        members: Sequence[int],
+        order: Order,
+        error: BaseException,
+    ) -> None:
+        """Take in that an iteration has failed, and with it the jobs of all its requests."""
+        record = replace(self._until_now(record, order), error=_in_words(error))
+        for task in members:
+            self._fail(task, record.gpu, record.end_us, _in_words(error))
+        self._end_iteration(record, number, iteration)
+        self._note_failed(record.gpu, members[0], order, error, record.end_us)
+
+    def _end_iteration(self, record: IterationRecord, number: int, iteration: Iteration) -> None:
         """Report the end of an iteration, and forget what the requests have needed that end with it."""
+        self._records.iterations.append(record)
+        self._pass_on(record.gpu, number, iteration, record.end_us)
+
+    def _pass_on(self, gpu: int, number: int, iteration: Iteration, end_us: int) -> None:
         self.at(end_us, STRIDE_END, gpu, number)
         self._unwritten.extend(partial(self.outputs.forget_inputs, task) for task in iteration.last)
 
@@ -354,17 +370,35 @@ class LiveDevice:
     def _run_done(self, run: _DeviceRun, order: Order) -> None:
         """Take in how a batch ended."""
         if order.error is not None:
-            start_us = run.ordered_us if order.began_ns is None else max(run.ordered_us, self._us(order.began_ns))
-            end_us = self._wall_us() if order.ended_ns is None else self._us(order.ended_ns)
-            errors = dict.fromkeys(run.tasks, _in_words(order.error)) | dict(run.errors)
-            end_us = self._end_run(run, start_us, end_us, errors)
-            self._note_failed(run.gpu, run.tasks[0], order, order.error, end_us)
+            self._when_known(run.gpu, order, partial(self._run_failed, run, order, order.error))
             return
         outputs, span = order.result
         members = [task for task in run.tasks if task not in run.errors] if run.errors else run.tasks
         self.outputs.of.update(zip(members, outputs, strict=True))
         self._end_run(run, max(run.ordered_us, self._us(span.start_ns)), self._us(span.end_ns), run.errors)
         self._faults.clear(run.gpu)
+
+    def _run_failed(self, run: _DeviceRun, order: Order, error: BaseException) -> None:
+        """Take in that a batch has failed."""
+        start_us = run.ordered_us if order.began_ns is None else max(run.ordered_us, self._us(order.began_ns))
+        end_us = self._wall_us() if order.ended_ns is None else self._us(order.ended_ns)
+        end_us = self._end_run(run, start_us, end_us, dict.fromkeys(run.tasks, _in_words(error)) | dict(run.errors))
+        self._note_failed(run.gpu, run.tasks[0], order, error, end_us)
+
+    def _when_known(self, gpu: int, order: Order, take_in: Callable[[], None]) -> None:
+        """Have a failure taken in; behind a run that is stuck the device is asked first whether it goes on."""
+        if not isinstance(order.error, LostError):
+            take_in()
+            return
+
+        def answered(asked: Order) -> None:
+            """Take the failure in as that of the GPU, unless that has answered."""
+            order.ends_device = asked.error is not None or not asked.result
+            take_in()
+
+        self._note_fault(STUCK, gpu, order.error)
+        ask = Order(self._crew.physical[gpu].answers, self._limit_s(0), answered)
+        self._give(self._crew.compute_lane(gpu), ask)
 
     def _note_failed(self, gpu: int, task: int, order: Order, error: BaseException, at_us: int) -> None:
         """Set a GPU aside if what failed there says that it has to be."""

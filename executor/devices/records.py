@@ -87,11 +87,12 @@ class Failure:
 
 
 SET_ASIDE = "GPU set aside"
+STUCK = "run stuck"
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A load or a transfer that failed, though it may have been tried again, or the loss of a GPU (SET_ASIDE)."""
+    """A load or a transfer that failed, though it may have been tried again; a run that is STUCK; a GPU SET_ASIDE."""
 
     what: str
     gpu: int

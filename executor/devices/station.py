@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 from queue import Empty, SimpleQueue
-from threading import Condition, Lock
+from threading import Condition, Lock, get_ident
 from typing import TypeVar
 
 import torch
@@ -78,22 +78,23 @@ class Seating:
 
 
 class _Use:
-    """Who uses a model's weights: any number of runs, or one load, which waits for the runs before it."""
+    """Who uses a model's weights: runs on any number of threads, or one load, which waits for the runs before it."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._change = Condition(self._lock)
-        self._runs, self._loading = 0, False
+        self._threads: set[int] = set()
+        self._loading = False
 
-    def begin_run(self) -> None:
+    def begin_run(self, thread: int) -> None:
         with self._lock:  # the lock itself: entering a condition takes several times as long
             while self._loading:
                 self._change.wait()
-            self._runs += 1
+            self._threads.add(thread)
 
-    def end_run(self) -> None:
+    def end_run(self, thread: int) -> None:
         with self._lock:
-            self._runs -= 1
+            self._threads.discard(thread)
             if self._loading:
                 self._change.notify_all()
 
@@ -101,7 +102,7 @@ class _Use:
     def replace(self) -> Iterator[None]:
         with self._change:
             self._loading = True  # from now on no run begins, so that the load's turn comes
-            self._change.wait_for(lambda: not self._runs)
+            self._change.wait_for(lambda: not self._threads)
         try:
             yield
         finally:
@@ -265,15 +266,21 @@ class Station:
     def _compute_with(self, models: Sequence[int], work: Callable[[], T], asked_ns: int) -> tuple[T, Span]:
         """Compute on a stream of its own with models that stay where they are until that has ended."""
         # No managers of contexts here: entering and leaving them takes longer than all the rest.
-        using, compute = [self._using[model] for model in sorted(models)], self._borrow_stream()
+        using, compute, thread = [self._using[model] for model in sorted(models)], self._borrow_stream(), get_ident()
         for use in using:
-            use.begin_run()
+            use.begin_run(thread)
         try:
             return compute.carry_out(work, asked_ns)
         finally:
             for use in using:
-                use.end_run()
+                use.end_run(thread)
             self._idle.put(compute)
+
+    def forget(self, thread: int) -> None:
+        """Let nothing wait for what a thread runs that is stuck; should it ever end, nobody looks at what it did."""
+        for use in self._using:
+            use.end_run(thread)
+        self._decoders.clear()  # it may still write there
 
     @torch.inference_mode()
     def _compute(self, works: Sequence[StationWork]) -> list[Tensor]:

@@ -7,7 +7,7 @@ That is tables, the plan, a Gantt chart per contender worth a look, an ECDF, a t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -68,9 +68,9 @@ def _measured(figure: Callable[[Metrics], Any]) -> Callable[[ComparedPolicy], An
 _SERVICE = Column[ComparedPolicy]("within service level", _measured(lambda metrics: metrics.slo_attainment), ".1%")
 
 
-def tokens(record: ComparisonRecord) -> list[Table[StreamRow]]:
-    """Return the table of first tokens, time per token and tokens, best objective first; none without streams."""
-    rows = [(row.policy, row.metrics) for row in record.rows if isinstance(row.metrics, StreamMetrics)]
+def tokens(rows: Iterable[tuple[str, Metrics | None]]) -> list[Table[StreamRow]]:
+    """Return the table of first tokens, time per token and tokens, row by row; none without streams."""
+    served = [(name, metrics) for name, metrics in rows if isinstance(metrics, StreamMetrics)]
     columns: list[Column[StreamRow]] = [
         Column("policy", lambda row: row[0], words=True),
         Column("mean first token in s", lambda row: row[1].mean_first_token_s, ".4g"),
@@ -84,7 +84,7 @@ def tokens(record: ComparisonRecord) -> list[Table[StreamRow]]:
         Column("output tokens/s", lambda row: row[1].output_tokens_per_s, ",.0f"),
         Column("KV peak", lambda row: row[1].kv_peak_bytes, say_size),
     ]
-    return [Table("First tokens, and time per token behind them", columns, rows)] if rows else []
+    return [Table("First tokens, and time per token behind them", columns, served)] if served else []
 
 
 def _in_ms(seconds: float) -> str:
@@ -112,7 +112,7 @@ def comparison_table(comparison: Comparison) -> Table[ComparedPolicy]:
 def comparison_view(comparison: Comparison) -> Group:
     """Return a comparison's table with the remark that belongs to it, tokens, and what policies lose, part by part."""
     parts: list[Any] = [terminal(comparison_table(comparison)), Text(comparison.note, style="italic")]
-    for table in tokens(comparison.record):
+    for table in tokens((row.policy, row.metrics) for row in comparison.record.rows):
         parts += [Text(), terminal(table)]
     if comparison.regrets:
         losses = losses_table([regret.record for regret in comparison.regrets])
@@ -131,7 +131,7 @@ def section(folder: Path) -> PageSection:
     path = folder / FILE
     document, drawn = read_document(path), timelines.read(folder)
     found, origin = read_record(path, document, ComparisonRecord), read_record(path, document, ComparisonOrigin)
-    scenario, served = origin.scenario, tokens(found)
+    scenario, served = origin.scenario, tokens((row.policy, row.metrics) for row in found.rows)
     figures = [gap_over_time(origin.incumbents, origin.runtime_s)]
     if drawn is not None and drawn.timelines:
         values = {entry.name: entry.slowdown for entry in drawn.timelines}
@@ -215,7 +215,7 @@ def write(comparison: Comparison, folder: Path) -> list[Path]:
     write_atomically(written[0], csv_text(comparison.frame()))
     write_atomically(written[1], json.dumps(encode(record) | encode(origin), indent=2))
     written += write_table(comparison_table(comparison), folder / "table")
-    for table in tokens(record):
+    for table in tokens((row.policy, row.metrics) for row in record.rows):
         written += write_table(table, folder / "tokens")
     written.append(timelines.write(folder, comparison.shown))
     if comparison.plan.timeline is not None:

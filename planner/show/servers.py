@@ -28,6 +28,7 @@ from truenorth.planner.answers.servers.record import (
 )
 from truenorth.planner.answers.shown import Shown
 from truenorth.planner.show.canvas import colour_of
+from truenorth.planner.show.comparison import StreamRow, tokens
 from truenorth.planner.show.curves import Curve, Curves, Point, dots, lines
 from truenorth.planner.show.section import PageSection, read_document, read_record
 from truenorth.planner.show.servers_words import (
@@ -117,6 +118,11 @@ def alternatives_table(found: ServersRecord) -> Table[AlternativeSize]:
     return Table(title, columns, found.alternatives)
 
 
+def _tokens_table(found: ServersRecord) -> list[Table[StreamRow]]:
+    """Return the table of their tokens, where there are any."""
+    return tokens((f"{each.policy}, {describe_size(found, each.size)}", each.metrics) for each in found.alternatives)
+
+
 def strains_table(found: ServersRecord) -> Table[StrainReached]:
     """Return a row for every model and figure of it that the best answer was simulated with, the worst first."""
     columns: list[Column[StrainReached]] = [
@@ -145,6 +151,7 @@ def view(answer: ServersAnswer) -> Group:
     parts.append(terminal(sizes_table(found, title)))
     if len(found.alternatives) > 1:
         parts.append(terminal(alternatives_table(found)))
+        parts += (terminal(table) for table in _tokens_table(found))
     done = found.refutation
     if done is not None:
         again = "can be computed again (truenorth verify)" if done.recomputable else "not re-computable"
@@ -206,7 +213,7 @@ def section(folder: Path) -> PageSection:
     document = read_document(path)
     found, origin = read_record(path, document, ServersRecord), read_record(path, document, ServersOrigin)
     tables: list[Table[Any]] = [sizes_table(found, f"Servers for {found.levels}")]
-    tables += [alternatives_table(found)] if found.alternatives else []
+    tables += [alternatives_table(found), *_tokens_table(found)] if found.alternatives else []
     tables += [strains_table(found)] if found.sensitivity else []
     return PageSection(
         f"{origin.scenario.name}: {'which servers' if found.priced else 'how many servers'} are enough for "

@@ -27,16 +27,16 @@ def order_in_words(found: ServersRecord) -> str:
     best = found.alternatives[0]
     untried = found.policies[best.policy].not_simulated
     at_most = " at most" if untried else ""
-    who = f"{best.policy}, {knowledge_in_words(best.knows, found.noise)}"
     parts = [
         _price(best) if found.priced else "",
-        _spared(found),
         _headroom(found),
+        _failures(found),
         f"{say_less(found, untried)} untried" if untried else "",
         _floor_price(found),
     ]
     said = "; ".join(part for part in parts if part)
-    return f"Order{at_most} {_ordered(found, best)} for {who}{': ' if said else ''}{said}."
+    served = f"Served by {best.policy}, {knowledge_in_words(best.knows, found.noise)}."
+    return f"Order{at_most} {_ordered(found, best)}{': ' if said else ''}{said}. {served}"
 
 
 def _ordered(found: ServersRecord, best: AlternativeSize) -> str:
@@ -45,7 +45,16 @@ def _ordered(found: ServersRecord, best: AlternativeSize) -> str:
 
 def _price(best: AlternativeSize) -> str:
     price = best.size.price_per_hour or 0.0
-    return f"{price:,.2f} per hour, {_rounded(price * HOURS_PER_MONTH)} a month"
+    return f"{_amount(price)} per hour, {_rounded(price * HOURS_PER_MONTH)} a month"
+
+
+def _amount(price: float) -> str:
+    """Return a price with its cents, if it has any.
+
+    >>> _amount(1090.0), _amount(1.5)
+    ('1,090', '1.50')
+    """
+    return f"{price:,.2f}".removesuffix(".00")
 
 
 def _rounded(amount: float) -> str:
@@ -58,9 +67,12 @@ def _rounded(amount: float) -> str:
     return f"{three:,.0f}" if three >= 100 else f"{three:g}"
 
 
-def _spared(found: ServersRecord) -> str:
-    spare = found.spare
-    return "" if not spare else "any one may be gone" if spare == 1 else f"any {spare} may be gone"
+def _failures(found: ServersRecord) -> str:
+    """Return whether as many servers may fail as are spare, else whether one may; empty if that was not simulated."""
+    if found.survives_failure is None:
+        return ""
+    failures = f"{found.spare} failures" if found.spare > 1 else "one failure"
+    return f"survives {failures}: {'yes' if found.survives_failure else 'no'}"
 
 
 def _headroom(found: ServersRecord) -> str:
@@ -69,10 +81,14 @@ def _headroom(found: ServersRecord) -> str:
     if growth is None:
         return ""
     if growth.fails is None:
-        return f"{growth.holds - 1:.0%} headroom or more"
+        return f"{_percent(growth.holds)} headroom or more"
     if growth.holds == 1:
-        return f"less than {growth.fails - 1:.0%} headroom"
-    return f"{growth.holds - 1:.0%} headroom"
+        return f"less than {_percent(growth.fails)} headroom"
+    return f"{_percent(growth.holds)} headroom"
+
+
+def _percent(factor: float) -> str:
+    return f"{100 * (factor - 1):.0f} %"
 
 
 def _floor_price(found: ServersRecord) -> str:
@@ -82,7 +98,7 @@ def _floor_price(found: ServersRecord) -> str:
     if not found.priced:
         return f"floor {found.minimum.lower_bound}"
     least = found.minimum.lower_bound_price_per_hour
-    return "" if least is None else f"floor {least:,.2f} per hour{up_to_counts(found, ' on at most {}')}"
+    return "" if least is None else f"floor {_amount(least)}{up_to_counts(found, ' on at most {}')}"
 
 
 def knowledge_in_words(known: Knows, noise: str | None) -> str:
@@ -280,10 +296,21 @@ def assumptions(found: ServersRecord, window: AssumedWindow) -> list[str]:
         f"At the start {held} models are in memory." if held else "At the start no model is in memory: all are loaded.",
         f"Loads and runs of a GPU {'overlap' if window.overlap_loads else 'take turns'}; sizes, run times and "
         "prices are those of the scenario.",
+        *_of_requests(found, window.requests),
         f"Up to {spare} servers are gone from the start, whichever hurt most."
         if spare
-        else "No server fails, comes or goes.",
+        else "No server fails, comes or goes, but where a failure is asked about: it is gone from the start then.",
     ]
+
+
+def _of_requests(found: ServersRecord, requests: int) -> list[str]:
+    """Return what is assumed of requests of streams, and what a percentile alone allows."""
+    if not requests:
+        return []
+    said = ["KV is reserved from start to end, prefill is linear in tokens, steps do not depend on contexts."]
+    if all(level.share not in (None, 1) for level in found.levels.levels):
+        said.append("A percentile alone lets the others wait for good: a level for all beside it would not.")
+    return said
 
 
 def untried(found: ServersRecord) -> list[str]:
@@ -295,6 +322,8 @@ def untried(found: ServersRecord) -> list[str]:
     ]
     if found.alternatives and found.growth is None:
         left.append("more traffic")
+    if found.alternatives and found.survives_failure is None:
+        left.append("one failure")
     if found.open_sizes:
         count = found.open_sizes
         left.append(f"whether a plan would do with {'one cheaper size' if count == 1 else f'{count} cheaper sizes'}")

@@ -323,7 +323,7 @@ class _Jobs:
         if not load.any() or not len(dues):
             return
         early = dues[dues <= int(load.sum()) + int(dues[0])]
-        for end in _thinned(early.tolist()):
+        for end in thinned(early.tolist()):
             inside = np.flatnonzero(self.due <= end)
             yield from self._loads(inside, 0, end, "copy engine", load, Fraction(end))
 
@@ -354,8 +354,8 @@ class _Jobs:
 def _windows(work: _Jobs, short: bool) -> Iterator[tuple[int, int]]:
     """Yield windows: all pairs of picked instants in a short trace, else the busiest of every length."""
     if short:
-        ends = np.array(_thinned(np.unique(work.due).tolist()), np.int64)
-        for begin in _thinned(np.unique(work.release).tolist()):
+        ends = np.array(thinned(np.unique(work.due).tolist()), np.int64)
+        for begin in thinned(np.unique(work.release).tolist()):
             for end in ends[ends > begin].tolist():
                 yield begin, end
         return
@@ -379,12 +379,12 @@ def _windows_within(work: _Jobs, begin_us: int, end_us: int) -> Iterator[tuple[i
     begins = work.release[(work.release >= begin_us) & (work.release < end_us)].tolist()
     ends = work.due[(work.due > begin_us) & (work.due <= end_us)].tolist()
     ends += [end_us] if end_us < END_OF_TIME else []
-    picked = _thinned(sorted(set(ends)), INSIDE_EDGES)
-    for begin in _thinned(sorted({begin_us, *begins}), INSIDE_EDGES):
+    picked = thinned(sorted(set(ends)), INSIDE_EDGES)
+    for begin in thinned(sorted({begin_us, *begins}), INSIDE_EDGES):
         yield from ((begin, end) for end in picked if begin < end)
 
 
-def _thinned(instants: list[int], most: int = WINDOW_EDGES) -> list[int]:
+def thinned(instants: list[int], most: int = WINDOW_EDGES) -> list[int]:
     """Return at most so many of ascending instants, evenly picked, the outermost included."""
     if len(instants) <= most:
         return instants

@@ -7,7 +7,8 @@ Source: PROBLEM.md, section 11, bounds 1 to 5.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -19,6 +20,7 @@ from truenorth.models.stream_tables import longest_on
 from truenorth.models.streams import StreamSpeed
 from truenorth.models.token_times import TokenTimes
 from truenorth.solvers.bounds import stream_costs
+from truenorth.solvers.bounds.fluid import INSIDE_EDGES, Demand, thinned
 from truenorth.solvers.bounds.stream_costs import ChargedRequests, Floats
 
 NO_DUE = 2**62
@@ -86,8 +88,6 @@ class _Calls:
     ----------
     earliest_us, tail_us
         When each can start at the earliest, and how long it takes from its end to what is due at the least.
-    first
-        The first request of every job that has any.
     """
 
     task: Ints
@@ -96,7 +96,57 @@ class _Calls:
     decodes: Ints
     earliest_us: Ints
     tail_us: Ints
-    first: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RequestDemands:
+    """What requests of jobs in time cost a GPU at the least, and from when to when each has to be served, job by job.
+
+    Parameters
+    ----------
+    late
+        So many jobs may be late.
+    charges
+        Way by way, parts of a microsecond as `_FINE` says.
+    """
+
+    job: Ints
+    earliest_us: Ints
+    latest_us: Ints
+    charges: tuple[Ints, ...]
+    late: int
+
+    def least_gpus_within(self, begin_us: int, end_us: int) -> tuple[int, Demand | None]:
+        """Return how many GPUs an interval cannot do without, and the demand that says so."""
+        worst: tuple[int, Demand | None] = (0, None)
+        for demand in self.within(begin_us, end_us):
+            if demand.late(worst[0]) > self.late:
+                worst = demand.gpus(self.late), demand
+        return worst
+
+    def within(self, begin_us: int, end_us: int) -> list[Demand]:
+        """Return what the requests that have to be served inside [begin, end) demand of windows in it.
+
+        Invariant: however many GPUs are there in a window, on average, as many jobs are late as its demand says.
+        Because: a request in time is served inside whole, and costs whatever GPU serves it what is charged or more; a
+        late job saves no more than its own charges. Jobs of other intervals are not counted, so that late ones add up.
+        Cost: O(n log n) for each of some hundred windows.
+        If wrong: a floor above what is enough.
+        """
+        held = np.flatnonzero((self.earliest_us >= begin_us) & (self.latest_us <= min(end_us, NO_DUE - 1)))
+        ends = thinned(np.unique(self.latest_us[held]).tolist(), INSIDE_EDGES)
+        found = []
+        for begin in thinned(np.unique(self.earliest_us[held]).tolist(), INSIDE_EDGES):
+            for end in (end for end in ends if end > begin):
+                inside = held[(self.earliest_us[held] >= begin) & (self.latest_us[held] <= end)]
+                if not len(inside):
+                    continue
+                first = np.flatnonzero(np.diff(self.job[inside], prepend=-1))
+                rate = Fraction((end - begin) * _FINE)
+                for charge in self.charges:
+                    amount = -np.sort(-np.add.reduceat(charge[inside], first))
+                    found.append(Demand(begin, end, "compute", (), amount, None, rate, _FINE))
+        return found
 
 
 class StreamFloor:
@@ -165,8 +215,7 @@ class StreamFloor:
         due_us, late = self._without_hopeless(limit)
         if late < 0:
             return None
-        calls = self._firsts if limit.first_token else self._ends
-        latest = _minus(np.minimum(due_us, limit.surely_us)[calls.job], calls.tail_us)
+        calls, latest = self._due(limit, due_us)
         surely = _minus(limit.surely_us[calls.job], calls.tail_us)
         found = []
         in_time = self._charges(calls, latest, limit.step_us)
@@ -180,6 +229,22 @@ class StreamFloor:
                 begin_us, end_us, least = load.fullest()
                 found.append(Cut(tuple(Fraction(float(one)) for one in each), least, way, begin_us, end_us))
         return found
+
+    def demands(self, limit: Limit) -> RequestDemands | None:
+        """Return what requests demand of GPUs that are there for a time only, of whatever group; None: none will do."""
+        due_us, late = self._without_hopeless(limit)
+        if late < 0:
+            return None
+        calls, latest = self._due(limit, due_us)
+        table = self._charges(calls, latest, limit.step_us)
+        least = (table[way].min(axis=1) for way in ("energy", "energy with KV"))
+        charges = tuple(np.floor(np.where(np.isfinite(us), us, 0) * _FINE).astype(np.int64) for us in least)
+        return RequestDemands(calls.job, calls.earliest_us, latest, charges, late)
+
+    def _due(self, limit: Limit, due_us: Ints) -> tuple[_Calls, Ints]:
+        """Return the requests that have to be served for a limit, and when each has to end."""
+        calls = self._firsts if limit.first_token else self._ends
+        return calls, _minus(np.minimum(due_us, limit.surely_us)[calls.job], calls.tail_us)
 
     def _without_hopeless(self, limit: Limit) -> tuple[Ints, int]:
         """Return the due times without those of jobs that are late even alone, and how many others may be late."""
@@ -246,9 +311,8 @@ class StreamFloor:
                     tail[jobs + at] = np.maximum(tail[jobs + at], chain)
         chosen = np.flatnonzero((self._stream != NONE) & (tail != NONE))
         job = instance.task_job[chosen]
-        first = np.flatnonzero(np.diff(job, prepend=-1))
         earliest = instance.job_release_us[job] + head[chosen]
-        return _Calls(chosen, job, streams.uncached[chosen], decodes[chosen], earliest, tail[chosen], first)
+        return _Calls(chosen, job, streams.uncached[chosen], decodes[chosen], earliest, tail[chosen])
 
     def _shortest(self, task: Ints, uncached: Ints, decodes: Ints) -> Ints:
         """Return how long tasks take at the least on their fastest group. Shape [tasks given]."""
@@ -290,7 +354,7 @@ class _Load:
     surely_us: Ints
     soon: Ints
     at_last: Ints
-    first: Ints
+    job: Ints
     late: int
     fine: int
 
@@ -306,44 +370,49 @@ class _Load:
         in_time = np.floor(soon * fine).astype(np.int64)
         in_the_end = np.floor(at_last * fine).astype(np.int64)
         latest, surely = np.where(due, latest_us, NO_DUE), np.where(due, surely_us, NO_DUE)
-        return cls(calls.earliest_us, latest, surely, in_time, in_the_end, calls.first, late, fine)
+        return cls(calls.earliest_us, latest, surely, in_time, in_the_end, calls.job, late, fine)
 
     def fullest(self) -> tuple[int, int, Fraction]:
         """Return a window that asks for the most of those tried, and how many GPUs all the time, at least."""
         begins = np.unique(self.earliest_us)
         ends = np.unique(np.concatenate((self.latest_us, self.surely_us)))
         ends = ends[ends < NO_DUE]
+        if not len(begins) or not len(ends):
+            return 0, 0, Fraction(0)
+        at_begin: Sequence[int] = range(len(begins))
+        at_end: Sequence[int] = range(len(ends))
         best = 0, 0, Fraction(0)
-        # A coarse grid first, then a finer one around the best: any window is a valid one.
-        from_begin, to_begin, from_end, to_end = 0, len(begins) - 1, 0, len(ends) - 1
-        for _ in range(_ROUNDS if len(begins) and len(ends) else 0):
-            at_begin, at_end = _spread(from_begin, to_begin), _spread(from_end, to_end)
-            tried = {begin: self._asks(int(begins[begin]), ends[at_end]) for begin in at_begin}
-            begin, asked = max(tried.items(), key=lambda pair: max(pair[1]))
-            place = asked.index(max(asked))
-            found = int(begins[begin]), int(ends[at_end[place]]), asked[place]
-            best = max(best, found, key=lambda window: window[2])
-            here = at_begin.index(begin)
-            from_begin, to_begin = at_begin[max(0, here - 1)], at_begin[min(here + 1, len(at_begin) - 1)]
-            from_end, to_end = at_end[max(0, place - 1)], at_end[min(place + 1, len(at_end) - 1)]
-        return best
+        # A coarse grid first, then finer ones around the best: any window is a valid one.
+        for _ in range(_ROUNDS):
+            at_begin, at_end = _spread(at_begin[0], at_begin[-1]), _spread(at_end[0], at_end[-1])
+            for begin in at_begin:
+                for end, asked in self._asks(int(begins[begin]), ends, at_end, best[2]):
+                    best = max(best, (begin, end, asked), key=lambda window: window[2])
+            at_begin, at_end = _beside(at_begin, best[0]), _beside(at_end, best[1])
+        return int(begins[best[0]]), int(ends[best[1]]), best[2]
 
-    def _asks(self, begin_us: int, ends_us: Ints) -> list[Fraction]:
-        """Return how many GPUs all the time windows with one beginning ask for, the dearest late jobs given up."""
-        later = self.earliest_us >= begin_us
-        found = []
-        for end_us in ends_us.tolist():
-            inside = later & (self.latest_us <= end_us)
-            if end_us <= begin_us or not inside.any():
-                found.append(Fraction(0))
+    def _asks(
+        self, begin_us: int, ends_us: Ints, chosen: Sequence[int], above: Fraction
+    ) -> Iterator[tuple[int, Fraction]]:
+        """Yield which of the ends chosen make windows that ask for something, and for how many GPUs all the time.
+
+        The dearest late jobs are given up; which these are is not looked at where all ask for no more than `above`.
+        """
+        later = np.flatnonzero(self.earliest_us >= begin_us)
+        job, latest_us, surely_us = self.job[later], self.latest_us[later], self.surely_us[later]
+        soon, at_last = self.soon[later], self.at_last[later]
+        for end in chosen:
+            end_us = int(ends_us[end])
+            inside = latest_us <= end_us
+            charged = soon[inside]
+            length, total = self.fine * (end_us - begin_us), int(charged.sum())
+            if length <= 0 or total * above.denominator <= above.numerator * length:
                 continue
-            charged = np.where(inside, self.soon, 0)
-            total = int(charged.sum())
             if self.late:
-                saved = charged - np.where(inside & (self.surely_us <= end_us), self.at_last, 0)
-                total -= _largest(np.add.reduceat(saved, self.first), self.late)
-            found.append(Fraction(total, self.fine * (end_us - begin_us)))
-        return found
+                saved = charged - np.where(surely_us[inside] <= end_us, at_last[inside], 0)
+                first = np.flatnonzero(np.diff(job[inside], prepend=-1))
+                total -= _largest(np.add.reduceat(saved, first), self.late)
+            yield end, Fraction(total, length)
 
 
 def _hurried(speed: StreamSpeed, asked: ChargedRequests, step_us: Floats) -> Ints:
@@ -357,10 +426,17 @@ def _hurried(speed: StreamSpeed, asked: ChargedRequests, step_us: Floats) -> Int
 
 
 def _largest(values: Ints, count: int) -> int:
-    """Return the sum of the largest so many values."""
+    """Return the sum of the largest so many values, none of them below 0."""
+    values = values[values > 0]  # many equal ones, as all the zeros here, are what a partition takes longest for
     if count >= len(values):
         return int(values.sum())
     return int(np.partition(values, len(values) - count)[len(values) - count :].sum())
+
+
+def _beside(places: Sequence[int], chosen: int) -> Sequence[int]:
+    """Return the places from the last one before a chosen one to the first one behind it."""
+    at = bisect_left(places, chosen)
+    return places[max(0, at - 1) : at + 2]
 
 
 def _spread(first: int, last: int) -> list[int]:

@@ -97,10 +97,10 @@ def _judged(
         late = [at for at in requests.tolist() if tokens.span_us[at] > level.limit * int(tokens.steps[at])]
         return tokens.job[requests].tolist(), tokens.job[late].tolist()
     jobs = np.flatnonzero(covered)
-    return jobs.tolist(), [job for job in jobs.tolist() if is_beyond(instance, level, latency, job)]
+    return jobs.tolist(), [job for job in jobs.tolist() if _is_beyond(instance, level, latency, job)]
 
 
-def is_beyond(instance: Instance, level: ServiceLevel, latency: Ints, job: int) -> bool:
+def _is_beyond(instance: Instance, level: ServiceLevel, latency: Ints, job: int) -> bool:
     """Say whether a job alone takes longer than the limit of its level."""
     flow = int(latency[job])
     if level.measure == "lateness":

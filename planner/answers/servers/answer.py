@@ -18,12 +18,20 @@ from truenorth.planner.answers.servers.by_policy import (
     DEFAULT_POLICIES,
     LONG_TRACE_POLICIES,
     Scanned,
-    SizeTrial,
+    begin_trials,
     scan,
     try_own_size,
 )
 from truenorth.planner.answers.servers.decide import Reached, Refutation, reached_by
-from truenorth.planner.answers.servers.deployable import Alternative, Growth, grow, look_nearby, rank, with_traffic
+from truenorth.planner.answers.servers.deployable import (
+    Alternative,
+    Growth,
+    fail,
+    grow,
+    look_nearby,
+    rank,
+    with_traffic,
+)
 from truenorth.planner.answers.servers.dispatched import dispatch
 from truenorth.planner.answers.servers.goal import refuse_vacuous, tolerances
 from truenorth.planner.answers.servers.hunt import LONG_TRACE, Hunt, floor_of, floor_takes_s
@@ -64,8 +72,10 @@ _REQUESTS_SHARE = 0.4
 """At most this share goes to floors of requests of streams."""
 _DISPATCH_SHARE = 0.5
 """Where windows are too long to search, at most this share goes to plans of a dispatch rule."""
-_NEARBY_SHARE = 0.1
-"""And then to what costs little more than the best of them, and to more traffic on that."""
+_REST_SHARES = (0.1, 0.1, 0.1, 0.1)
+"""And then to what costs little more than the best of them, to a failure of that, to more traffic, to other figures."""
+_LAST_POLICY_SHARE, _LAST_SHARES = 0.7, (0.1, 0.3, 0.6, 1.0)
+"""The same where no plans are searched for after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +106,8 @@ class ServersAnswer:
         How much more traffic the first of them takes; None if there is none, or no time was left.
     strains
         What the first of them reaches with one model larger or slower, worst first, as far as there was time.
+    survives_failure
+        Whether the first of them meets the levels with any one server gone from the start, too; None if not simulated.
     spare
         The levels are met with any so many servers gone, too; all sizes count them.
     planned
@@ -123,6 +135,7 @@ class ServersAnswer:
     alternatives: tuple[Alternative, ...] = ()
     growth: Growth | None = None
     strains: tuple[Strain, ...] = ()
+    survives_failure: bool | None = None
     spare: int = 0
     planned: Mix | None = None
     noise: str | None = None
@@ -241,6 +254,7 @@ class ServersAnswer:
                 for each in self.alternatives
             ],
             growth=None if self.growth is None else self._grown(self.growth),
+            survives_failure=self.survives_failure,
             sensitivity=[
                 StrainReached(
                     each.model,
@@ -311,29 +325,31 @@ def servers_within(asked: SizesQuestion[Any], scenario: Scenario, budget: Budget
     sizes = Sizes(scenario, any_gone=spare > 0)
     question = Sizing(sizes, chosen, candidates(sizes, most, 1, spare), budget, spare, noise)
     hunt = Hunt(question)
-    trials, searched = list[SizeTrial](), not long and not streams
+    trials, searched = begin_trials(hunt, names), not long and not streams
     if streams:
         least_gpus = refute_sizes(hunt, most, _REQUESTS_SHARE)
     else:
         allowed = tolerances(chosen)
         # Sizes that the bound refutes need no simulation; where it takes long, what can be deployed comes before it.
         if not long and floor_takes_s(scenario.instance, allowed) > _QUICK_SHARE * budget.time_limit_s:
-            trials = try_own_size(hunt, names)
+            try_own_size(hunt, trials)
         tell("fluid bound")
         floor = floor_of(scenario.instance, allowed, _FLOOR_SHARE * question.left_s)
         least_gpus, question.candidates = floor.gpus, candidates(sizes, most, floor.gpus, spare)
         hunt.apply_floor(floor)
         if long:  # plans of a rule first, since one simulation may take all the time
             dispatch(hunt, _DISPATCH_SHARE)
-    trials = trials or try_own_size(hunt, names)
+        try_own_size(hunt, trials)
     if searched:
         hunt.bisect(_FORMULAS_SHARE)
-    scan(hunt, trials, _POLICY_SHARE if searched else (1 - _NEARBY_SHARE) ** 2)
-    look_nearby(hunt, trials, _NEARBY_SHARE)
+    scan(hunt, trials, _POLICY_SHARE if searched else _LAST_POLICY_SHARE)
+    nearby, failing, growing, straining = _REST_SHARES if searched else _LAST_SHARES
+    look_nearby(hunt, trials, nearby)
     scanned = [trial.found(hunt.unrefuted, question) for trial in trials]
     alternatives = rank(hunt, scanned)
-    growth = grow(hunt, alternatives[0], _NEARBY_SHARE) if alternatives else None
-    strains = strain(hunt, alternatives[0], _NEARBY_SHARE) if alternatives else ()
+    survives = fail(hunt, trials, alternatives[0], failing) if alternatives else None
+    growth = grow(hunt, alternatives[0], growing) if alternatives else None
+    strains = strain(hunt, alternatives[0], straining) if alternatives else ()
     if searched:
         hunt.search()
     planned, timeline = hunt.worst_plan or (None, None)
@@ -351,6 +367,7 @@ def servers_within(asked: SizesQuestion[Any], scenario: Scenario, budget: Budget
         tuple(alternatives),
         growth,
         strains,
+        survives,
         spare,
         planned,
         noise,

@@ -14,6 +14,7 @@ from math import ceil
 from truenorth.executor import PolicyError, StoppedError
 from truenorth.models import InstanceError, ServiceLevels, completion_us
 from truenorth.models.metrics import computing_us
+from truenorth.models.token_times import TokenTimes
 from truenorth.planner.answers.servers.attained import Attained, attained
 from truenorth.planner.answers.servers.day import Day, Schedule
 from truenorth.planner.answers.servers.sizes import Mix
@@ -70,5 +71,6 @@ def autoscale(
     except (InstanceError, PolicyError, StoppedError):
         return None
     latency = completion_us(ran.truth, ran.timeline) - ran.truth.job_release_us
-    met = levels.met_by(ran.truth, latency, range(len(latency)))
-    return Autoscaled(policy, ordered, met, attained(ran.truth, latency, levels, day.by_us, day.count))
+    tokens = TokenTimes.of(ran.truth, ran.timeline)
+    met = levels.met_by(ran.truth, latency, range(len(latency)), tokens)
+    return Autoscaled(policy, ordered, met, attained(ran.truth, latency, levels, day.by_us, day.count, tokens))

@@ -9,7 +9,7 @@ lie below the least that met. Policies that plan with a solver take as long as a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from truenorth.executor import Knows, PolicyError, StoppedError
@@ -107,44 +107,48 @@ class SizeTrial:
         return sizes if self.met is None else sizes[: sizes.index(self.met)]
 
 
-def try_own_size(hunt: Hunt, policies: Sequence[str]) -> list[SizeTrial]:
+def begin_trials(hunt: Hunt, policies: Sequence[str]) -> list[SizeTrial]:
+    """Return the policies with what they know, none of them simulated yet."""
+    scenario = hunt.question.sizes.scenario
+    return [SizeTrial(policy, parse(policy, scenario).knows) for policy in policies]
+
+
+def try_own_size(hunt: Hunt, trials: Sequence[SizeTrial]) -> None:
     """Simulate policies once, at the scenario's own size: what meets the level there can be deployed.
 
     Those that plan with a solver have their turn in `scan`.
     """
-    sizes = hunt.question.sizes
-    own, trials = sizes.counts, [SizeTrial(policy, parse(policy, sizes.scenario).knows) for policy in policies]
-    if own in hunt.unrefuted:
-        for trial in trials:
-            if not needs_solver(trial.policy):
-                simulate_at(hunt, trial, own, _reserve_s(hunt))
-    return trials
+    own = hunt.question.sizes.counts
+    for trial in trials if own in hunt.unrefuted else ():
+        if own not in trial.reached and not needs_solver(trial.policy):
+            simulate_at(hunt, trial, own, _reserve_s(hunt))
 
 
 def scan(hunt: Hunt, trials: Sequence[SizeTrial], share: float) -> None:
-    """Simulate policies at the sizes in question, in a share of the time left; plans go to the hunt."""
+    """Simulate policies at the sizes in question, in a share of the time left; plans go to the hunt.
+
+    At first each has its part of it; who needs least then takes what is left to be sure of it: it may be the answer.
+    """
     sizes, reserve_s = hunt.unrefuted, (1 - share) * hunt.question.left_s
     quick = [trial for trial in trials if not needs_solver(trial.policy)]
     for among in (quick, [trial for trial in trials if trial not in quick]):
-        _simulate_in_turn(hunt, among, sizes, _towards_least, reserve_s)
-        # Who needs least comes first: it may be the answer.
-        ranked = sorted(among, key=lambda trial: len(trial.before_met(sizes)))
-        _simulate_in_turn(hunt, ranked, sizes, _below_met, reserve_s)
+        _simulate_in_turn(hunt, among, sizes, reserve_s)
+        for trial in sorted(among, key=lambda trial: len(trial.before_met(sizes))):
+            _simulate_below(hunt, trial, sizes, reserve_s)
 
 
 def _simulate_in_turn(
     hunt: Hunt,
     trials: Sequence[SizeTrial],
     sizes: Sequence[Mix],
-    order: Callable[[SizeTrial, Sequence[Mix], Mix | None], Iterator[Mix]],
     reserve_s: float,
 ) -> None:
-    """Simulate one policy after the other at sizes in an order, each in its part of the time above a reserve."""
+    """Simulate one policy after the other towards its least size, each in its part of the time above a reserve."""
     ask = hunt.question
     for position, trial in enumerate(trials):
         end_s = ask.left_s - max(0.0, ask.left_s - reserve_s) / (len(trials) - position)
         least = min((each.met for each in trials if each.met is not None), key=ask.order, default=None)
-        for mix in order(trial, sizes, least):
+        for mix in _towards_least(trial, sizes, least):
             # Who has shown nothing yet, as the scenario's own size is not in question, gets its first simulation now.
             first = not trial.reached
             if not simulate_at(hunt, trial, mix, min(end_s, _reserve_s(hunt)) if first else end_s):
@@ -159,9 +163,13 @@ def _reserve_s(hunt: Hunt) -> float:
 def _towards_least(trial: SizeTrial, sizes: Sequence[Mix], least: Mix | None) -> Iterator[Mix]:
     """Yield sizes in strides that double until one meets the level, then in halves below it.
 
-    They begin at the least size that did for some policy. Halves of what is promising lead to a size that is nearly the
-    least in a few simulations.
+    Of several groups each is tried alone at first, until some policy has met the level. Strides begin at the least size
+    that did for some policy. Halves of what is promising lead to a size that is nearly the least in a few simulations.
     """
+    groups = len(sizes[0]) if sizes else 0
+    if least is None and groups > 1:
+        for group in range(groups):
+            yield from _of_one_group(trial, sizes, group)
     above = sizes if least is None else sizes[sizes.index(least) :]
     strides = [min(2**power, len(above)) - 1 for power in range(len(above).bit_length() + 1)] if above else []
     for position in strides:
@@ -173,11 +181,22 @@ def _towards_least(trial: SizeTrial, sizes: Sequence[Mix], least: Mix | None) ->
         yield below[len(below) // 2]
 
 
-def _below_met(trial: SizeTrial, sizes: Sequence[Mix], _: Mix | None) -> Iterator[Mix]:
-    """Yield what lies below the least size that met the level, the dearest first: that it is the least takes all."""
+def _of_one_group(trial: SizeTrial, sizes: Sequence[Mix], group: int) -> Iterator[Mix]:
+    """Yield sizes of one group alone in halves; few simulations show about what each group is worth."""
+    low, high = 0, sum(sum(mix) == mix[group] for mix in trial.before_met(sizes))
+    alone = [mix for mix in sizes if sum(mix) == mix[group]]
+    while low < high:
+        middle = (low + high) // 2
+        if alone[middle] not in trial.reached:
+            yield alone[middle]
+        low, high = (low, middle) if alone[middle] in trial.met_at else (middle + 1, high)
+
+
+def _simulate_below(hunt: Hunt, trial: SizeTrial, sizes: Sequence[Mix], reserve_s: float) -> None:
+    """Simulate what lies below the least size that met the level, the dearest first: that it is the least takes all."""
     for mix in reversed(trial.before_met(sizes)):
-        if mix not in trial.reached:
-            yield mix
+        if mix not in trial.reached and not simulate_at(hunt, trial, mix, reserve_s):
+            break
 
 
 def simulate_at(hunt: Hunt, trial: SizeTrial, mix: Mix, reserve_s: float) -> bool:
@@ -187,16 +206,11 @@ def simulate_at(hunt: Hunt, trial: SizeTrial, mix: Mix, reserve_s: float) -> boo
     """
     ask = hunt.question
     for left in (left for gone in range(ask.spare + 1) for left in remainders(mix, gone)):
-        if ask.left_s <= reserve_s:
+        ran = _run_once(hunt, trial, left, reserve_s)
+        if ran is None:
             return False
-        if left not in trial.runs:
-            ask.budget.watch(f"{trial.policy} on {sum(left)} servers")
-            ran = _run(hunt, trial.policy, left, reserve_s)
-            if ran is None:
-                return False
-            trial.runs[left] = ran
-        if not trial.runs[left].met:
-            trial.reached[mix] = trial.runs[left].reached
+        if not ran.met:
+            trial.reached[mix] = ran.reached
             return True
     whole = trial.runs[mix]
     trial.reached[mix] = whole.reached
@@ -205,6 +219,28 @@ def simulate_at(hunt: Hunt, trial: SizeTrial, mix: Mix, reserve_s: float) -> boo
     if trial.met is None or ask.order(mix) < ask.order(trial.met):
         trial.met = mix
     return True
+
+
+def survives(hunt: Hunt, trial: SizeTrial, mix: Mix, reserve_s: float) -> bool | None:
+    """Say whether a policy meets the levels with any one server of a size gone from the start; None if time was up."""
+    for left in remainders(mix, 1):
+        ran = _run_once(hunt, trial, left, reserve_s)
+        if ran is None or not ran.met:
+            return None if ran is None else False
+    return True
+
+
+def _run_once(hunt: Hunt, trial: SizeTrial, left: Mix, reserve_s: float) -> _SizeRun | None:
+    """Return what a policy does on the servers that are left, simulated if it was not before; None if time was up."""
+    if left not in trial.runs:
+        if hunt.question.left_s <= reserve_s:
+            return None
+        hunt.question.budget.watch(f"{trial.policy} on {sum(left)} servers")
+        ran = _run(hunt, trial.policy, left, reserve_s)
+        if ran is None:
+            return None
+        trial.runs[left] = ran
+    return trial.runs[left]
 
 
 def _run(hunt: Hunt, policy: str, mix: Mix, reserve_s: float) -> _SizeRun | None:

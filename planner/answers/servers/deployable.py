@@ -11,7 +11,7 @@ from truenorth.executor import Knows, PolicyError, StoppedError
 from truenorth.models import Metrics
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.scenario import Scenario
-from truenorth.planner.answers.servers.by_policy import Scanned, SizeTrial, simulate_at
+from truenorth.planner.answers.servers.by_policy import Scanned, SizeTrial, simulate_at, survives
 from truenorth.planner.answers.servers.decide import Reached, meets
 from truenorth.planner.answers.servers.hunt import Hunt
 from truenorth.planner.answers.servers.question import Sizing, remainders
@@ -128,6 +128,14 @@ def _least(ask: Sizing, met: Iterable[tuple[Knows, Mix]]) -> dict[int, Fraction]
         group = lead(knows, ask.noise)
         least[group] = min(ask.cost(mix), least.get(group, ask.cost(mix)))
     return least
+
+
+def fail(hunt: Hunt, trials: Sequence[SizeTrial], best: Alternative, share: float) -> bool | None:
+    """Say whether the best answer survives one failure, as far as a share of the time left tells."""
+    if hunt.question.spare:
+        return True
+    trial = next(trial for trial in trials if trial.policy == best.policy)
+    return survives(hunt, trial, best.mix, (1 - share) * hunt.question.left_s)
 
 
 def grow(hunt: Hunt, best: Alternative, share: float) -> Growth | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from truenorth.executor import Knows
 from truenorth.models import ServiceLevels
-from truenorth.models.metrics import Metrics
+from truenorth.models.metrics import Metrics, StreamMetrics
 from truenorth.models.record import ABSENT, Spreading, spread
 from truenorth.planner.answers.versions import Origin, ScenarioNamed
 
@@ -80,7 +80,7 @@ class AlternativeSize(Spreading):
     knows: Knows
     size: Size = field(metadata=spread(Size))
     value: Figures
-    metrics: Metrics
+    metrics: StreamMetrics | Metrics
     work: WorkDone
 
 
@@ -147,6 +147,7 @@ class ServersRecord:
     policies: Mapping[str, PolicySize]
     alternatives: list[AlternativeSize]
     growth: GrowthTaken | None
+    survives_failure: bool | None
     sensitivity: list[StrainReached]
     refutation: SizeRefuted | None
     runtime_s: float
@@ -199,6 +200,7 @@ class AssumedWindow(ScenarioNamed):
     length_s: float
     resident_at_start: int
     overlap_loads: bool
+    requests: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ the least cost of counts that keep to it is what no schedule costs less than; wh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,20 +20,23 @@ from truenorth.executor import PolicyError, StoppedError
 from truenorth.models import Instance, InstanceError, Timeline, completion_us
 from truenorth.models.instance import Ints
 from truenorth.models.scenario import Scenario
+from truenorth.models.token_times import TokenTimes
 from truenorth.planner.answers.servers.answer import ServersAnswer, servers_within
 from truenorth.planner.answers.servers.attained import Attained, attained
 from truenorth.planner.answers.servers.autoscaler import Autoscaled, autoscale
 from truenorth.planner.answers.servers.day import US_PER_HOUR, Day, Schedule
 from truenorth.planner.answers.servers.decide import attempt
 from truenorth.planner.answers.servers.descent import Descent
-from truenorth.planner.answers.servers.goal import tolerances
+from truenorth.planner.answers.servers.goal import Tolerance, tolerances
 from truenorth.planner.answers.servers.hunt import LONG_TRACE
 from truenorth.planner.answers.servers.scheduled import IntervalFloor, ScheduleAnswer, Scheduled
 from truenorth.planner.answers.servers.sizes import Mix
+from truenorth.planner.answers.servers.streams import requests_asked
 from truenorth.planner.answers.servers.tried import Tried, question
 from truenorth.planner.answers.simulate import simulate
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty
 from truenorth.solvers.bounds import fluid
+from truenorth.solvers.bounds.stream_floor import RequestDemands
 from truenorth.solvers.budget import Budget
 
 if TYPE_CHECKING:
@@ -53,7 +56,6 @@ _ATTEMPTS = 3
 
 def schedule_within(asked: ScheduleQuestion, scenario: Scenario, budget: Budget) -> ScheduleAnswer:
     """Find the cheapest schedule that meets the levels, for plans and per policy, within a budget."""
-    scenario.instance.require_no_streams("servers --by")
     fixed = servers_within(asked, scenario, budget.share(_FIXED_SHARE))
     folder = None if asked.folder is None else Path(asked.folder)
     tried = Tried(folder, question(fixed.sizes.scenario, fixed.levels, asked.by_us, budget.seed, asked.noise))
@@ -115,15 +117,46 @@ def _undominated(ways: dict[int, Fraction]) -> dict[int, Fraction]:
     return kept
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _JobDemands:
+    """What a tolerance asks of an interval: no more late jobs than so many."""
+
+    instance: Instance
+    due_us: Ints
+    late: int
+
+    @classmethod
+    def of(cls, instance: Instance, tolerance: Tolerance) -> _JobDemands:
+        """Return what a tolerance asks of the jobs of an instance."""
+        return cls(instance, tolerance.due_us(instance), tolerance.most_late(instance))
+
+    def least_gpus_within(self, begin_us: int, end_us: int) -> tuple[int, fluid.Demand | None]:
+        """Return how many GPUs an interval cannot do without, and the demand that says so."""
+        return fluid.least_gpus_within(self.instance, self.due_us, self.late, begin_us, end_us)
+
+    def within(self, begin_us: int, end_us: int) -> list[fluid.Demand]:
+        """Return the demands of jobs that are released and due in an interval: late ones of all intervals add up."""
+        return fluid.demands_within(self.instance, self.due_us, begin_us, end_us)
+
+
 class _ScheduleSearch:
     """What is searched, until when, and what is known so far."""
 
     def __init__(self, day: Day, fixed: ServersAnswer, budget: Budget, tried: Tried) -> None:
         self.day, self._fixed, self._levels, self._tried = day, fixed, fixed.levels, tried
-        self._latency: dict[tuple[str, Schedule], Ints] = {}
+        self._times: dict[tuple[str, Schedule], tuple[Ints, TokenTimes | None]] = {}
         self._budget = budget
         budget.watch("floors of the intervals")
         reserve_s = (1 - _FLOORS_SHARE) * self._left_s
+        instance = day.instance
+        self._asked: Sequence[_JobDemands | RequestDemands] = (
+            [
+                _JobDemands(instance, each.due_us(instance), each.most_late(instance))
+                for each in tolerances(self._levels)
+            ]
+            if instance.streams is None
+            else requests_asked(day.sizes, self._levels)
+        )
         self.floors = tuple(self._floor(interval, reserve_s) for interval in range(day.count))
 
     @property
@@ -132,16 +165,14 @@ class _ScheduleSearch:
 
     @property
     def _long(self) -> bool:
-        """Whether the window is too long to plan, so that no time need be kept for that."""
-        return self.day.instance.n_tasks > LONG_TRACE
+        """Whether no time need be kept for plans: the window is too long for them, or they are not searched for."""
+        return self.day.instance.n_tasks > LONG_TRACE or self.day.instance.streams is not None
 
     def _floor(self, interval: int, reserve_s: float) -> IntervalFloor:
         """Return the floor of an interval; none, which is one too, unless more than a reserve is left."""
-        instance, span = self.day.instance, self.day.span(interval)
         best = IntervalFloor(0, None)
-        for tolerance in tolerances(self._levels) if self._left_s > reserve_s else ():
-            due, late = tolerance.due_us(instance), tolerance.most_late(instance)
-            gpus, demand = fluid.least_gpus_within(instance, due, late, *span)
+        for asked in self._asked if self._left_s > reserve_s else ():
+            gpus, demand = asked.least_gpus_within(*self.day.span(interval))
             if gpus > best.gpus:
                 best = IntervalFloor(gpus, demand)
         return best
@@ -155,14 +186,10 @@ class _ScheduleSearch:
         hours = Fraction(self.day.by_us, US_PER_HOUR)
         floors = [floor.gpus for floor in self.floors]
         bounds = [sum(map(self.day.least_cost, floors), Fraction(0))]
-        for tolerance in tolerances(self._levels) if self._left_s > reserve_s else ():
-            due, most_late = tolerance.due_us(self.day.instance), tolerance.most_late(self.day.instance)
-            spans = (self.day.span(interval) for interval in range(self.day.count))
-            demands = [
-                fluid.demands_within(self.day.instance, due, *span) if self._left_s > reserve_s else []
-                for span in spans
-            ]
-            bounds.append(cheapest_counts(demands, floors, most_late, self.day.least_cost))
+        for asked in self._asked if self._left_s > reserve_s else ():
+            spans = map(self.day.span, range(self.day.count))
+            demands = [asked.within(*span) if self._left_s > reserve_s else [] for span in spans]
+            bounds.append(cheapest_counts(demands, floors, asked.late, self.day.least_cost))
         return max(bounds) * hours
 
     def policies(self) -> dict[str, Scheduled]:
@@ -191,14 +218,16 @@ class _ScheduleSearch:
 
     def _attained(self, policy: str, found: Schedule, until_s: float) -> tuple[Attained | None, ...] | None:
         """Return what a policy attains in each interval of a schedule; None if there is no time to simulate it."""
-        if (policy, found) not in self._latency and not self._simulate(found, policy, until_s):
+        if (policy, found) not in self._times and not self._simulate(found, policy, until_s):
             return None
         return self._by_interval(policy, found)
 
     def _by_interval(self, who: str, found: Schedule) -> tuple[Attained | None, ...] | None:
-        latency = self._latency.get((who, found))
-        day = self.day
-        return None if latency is None else attained(day.instance, latency, self._levels, day.by_us, day.count)
+        times, day = self._times.get((who, found)), self.day
+        if times is None:
+            return None
+        latency, tokens = times
+        return attained(day.instance, latency, self._levels, day.by_us, day.count, tokens)
 
     def autoscaled(self) -> Autoscaled | None:
         """Return what an autoscaler orders above the policy that meets the levels on the least fleet that stays."""
@@ -234,15 +263,15 @@ class _ScheduleSearch:
             return False
         except StoppedError:
             return None
-        return self._keep_latency(policy, candidate, ran.truth, ran.timeline)
+        return self._keep_times(policy, candidate, ran.truth, ran.timeline)
 
-    def _keep_latency(self, who: str, candidate: Schedule, instance: Instance, timeline: Timeline) -> bool:
+    def _keep_times(self, who: str, candidate: Schedule, instance: Instance, timeline: Timeline) -> bool:
         """Say whether a timeline is within the levels, and keep how long its jobs took if it is."""
-        latency = completion_us(instance, timeline) - instance.job_release_us
-        met = self._levels.met_by(instance, latency, range(len(latency)))
+        latency, tokens = completion_us(instance, timeline) - instance.job_release_us, TokenTimes.of(instance, timeline)
+        met = self._levels.met_by(instance, latency, range(len(latency)), tokens)
         if met:  # of each only the latest is asked for again
-            self._latency = {key: kept for key, kept in self._latency.items() if key[0] != who}
-            self._latency[who, candidate] = latency
+            self._times = {key: kept for key, kept in self._times.items() if key[0] != who}
+            self._times[who, candidate] = latency, tokens
         return met
 
     def optimum(self, found: dict[str, Scheduled]) -> Scheduled:
@@ -278,9 +307,7 @@ class _ScheduleSearch:
                 stop=self._budget.stop,
                 left_s=lambda: 0.0,
             )
-            enough = made.timeline is not None and self._keep_latency(
-                _PLAN, candidate, scenario.instance, made.timeline
-            )
+            enough = made.timeline is not None and self._keep_times(_PLAN, candidate, scenario.instance, made.timeline)
             return self._tried.note(_PLAN, candidate, enough) if enough or self._left_s else False
 
         descent = Descent(self.day, [floor.gpus for floor in self.floors], met, lambda: self._left_s > 0)

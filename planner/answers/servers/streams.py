@@ -25,7 +25,7 @@ from truenorth.planner.answers.servers.hunt import Hunt, nowhere
 from truenorth.planner.answers.servers.question import Sizing, candidates
 from truenorth.planner.answers.servers.sizes import Mix, Sizes
 from truenorth.solvers.bounds.fluid import NO_DEADLINE
-from truenorth.solvers.bounds.stream_floor import NO_DUE, Cut, Limit, StreamFloor
+from truenorth.solvers.bounds.stream_floor import NO_DUE, Cut, Limit, RequestDemands, StreamFloor
 
 ALONE = "alone"
 GATEWAYS = ("least_tokens", "least_requests", "round_robin")
@@ -83,6 +83,14 @@ def refute_sizes(hunt: Hunt, most: int | None, share: float) -> int:
 
     hunt.apply(too_small)
     return least_gpus
+
+
+def requests_asked(sizes: Sizes, levels: ServiceLevels) -> list[RequestDemands]:
+    """Return what levels ask of GPUs that are there for a time only."""
+    instance = sizes.scenario.instance
+    floor = StreamFloor(instance, _one_of_each(sizes))
+    asked = [floor.demands(limit) for limit in limits(instance, levels)]
+    return [each for each in asked if each is not None]
 
 
 def limits(instance: Instance, levels: ServiceLevels) -> list[Limit]:
@@ -165,4 +173,5 @@ def _in_words(sizes: Sizes, cut: Cut, gpus: Sequence[int]) -> str:
     ]
     needed = f"{float(cut.least / unit):.4g} {what} all the time{''.join(f', {each}' for each in counting)}"
     window = f"Between {cut.begin_us / 1e6:.6g} s and {cut.end_us / 1e6:.6g} s"
-    return f"{window} the {_WAYS[cut.way]} of requests in time need {needed}, but {there:.4g} are there"
+    has = f"there {'is' if there == 1 else 'are'} {there:.4g}"
+    return f"{window} the {_WAYS[cut.way]} of requests in time need {needed}; {has}"

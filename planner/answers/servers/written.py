@@ -97,9 +97,9 @@ def _origin(answer: ServersAnswer, options: Sequence[str]) -> ServersOrigin:
     command += options
     instance = scenario.instance
     length_s = int(instance.job_release_us.max()) / MICROSECONDS_PER_SECOND
-    window = AssumedWindow(
-        *named(scenario), len(instance.jobs), length_s, len(instance.initial), instance.overlap_loads
-    )
+    requests = 0 if instance.streams is None else int((instance.streams.output > 0).sum())
+    held, overlap = len(instance.initial), instance.overlap_loads
+    window = AssumedWindow(*named(scenario), len(instance.jobs), length_s, held, overlap, requests)
     return ServersOrigin(window, shlex.join(command), provenance())
 
 

@@ -68,11 +68,11 @@ class Pool:
     @classmethod
     def of(cls, fixed: Fixed, first_prices: FirstPrices) -> Pool | None:
         """Return the groups; None where costs are not linear from the release on, or too few jobs are alike."""
-        instance, costs, shapes = fixed.instance, fixed.costs, fixed.trees.shapes
+        instance, costs = fixed.instance, fixed.costs
         release = instance.job_release_us[costs.jobs]
         linear = not costs.steps and bool((costs.free_until_us <= release).all())
         known = bool(first_prices.times_us[-1] > release.max())  # not so where the first prices are none
-        if not (linear and known) or fixed.trees.places or shapes.from_us.any() or not _run_from_one_source(fixed):
+        if not (linear and known) or fixed.trees.places or not _run_from_one_source(fixed):
             return None
         groups: dict[tuple[int, tuple[int, int]], list[int]] = {}
         workflows = instance.job_workflow[costs.jobs].tolist()
@@ -221,7 +221,7 @@ def _run_from_one_source(fixed: Fixed) -> bool:
 def _grouped(fixed: Fixed, members: tuple[Ints, ...]) -> Fixed:
     """Return the parts of a relaxation whose jobs are the first of each group, as if released at 0."""
     instance, costs, times = fixed.instance, fixed.costs, earliest(fixed.instance)
-    trees = forest(instance, times, from_source=True)
+    trees = forest(instance, times, from_source=True, placed=False)
     node_first, start = node_earliest(instance, trees, times)
     behind = start - np.repeat(instance.job_release_us, np.diff(node_first))
     firsts = [int(group[0]) for group in members]

@@ -293,8 +293,8 @@ def test_the_command_prints_and_writes_what_it_measured(
     assert output.err.count("wrote ") == 2
     document = json.loads(output.out)
     assert set(document) == {
-        "device", "kind", "runner", "rounds", "beside", "models", "tasks", "batches", "load", "transfer", "profile",
-        "samples",
+        "device", "kind", "runner", "rounds", "beside", "models", "tasks", "batches", "load", "transfer", "streams",
+        "profile", "samples",
     }  # fmt: skip
     assert (document["kind"], document["runner"], document["rounds"]) == ("cpu", "synthetic", 1)
     assert document["profile"] == str(made)

@@ -14,9 +14,9 @@ import pytest
 
 import truenorth as tn
 from tests.planner.answers.servers.scenarios import scenario
-from truenorth.models import ServiceLevels, check
+from truenorth.executor import PolicyError
+from truenorth.models import InstanceError, ServiceLevels, check
 from truenorth.models.errors import QuestionError
-from truenorth.models.instance import UnsupportedInstanceError
 from truenorth.models.scenario import Scenario, load_scenario, read_timeline, scenario_from
 from truenorth.planner.answers.servers.decide import meets
 from truenorth.planner.answers.servers.question import order
@@ -74,7 +74,7 @@ def test_energy_and_gateway_agree_by_hand() -> None:
     assert [row.mix for row in answer.policies] == [(2,)] * 4
     assert answer.refutation is not None
     assert answer.refutation.forces == (
-        "Between 0 s and 0.2 s the prompts and steps of requests in time need 2 GPUs all the time, but 1 are there"
+        "Between 0 s and 0.2 s the prompts and steps of requests in time need 2 GPUs all the time; there is 1"
     )
 
 
@@ -204,9 +204,36 @@ def test_policies_by_what_jobs_ask() -> None:
     assert stream_policies(scenario_from(data).instance) == (*GATEWAYS, AFFINITY, KNOWING)
 
 
-def test_by_the_interval_is_refused() -> None:
-    with pytest.raises(UnsupportedInstanceError, match="servers --by knows no streams"):
-        tn.servers_by(chats([(0, 100, 1)], "p100 latency <= 1 s"), by="1 s")
+def test_by_the_interval_by_hand() -> None:
+    """Four prompts of 100 ms within 200 ms in the first second and the third, one in the second: 2, 1 and 2 GPUs."""
+    requests = [(0, 100, 1)] * 4 + [(1000, 100, 1)] + [(2000, 100, 1)] * 4
+    found = tn.servers_by(chats(requests, "p100 latency <= 200 ms", [(3, "A", 1.0)]), by="1 s")
+    least = found.policies["least_tokens"]
+    assert (least.fixed, least.schedule) == ((2,), ((2,), (1,), (2,)))
+    assert [floor.gpus for floor in found.floors] == [2, 1, 2]
+    assert found.lower_bound == Fraction(5, 3600)
+    assert [None if each is None else each.met for each in least.attained or ()] == [True] * 3
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_floor_by_the_interval_above_a_schedule_that_meets_the_level(seed: int) -> None:
+    """Every schedule over three intervals is simulated: none within the levels has fewer GPUs, or costs less."""
+    rng = random.Random(seed)
+    requests = sorted(
+        (rng.randint(0, 2999), rng.randint(1, 300), rng.choice((1, rng.randint(1, 40)))) for _ in range(20)
+    )
+    slo = rng.choice((["p100 latency <= 900 ms"], ["p80 latency <= 600 ms"], ["p90 first token <= 300 ms"]))
+    asked = chats(requests, slo, [(2, "A", 1.0)])
+    found = tn.servers_by(asked, by="1 s", policies=["least_tokens"])
+    day, levels = found.day, found.fixed.levels
+    for schedule in product([(count,) for count in range(3)], repeat=day.count):
+        try:
+            ran = simulate(day.at(schedule), "least_tokens")
+        except (InstanceError, PolicyError):
+            continue
+        if meets(ran.truth, ran.timeline, levels):
+            assert all(mix[0] >= floor.gpus for mix, floor in zip(schedule, found.floors, strict=True))
+            assert day.cost(schedule) >= found.lower_bound
 
 
 def test_levels_on_tokens_need_requests() -> None:

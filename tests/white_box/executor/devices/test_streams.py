@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -15,8 +17,9 @@ from truenorth.executor import parse_policy, replay, simulate
 from truenorth.executor.devices.alone import different_outputs
 from truenorth.executor.devices.decoding import Answer, Decoder, Read
 from truenorth.executor.devices.lane import one_thread_each
-from truenorth.executor.devices.physical import physical_devices
+from truenorth.executor.devices.physical import Physical, physical_devices
 from truenorth.executor.devices.profiling import TypicalRequest, measure
+from truenorth.executor.devices.records import SET_ASIDE, STUCK
 from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
 from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.errors import DeviceError
@@ -54,23 +57,19 @@ class Tiny:
 
     Parameters
     ----------
-    most
-        A step of more requests than this raises.
+    before
+        Called with the words of every pass, to raise or to wait.
     """
 
-    def __init__(self, most: int = 99) -> None:
-        self._prototypes, self._most = Prototypes(tiny, 0), most
+    def __init__(self, before: Callable[[Tensor], None] = lambda words: None) -> None:
+        self._prototypes, self._before = Prototypes(tiny, 0), before
 
     def weights(self, model: MLModel) -> Mapping[str, Tensor]:
         return self._prototypes.weights(model)
 
     def module(self, model: MLModel) -> nn.Module:
-        def refuse(_: nn.Module, __: object, given: dict[str, Tensor]) -> None:
-            if len(given["input_ids"]) > self._most:
-                raise ArithmeticError("too many")
-
         module = self._prototypes.module(model)
-        module.register_forward_pre_hook(refuse, with_kwargs=True)
+        module.register_forward_pre_hook(lambda _, __, given: self._before(given["input_ids"]), with_kwargs=True)
         return module
 
     def run(self, call: RunnerCall) -> Tensor:
@@ -222,11 +221,39 @@ def test_no_more_are_served_than_seats_and_kv_allow(tokens_of_room: int, most: i
 
 def test_an_iteration_that_fails_fails_its_requests_and_nobody_else() -> None:
     """Two may decode together, three may not: the first three fail with their third, the fourth is served alone."""
+
+    def before(words: Tensor) -> None:
+        if len(words) > 2:
+            raise ArithmeticError("too many")
+
     made = served([(0, Tokens(8, 8, 6))] * 4)
-    run = run_live(made, parse_policy("least_requests"), Tiny(most=2), KEPT)
+    run = run_live(made, parse_policy("least_requests"), Tiny(before), KEPT)
     assert sorted(failure.job for failure in run.records.failures) == [0, 1, 2]
     assert {failure.message for failure in run.records.failures} == {"ArithmeticError: too many"}
     assert list(run.outputs) == [3]
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_stuck_iteration_costs_its_requests_and_a_dead_gpu_is_left(
+    monkeypatch: pytest.MonkeyPatch, answers: bool
+) -> None:
+    """The first prompt on GPU 0 hangs, with nobody beside it: the other five are answered, on GPU 1 if 0 is dead."""
+    gate, hung = threading.Event(), threading.Event()
+
+    def before(words: Tensor) -> None:
+        if words.shape[1] == 7 and not hung.is_set():
+            hung.set()
+            gate.wait(30)
+
+    monkeypatch.setattr(Physical, "answers", lambda physical: answers)
+    made = served([(0, Tokens(7, 7, 3)), *[(20_000, Tokens(8, 8, 3))] * 5], gpus=2, seats=1, step_us={1: 1000})
+    run = run_live(made, parse_policy("round_robin"), Tiny(before), replace(KEPT, limit_s=1.0))
+    gate.set()
+    assert [failure.job for failure in run.records.failures] == [0]
+    assert [fault.what for fault in run.records.faults] == ([STUCK] if answers else [STUCK, SET_ASIDE])
+    assert set(run.outputs) == {1, 2, 3, 4, 5}
+    assert different_outputs(made, Tiny(), "cpu", run.outputs, 30) == []
+    assert set(run.timeline.gpu.tolist()[1:]) == ({0, 1} if answers else {1})
 
 
 def test_what_devices_do_not_serve_is_refused_in_one_line(module: nn.Module) -> None:
