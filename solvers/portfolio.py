@@ -264,7 +264,9 @@ def bound(
     """Return the best bounds that the time allows: what `solve` proves, and a certificate nearly as good."""
     search = Search.within(budget, instance, objective)
     formula, priced = None, None
-    if lanes_of(instance) is None:
+    if instance.streams is not None:  # formulas alone: plans raise none of them
+        formula = offer_formulas(search, budget)
+    elif lanes_of(instance) is None:
         formula, priced = _run(search, budget, None, starts, _BOUND_SHARE)
     else:  # what is proved on the twin has no certificate on the window itself
         rest = replace(budget, time_limit_s=_LANES_SHARE * budget.time_limit_s, watch=tell_nobody)

@@ -61,6 +61,11 @@ CLAIRVOYANCE = (
     "The plan knows every arrival in advance; the online policies learn of a job when it is released. "
     "The distance between them is what greediness and not knowing the future cost together."
 )
+KNOWS_LENGTHS = (
+    "The plan knows every arrival, and how long every answer will be, in advance; online policies learn of a request "
+    "when it is released, and of its answer as it comes, unless they say `known=yes`. "
+    "The distance between them is what greediness and not knowing cost together."
+)
 TOLD_WRONGLY = (
     "Everyone but the plan is told wrong run times ({noise}); what is shown happened under the true "
     "ones. Policies named offline know every arrival, and plan with the run times that they are told."
@@ -99,7 +104,8 @@ class Comparison(WithTimelines, WithRows):
         ended = ["The search for the plan was interrupted."] if self.interrupted else []
         given = any(workflow.ideal_us is not None for workflow in self.scenario.instance.workflows)
         divided = ["Slowdowns divide by the ideal times that the scenario names."] if given else []
-        return " ".join([CLAIRVOYANCE, *wrongly, *without, *divided, *ended, *self._remarks])
+        knows = CLAIRVOYANCE if self.scenario.instance.streams is None else KNOWS_LENGTHS
+        return " ".join([knows, *wrongly, *without, *divided, *ended, *self._remarks])
 
     @property
     def _remarks(self) -> list[str]:

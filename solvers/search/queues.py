@@ -145,7 +145,7 @@ def run_all(queues: Queues) -> bool:
     for gpu in range(len(queues.plan.length)):
         open_gpu(queues, gpu)
     queues.trial.since[:], queues.trial.until[:] = 0, queues.plan.length
-    grown = run(queues)
+    grown = run(queues, np.inf)
     if not np.isfinite(grown):
         return False
     accept(queues, grown)
@@ -350,6 +350,7 @@ def _new_trial(instance: Instance, n_rows: int, width: int) -> QueueTrial:
         late=np.zeros(n_jobs),
         since=np.full(n_gpus, FAR, np.int64),
         until=np.full(n_gpus, NONE, np.int64),
+        grown=np.zeros(1),
         change=zeros(2 * largest + 2, 4),
         row=zeros(2, n_rows, width),
         row_side=zeros(n_rows),

@@ -9,7 +9,7 @@ A task that is no request is one of a class of its own: one seat, no prompt, one
 
 from __future__ import annotations
 
-from math import exp
+from math import log
 from typing import NamedTuple
 
 import numpy as np
@@ -171,6 +171,8 @@ class QueueTrial(NamedTuple):
         The same for jobs.
     since, until
         Per GPU: first and last changed place of its queue; FAR and NONE if none is.
+    grown
+        By how much jobs of one task that have ended cost more than before.
     change
         What was changed: one of PLACE to LIMIT, and what it was before. Shape [changes, 4].
     row, row_side, row_stamp, rows
@@ -190,6 +192,7 @@ class QueueTrial(NamedTuple):
     late: Floats
     since: Ints
     until: Ints
+    grown: Floats
     change: Ints
     row: Ints
     row_side: Ints
@@ -431,8 +434,10 @@ def _advance(on: Queues, gpu: int) -> None:
 
 @inlined
 def _leave(on: Queues, gpu: int, task: int, now: int) -> None:
-    requests, state = on.requests, on.nodes.state
+    requests, state, job = on.requests, on.nodes.state, on.tables.task_job[task]
     on.trial.end[task] = now
+    if requests.job_first[job + 1] - requests.job_first[job] == 1:
+        on.trial.grown[0] += _cost(on.tables, job, now) - on.plan.cost[job]
     state[gpu, SERVED] -= 1
     state[gpu, USED] -= requests.held[task] * requests.token_bytes[requests.kind[task], on.tables.gpu_class[gpu]]
 
@@ -517,8 +522,13 @@ def _keep(on: Queues, task: int) -> None:
 
 
 @kernel
-def run(on: Queues) -> float:
+def run(on: Queues, hopeless: float) -> float:
     """Run again what has changed; return by how much the cost then grows, infinitely if some task never ends.
+
+    Parameters
+    ----------
+    hopeless
+        Growth of the jobs that have ended so far from which on a trial is given up, as if it were infinite.
 
     Notes
     -----
@@ -538,6 +548,8 @@ def run(on: Queues) -> float:
         if on.nodes.ends_us[gpu] != _ASKED:
             served = on.nodes.state[gpu, SERVED]
             _advance(on, gpu)
+            if on.trial.grown[0] > hopeless:
+                return np.inf
             if not on.requests.apart and on.nodes.state[gpu, SERVED] < served:
                 _ask_others(on)
         if not _settle(on, gpu):
@@ -553,6 +565,7 @@ def _begin(on: Queues) -> bool:
     """Begin a trial: every GPU that has changed goes back; False if one of them cannot hold its models."""
     plan, trial = on.plan, on.trial
     trial.counter[NOW] += 1
+    trial.grown[0] = 0.0
     trial.counter[TOUCHED] = trial.counter[JOBS] = trial.counter[ROWS] = 0
     for gpu in range(len(plan.length)):
         if not on.requests.apart:
@@ -599,11 +612,17 @@ def _growth(on: Queues) -> float:
         ended = 0
         for task in range(on.requests.job_first[job], on.requests.job_first[job + 1]):
             ended = max(ended, _end_of(on, task))
-        beyond = max(0, ended - tables.due_us[job])
-        trial.cost[job] = tables.linear[job] * beyond + tables.step[job] * min(beyond, 1)
-        trial.late[job] = tables.peak[job] * beyond
+        trial.cost[job] = _cost(tables, job, ended)
+        trial.late[job] = tables.peak[job] * max(0, ended - tables.due_us[job])
         grown += trial.cost[job] - plan.cost[job]
     return grown + _worst(on) - plan.total[1] if on.requests.peaked else grown
+
+
+@inlined
+def _cost(tables: InstanceTables, job: int, end: int) -> float:
+    """Return what a job costs that ends then, the worst one aside."""
+    beyond = max(0, end - tables.due_us[job])
+    return float(tables.linear[job] * beyond + tables.step[job] * min(beyond, 1))
 
 
 @inlined
@@ -846,6 +865,17 @@ def _propose(on: Queues, random: RandomState, chances: Floats) -> bool:
     return _hold(on, random, task) if drawn < chances[4] else _set_limit(on, random, task)
 
 
+@inlined
+def _at_stake(on: Queues) -> float:
+    """Return what those cost whose places change: so much may be gained in the end, others' gains aside."""
+    cost = 0.0
+    for index in range(on.trial.counter[CHANGES]):
+        if on.trial.change[index, 0] == LIMIT:
+            return np.inf
+        cost += on.plan.cost[on.tables.task_job[on.trial.change[index, 1]]]
+    return cost
+
+
 @kernel
 def anneal(on: Queues, random: RandomState, moves: int, temperature: float, chances: Floats) -> int:
     """Try moves, keep those that cost less, or little more as temperature allows; return how many were kept."""
@@ -854,8 +884,9 @@ def anneal(on: Queues, random: RandomState, moves: int, temperature: float, chan
         if not _propose(on, random, chances):
             _undo(on)
             continue
-        grown = run(on)
-        if grown <= 0.0 or random_unit(random) < exp(-grown / temperature):
+        allowed = -temperature * log(random_unit(random))
+        grown = run(on, allowed + _at_stake(on))
+        if grown <= allowed:
             accept(on, grown)
             kept += 1
         else:
