@@ -20,7 +20,7 @@ from truenorth.planner.answers.contenders import PLAN, ComparedPolicy, rows_of
 from truenorth.planner.answers.convergence import tell_proof, warn_of
 from truenorth.planner.answers.plan import Plan, plan_within
 from truenorth.planner.answers.regret import Regret, RegretRecord
-from truenorth.planner.answers.shown import Shown, WithRows, WithTimelines
+from truenorth.planner.answers.shown import Shown, WithRows, WithTimelines, frame_of, with_value
 from truenorth.planner.answers.simulate import BrokenRulesError, Simulation, simulate
 from truenorth.planner.answers.take_apart import HeldSteps, clairvoyance_in, hold
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty
@@ -28,6 +28,8 @@ from truenorth.planner.answers.versions import Origin, ScenarioNamed, named, pro
 from truenorth.solvers.budget import Budget
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from truenorth.planner.answers.questions import CompareQuestion
 
 COMPASS = "compass"
@@ -101,6 +103,10 @@ class Comparison(WithTimelines, WithRows):
         given = any(workflow.ideal_us is not None for workflow in self.scenario.instance.workflows)
         divided = ["Slowdowns divide by the ideal times that the scenario names."] if given else []
         return " ".join([CLAIRVOYANCE, *wrongly, *without, *divided, *ended, *self._remarks])
+
+    def frame(self) -> pd.DataFrame:
+        """Return a row per contender, with the columns of grids."""
+        return with_value(frame_of(self.rows), self.scenario.objective)
 
     @property
     def _remarks(self) -> list[str]:
