@@ -126,8 +126,8 @@ def parallel(found: Sweep, of: str | None = None, ax: Axes | None = None) -> Fig
         shown = {min(marks, key=marks.get): 0, max(marks, key=marks.get): 1} if key == of else marks  # type: ignore[arg-type]
         for value in shown:
             axes.annotate(
-                _written(key, value), (place, marks[value]), (4, 0), textcoords="offset points", fontsize=8, va="center",
-                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1}, zorder=4,
+                _written(key, value), (place, marks[value]), (4, 0), textcoords="offset points", fontsize=8,
+                va="center", bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1}, zorder=4,
             )  # fmt: skip
         axes.axvline(place, color="#999999", linewidth=1)
     for line in np.array(heights).T:
@@ -205,8 +205,9 @@ def _rows_of(found: Sweep, of: str | None) -> tuple[pd.DataFrame, list[str], str
 
 
 def _chosen(argument: str, given: str, known: Sequence[str]) -> str:
-    """Return a column that is there, by its name or the last part of it."""
-    found = [name for name in known if given in (name, _short(name))]
+    """Return a column that is there, by its name or the path that it is over, or the last part of either."""
+    paths = {name: name.removesuffix(next((end for end in _ENDINGS if name.endswith(end)), "")) for name in known}
+    found = [name for name, path in paths.items() if given in (name, path, _short(name), _short(path))]
     if len(found) != 1:
         raise QuestionError(f"{given!r} is no axis that varies; allowed are {', '.join(known)}", argument)
     return found[0]
