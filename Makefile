@@ -10,7 +10,7 @@ SCENARIO ?= experiments/scenarios/azure.yaml
 OUTPUT ?= comparison
 TIME_LIMIT ?= 60
 
-.PHONY: compare test types clean
+.PHONY: compare test types docs clean
 
 compare: $(INSTALLED)
 	$(VENV)/bin/truenorth compare $(SCENARIO) --time-limit $(TIME_LIMIT) -o $(OUTPUT)
@@ -21,6 +21,10 @@ test: $(EXTRAS)
 	$(VENV)/bin/lint-imports
 	$(MAKE) --no-print-directory --jobs 2 types $(SERVING)
 	$(VENV)/bin/python -m pytest -n auto --dist worksteal
+
+# What README, docs and notebooks show is run, and written back where it differs.
+docs: $(SERVING)
+	$(VENV)/bin/python -m tests.documentation
 
 types: $(EXTRAS)
 	$(VENV)/bin/mypy
