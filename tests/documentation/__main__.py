@@ -23,7 +23,8 @@ def renew_page(page: Path) -> bool:
             lines = step.renewed(said) if repeats else list(step.shown)
             if lines != list(step.shown):
                 text = with_shown(text, step, lines)
-    page.write_text(text)
+    if text != before:
+        page.write_text(text)
     return text != before
 
 
