@@ -10,7 +10,7 @@ SCENARIO ?= experiments/scenarios/azure.yaml
 OUTPUT ?= comparison
 TIME_LIMIT ?= 60
 
-.PHONY: compare test types docs clean
+.PHONY: compare test types docs reference clean
 
 compare: $(INSTALLED)
 	$(VENV)/bin/truenorth compare $(SCENARIO) --time-limit $(TIME_LIMIT) -o $(OUTPUT)
@@ -25,6 +25,11 @@ test: $(EXTRAS)
 # What README, docs and notebooks show is run, and written back where it differs.
 docs: $(SERVING)
 	$(VENV)/bin/python -m tests.documentation
+
+# Pages of docs/ and of the Python calls, in .reference; a warning is an error.
+reference: $(INSTALLED)
+	$(INSTALL) '.[reference]'
+	$(VENV)/bin/mkdocs build --strict --quiet
 
 types: $(EXTRAS)
 	$(VENV)/bin/mypy

@@ -31,7 +31,11 @@ def renew_page(page: Path) -> bool:
 def renew_notebook(path: Path) -> None:
     """Run a notebook and save what its cells show, but for what the kernel says beside it."""
     notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
-    NotebookClient(notebook, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}}).execute()
+    with tempfile.TemporaryDirectory() as folder:
+        here = Path(folder, "notebooks")
+        here.mkdir()
+        Path(folder, "experiments").symlink_to(ROOT / "experiments")
+        NotebookClient(notebook, kernel_name="python3", resources={"metadata": {"path": str(here)}}).execute()
     for cell in notebook.cells:
         cell.metadata = {}
         if cell.cell_type == "code":
