@@ -12,6 +12,7 @@ from typing import Protocol
 
 from truenorth.executor.noise import Noise
 from truenorth.models import NONE, Instance
+from truenorth.models.strides import StreamRun, Stride
 
 RUN_END, STRIDE_END, LOAD_END, ARRIVAL, WAKE, LOST, GO, COME = range(8)
 """Kinds of events, in their order at equal times: what ends comes before what begins."""
@@ -33,11 +34,14 @@ class Device(Protocol):
         Whether runs and loads take exactly the given times.
     queues
         Whether it gains anything from being told what comes next.
+    iterates
+        Whether iterations of streams are taken one by one, each as long as it takes; else in strides of given length.
     """
 
     now: int
     exact: bool
     queues: bool
+    iterates: bool
 
     def begin(self) -> None:
         """Start the clock."""
@@ -47,6 +51,9 @@ class Device(Protocol):
 
     def queue(self, tasks: Sequence[int], gpu: int, expected_us: int) -> None:
         """Have a batch ready behind the one that runs on its GPU; it still has to be started when that has ended."""
+
+    def serve(self, gpu: int, number: int, run: StreamRun, stride: Stride) -> None:
+        """Take iterations of what a GPU serves, from its boundary on; a STRIDE_END of that number will follow."""
 
     def load(self, model: int, gpu: int, slot: int | None, expected_us: int) -> None:
         """Start to load a model; a LOAD_END will follow."""
@@ -92,6 +99,7 @@ class VirtualDevice:
     """
 
     queues = False
+    iterates = False
 
     def __init__(self, noise: Noise | None = None, seed: int = 0, truth: Instance | None = None) -> None:
         self.now = 0
@@ -119,6 +127,10 @@ class VirtualDevice:
 
     def queue(self, tasks: Sequence[int], gpu: int, expected_us: int) -> None:
         """Do nothing: on a virtual clock every start is punctual."""
+
+    def serve(self, gpu: int, number: int, run: StreamRun, stride: Stride) -> None:
+        """Schedule the end of the stride, which may have begun before."""
+        self.at(run.boundary_us + stride.iterations * stride.length_us, STRIDE_END, gpu, number)
 
     def load(self, model: int, gpu: int, slot: int | None, expected_us: int) -> None:
         """Schedule the end of a load."""

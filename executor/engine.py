@@ -18,8 +18,8 @@ from truenorth.executor.policies.queueing import QueuePolicy
 from truenorth.executor.policy import Policy
 from truenorth.executor.site import Site
 from truenorth.models import Cluster, Instance, Job, Timeline, Workflow
-from truenorth.models.availability import ALWAYS, FOREVER
 from truenorth.models.branches import deciders
+from truenorth.models.cluster import ALWAYS, FOREVER
 
 SERVING_POLICIES = "round_robin, least_requests, least_tokens, prefix_affinity, and what sets serves_streams"
 """Who serves requests of streams, in words."""

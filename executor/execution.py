@@ -14,9 +14,8 @@ import numpy as np
 from truenorth.executor.device import ARRIVAL, Device
 from truenorth.executor.knowledge import Knowledge, WorkflowTables
 from truenorth.models import Instance, Job, Residency, Timeline, Workflow
-from truenorth.models.availability import FOREVER, Availability
-from truenorth.models.gpu_state import GPUState
-from truenorth.models.memory import Memory
+from truenorth.models.cluster import FOREVER, Availability
+from truenorth.models.gpu_state import GPUState, Memory
 
 _ENDLESS = 1 << 30
 """Stands for what a task that will not run waits for."""

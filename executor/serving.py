@@ -11,14 +11,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from truenorth.executor.device import STRIDE_END, Device
+from truenorth.executor.device import Device
 from truenorth.executor.errors import IllegalActionError
 from truenorth.executor.execution import NOWHERE, Arrivals, Execution
 from truenorth.executor.knowledge import WorkflowTables
 from truenorth.models import NONE, Instance, Job, ServedRequests, Timeline, Tokens
-from truenorth.models.availability import Availability
+from truenorth.models.cluster import Availability
 from truenorth.models.gpu_state import Request
-from truenorth.models.strides import Stride
+from truenorth.models.strides import StreamRun, Stride
 
 
 class Serving(Execution):
@@ -111,7 +111,7 @@ class Serving(Execution):
         if self.refuse_request(task) is not None:
             return False
         gpu = self.gpu[task]
-        return self.state[gpu].refuse_boundary(self.now) is None or self._cut(gpu)
+        return self._refuse_boundary(gpu) is None or self._cut(gpu)
 
     def join(self, task: int) -> None:
         """Let a request join on its GPU, at a boundary.
@@ -124,7 +124,7 @@ class Serving(Execution):
         """
         refused = self.refuse_request(task)
         gpu = self.gpu[task] if refused is None else NOWHERE
-        refused = refused or self.state[gpu].refuse_boundary(self.now)
+        refused = refused or self._refuse_boundary(gpu)
         if refused is not None:
             raise IllegalActionError(f"{refused} (task {task})")
         self.state[gpu].begin_request(self._request(task, gpu), self.now)
@@ -138,7 +138,7 @@ class Serving(Execution):
         """
         if number != self._stride_number[gpu]:
             return [], []
-        first, ended = self.state[gpu].advance(self._strides.pop(gpu))
+        first, ended = self.state[gpu].advance(self._taken(gpu, self._strides.pop(gpu)))
         for task in first:
             self.first_us[task] = self.now
         for task in ended:
@@ -152,7 +152,7 @@ class Serving(Execution):
         for gpu in self._at_boundary:
             serving = self.state[gpu].serving
             if serving is not None:
-                self._begin(gpu, serving.stride())
+                self._begin(gpu, serving, serving.stride())
         self._at_boundary.clear()
 
     def timeline(self, realised: bool) -> Timeline:
@@ -164,31 +164,42 @@ class Serving(Execution):
         served = ServedRequests(first_us, np.zeros_like(first_us), answers)
         return replace(happened, served=served)
 
-    def _begin(self, gpu: int, stride: Stride) -> None:
+    def _refuse_boundary(self, gpu: int) -> str | None:
+        """Return why a GPU is at no boundary where somebody may join; None if it is."""
+        if self._device.iterates and gpu in self._strides:  # begun at this very microsecond, perhaps
+            return f"S2 GPU {gpu}: is inside an iteration"
+        return self.state[gpu].refuse_boundary(self.now)
+
+    def _begin(self, gpu: int, serving: StreamRun, stride: Stride) -> None:
+        """Have a stride taken from the last boundary on, in place of one under way if there is one."""
+        if self._device.iterates:
+            stride = Stride(1, stride.length_us)
         self._stride_number[gpu] += 1
         self._strides[gpu] = stride
-        ends_us = self.now + stride.iterations * stride.length_us
-        self._device.at(ends_us, STRIDE_END, gpu, self._stride_number[gpu])
+        self._device.serve(gpu, self._stride_number[gpu], serving, stride)
+
+    def _taken(self, gpu: int, stride: Stride) -> Stride:
+        """Return a stride that has ended as it was; an iteration on its own lasts until now, however long it took."""
+        serving = self.state[gpu].serving
+        return stride if serving is None or stride.iterations > 1 else Stride(1, self.now - serving.boundary_us)
 
     def _cut(self, gpu: int) -> bool:
         """Have a stride end at the next boundary that leaves a budget; say whether the GPU stands at it now."""
         serving, stride = self.state[gpu].serving, self._strides.get(gpu)
-        if serving is None or stride is None or not serving.decodes_only:
+        if serving is None or stride is None or self._device.iterates or not serving.decodes_only:
             return False
         passed = -(-(self.now - serving.boundary_us) // stride.length_us)
         if passed >= stride.iterations:
             return False
         done = Stride(passed, stride.length_us)
+        if serving.boundary_us + passed * stride.length_us > self.now:
+            self._begin(gpu, serving, done)
+            return False
         self._stride_number[gpu] += 1
-        if serving.boundary_us + passed * stride.length_us == self.now:
-            del self._strides[gpu]
-            self.state[gpu].advance(done)
-            self._at_boundary[gpu] = None
-            return True
-        self._strides[gpu] = done
-        ends_us = serving.boundary_us + passed * stride.length_us
-        self._device.at(ends_us, STRIDE_END, gpu, self._stride_number[gpu])
-        return False
+        del self._strides[gpu]
+        self.state[gpu].advance(done)
+        self._at_boundary[gpu] = None
+        return True
 
     def _request(self, task: int, gpu: int) -> Request:
         template = self.template[task]

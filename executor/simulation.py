@@ -22,6 +22,7 @@ from truenorth.executor.policy import Policy
 from truenorth.models import NEVER, Instance, Timeline
 from truenorth.models.branches import only, open_paths
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.strides import StreamRun, Stride
 
 
 def simulate(
@@ -130,22 +131,30 @@ class Durations:
         By GPU and model: one after the other; the last one holds for further loads.
     transfers
         By source and target task; never less than given.
+    iterations
+        By GPU that serves requests: one after the other; what comes behind the last takes the given time.
     """
 
     runs: Mapping[int, int] = field(default_factory=dict)
     loads: Mapping[tuple[int, int], Iterable[int]] = field(default_factory=dict)
     transfers: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    iterations: Mapping[int, Iterable[int]] = field(default_factory=dict)
 
 
 class _RecordedDevice(VirtualDevice):
     def __init__(self, durations: Durations) -> None:
         super().__init__()
-        self.exact = False
+        self.exact, self.iterates = False, bool(durations.iterations)
+        self._iterations = {gpu: deque(taken) for gpu, taken in durations.iterations.items()}
         self._runs, self._transfers = durations.runs, durations.transfers
         self._recorded = {place: deque(taken) for place, taken in durations.loads.items()}
 
     def run(self, tasks: Sequence[int], gpu: int, expected_us: int) -> None:
         super().run(tasks, gpu, self._runs.get(tasks[0], expected_us))
+
+    def serve(self, gpu: int, number: int, run: StreamRun, stride: Stride) -> None:
+        left = self._iterations.get(gpu)
+        super().serve(gpu, number, run, Stride(1, left.popleft()) if left else stride)
 
     def load(self, model: int, gpu: int, slot: int | None, expected_us: int) -> None:
         left = self._recorded.get((gpu, model), deque())

@@ -13,7 +13,7 @@ from truenorth.executor.errors import IllegalActionError
 from truenorth.executor.execution import NOWHERE, Arrivals
 from truenorth.executor.serving import Serving
 from truenorth.models import NEVER, NONE, Instance
-from truenorth.models.availability import Availability
+from truenorth.models.cluster import Availability
 from truenorth.models.gpu_state import Run
 
 

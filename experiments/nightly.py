@@ -21,11 +21,10 @@ import truenorth as tn
 from experiments.bench import ask
 from experiments.random_scenarios import UNITS_US, Draw, draw
 from truenorth.models import Cluster, Instance, Objective
-from truenorth.models.availability import FOREVER, Availability
+from truenorth.models.cluster import FOREVER, Availability
 from truenorth.models.errors import UserError
-from truenorth.models.objective import reported_bound
+from truenorth.models.objective import Status, reported_bound
 from truenorth.models.scenario import Scenario, scenario_from
-from truenorth.models.status import Status
 from truenorth.planner.answers.questions import ScheduleQuestion
 from truenorth.planner.answers.servers import ServersAnswer
 from truenorth.solvers.bounds import closed_form

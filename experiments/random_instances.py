@@ -23,7 +23,7 @@ from truenorth.models import (
     Task,
     Workflow,
 )
-from truenorth.models.availability import FOREVER, Availability
+from truenorth.models.cluster import FOREVER, Availability
 
 MB = 1_000_000
 

@@ -18,8 +18,7 @@ from experiments.bounds import machines_apart
 from experiments.suites import flexible_job_shop, parallel_machines
 from experiments.suites.case import KNOWN_OPTIMA, Case
 from truenorth.models import Instance, Objective, timeline_value
-from truenorth.models.objective import reported_value
-from truenorth.models.status import Status
+from truenorth.models.objective import Status, reported_value
 from truenorth.solvers.bounds.lagrangian.improve import improve as raise_bound
 from truenorth.solvers.budget import Method
 from truenorth.solvers.result import Search

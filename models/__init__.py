@@ -2,7 +2,7 @@
 
 from truenorth.models.cluster import GPU, Cluster, Link, Network
 from truenorth.models.feasibility import InfeasibleTimelineError, assert_feasible, check
-from truenorth.models.gpu_state import IDLE, GPUState, Run
+from truenorth.models.gpu_state import IDLE, GPUState, Memory, Run
 from truenorth.models.identity import scenario_hash
 from truenorth.models.instance import (
     NEVER,
@@ -13,7 +13,6 @@ from truenorth.models.instance import (
     Restrictions,
     UnsupportedInstanceError,
 )
-from truenorth.models.memory import Memory
 from truenorth.models.metrics import Metrics, measure
 from truenorth.models.objective import Objective, completion_us, objective_value, timeline_value
 from truenorth.models.slo import ServiceLevel, ServiceLevels

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from enum import StrEnum
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TypeVar
 
 Word = TypeVar("Word", bound=StrEnum)
@@ -53,3 +57,29 @@ def chosen(words: type[Word], word: str, argument: str) -> Word:
     if word not in tuple(words):
         raise QuestionError(f"{word!r} is unknown; allowed are {', '.join(words)}", argument)
     return words(word)
+
+
+_NEEDS = {"cluster": ("ray", "Ray"), "devices": ("torch", "PyTorch"), "estimates": ("sklearn", "scikit-learn")}
+_TREE = Path(__file__).resolve().parents[1]  # of a checkout, where this folder is imported through a link
+
+
+def require_extra(extra: str) -> None:
+    """Refuse to go on without the packages of an extra of this distribution.
+
+    Raises
+    ------
+    UserError
+        If they are not installed; it names the command that installs them.
+    """
+    module, name = _NEEDS[extra]
+    if find_spec(module) is None:
+        raise UserError(f"{name} is not installed; this adds it: {_command(extra)}")
+
+
+def _command(extra: str) -> str:
+    """Return what installs an extra into the environment that runs."""
+    words = [sys.executable, "-m", "pip", "install"]
+    constraints = _TREE / "constraints.txt"
+    if not constraints.is_file():
+        return shlex.join([*words, f"truenorth[{extra}]"])
+    return shlex.join([*words, "--constraint", str(constraints), "--editable", f"{_TREE}[{extra}]"])

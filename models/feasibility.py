@@ -1,24 +1,26 @@
 """The checker: every rule of the problem, one function each, no solver anywhere near.
 
 It returns every violation it finds, with what it found and what is allowed. Where intervals must not overlap, they
-are sorted by start and neighbours are compared: of intervals that overlap at all, two neighbours do.
+are sorted by start and neighbours are compared: of intervals that overlap at all, two neighbours do. Of compute the
+unit is a batch, a task without a batch class being a batch of one; its tables are read from the classes themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
 from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
 
-from truenorth.models.availability_rules import check_availability
-from truenorth.models.compute_rules import check_batches, check_compute
-from truenorth.models.instance import NEVER, NONE, Instance
+from truenorth.models.cluster import FOREVER, GPU
+from truenorth.models.instance import NEVER, NONE, Instance, Ints
 from truenorth.models.metrics import serving_residency
 from truenorth.models.stream_rules import check_streams, kv_bytes
-from truenorth.models.timeline import UNPLACED, Residency, Timeline, is_eviction
+from truenorth.models.timeline import UNPLACED, Residency, Timeline, batch_leaders, is_eviction
 from truenorth.models.violation import Violation, name_residency, name_task
+from truenorth.models.workload import WHOLE
 
 _FOREVER = int(np.iinfo(np.int64).max)
 
@@ -243,25 +245,6 @@ def _restrictions(instance: Instance, timeline: Timeline) -> Iterator[Violation]
                 yield Violation("X", f"model {name} at {instant} us", "too many replicas", held, most)
 
 
-_RULES: tuple[Callable[[Instance, Timeline], Iterator[Violation]], ...] = (
-    _load_duration,
-    _one_load_at_a_time,
-    _memory,
-    _slots,
-    _models_ready,
-    _one_copy_per_gpu,
-    _loads_block_compute,
-    _initial,
-    _runs,
-    _precedence,
-    check_batches,
-    check_compute,
-    check_streams,
-    check_availability,
-    _restrictions,
-)
-
-
 def _by(
     timeline: Timeline, key: Callable[[Residency], object], only: Callable[[Residency], bool] = lambda _: True
 ) -> list[list[Residency]]:
@@ -294,3 +277,159 @@ def _overlaps(instance: Instance, group: list[Residency], rule: str, problem: st
 
 def _end(residency: Residency) -> int:
     return _FOREVER if residency.end_us is None else residency.end_us
+
+
+def _batches(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
+    """T3b: at most the largest listed size, members end together, and end - start is the table's time at the size."""
+    if not instance.batches:
+        return
+    batch = instance.template_batch[instance.task_template]
+    groups: dict[int, list[int]] = {}
+    leaders = batch_leaders(instance, timeline)
+    for task in np.flatnonzero(batch != NONE):
+        groups.setdefault(int(leaders[task]), []).append(int(task))
+    for leader, members in groups.items():
+        kind = instance.cluster.gpus[timeline.gpu[leader]].kind
+        table = instance.batches[batch[leader]]
+        most, size = table.largest_on(kind), len(members)
+        subject = f"batch of {table.name} with {name_task(instance, leader)}"
+        end_us, start_us = int(timeline.end_us[leader]), int(timeline.start_us[leader])
+        if size > most > 0:
+            yield Violation("T3b", subject, "batch is too large", size, most)
+        for member in members:
+            if timeline.end_us[member] != end_us:
+                name = f"{name_task(instance, member)} in the {subject}"
+                yield Violation("T3b", name, "a member ends apart", int(timeline.end_us[member]), end_us)
+        allowed = table.runtime_on(kind, size)
+        if allowed is not None and not timeline.realised and end_us - start_us != allowed:
+            yield Violation("T3b", subject, f"batch of {size} runs for the wrong time", end_us - start_us, allowed)
+
+
+def _compute(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
+    """T3, T3c: at every instant the shares of the batches that run on a GPU add up to at most 1."""
+    leaders = batch_leaders(instance, timeline)
+    end_us = timeline.end_us.copy()
+    np.maximum.at(end_us, leaders, timeline.end_us)
+    leading = leaders == np.arange(instance.n_tasks)
+    if instance.streams is not None:  # how requests share a GPU is for the rules of streams to say
+        leading &= instance.streams.template[instance.task_template] == NONE
+    runs = np.flatnonzero(leading)
+    share = instance.template_share[instance.task_template[runs]]
+    if (share == WHOLE).all():
+        yield from _overlapping_runs(instance, timeline, runs, end_us)
+    else:
+        yield from _shares(instance, timeline, runs, end_us, share)
+
+
+def _overlapping_runs(instance: Instance, timeline: Timeline, runs: Ints, end_us: Ints) -> Iterator[Violation]:
+    """Yield where a run that takes a whole GPU starts before the one before it has ended."""
+    order = runs[np.lexsort((end_us[runs], timeline.start_us[runs], timeline.gpu[runs]))]
+    before, after = order[:-1], order[1:]
+    overlap = (timeline.gpu[before] == timeline.gpu[after]) & (timeline.start_us[after] < end_us[before])
+    for pair in np.flatnonzero(overlap):
+        first, second = int(before[pair]), int(after[pair])
+        subject = f"{name_task(instance, second)} after {name_task(instance, first)}"
+        found, least = int(timeline.start_us[second]), int(end_us[first])
+        yield Violation("T3", subject, "tasks overlap on a GPU", found, least)
+
+
+def _shares(instance: Instance, timeline: Timeline, runs: Ints, end_us: Ints, share: Ints) -> Iterator[Violation]:
+    """Yield every instant at which a start takes the shares on a GPU above 1; ends come before starts."""
+    taken: dict[int, list[tuple[int, int, int]]] = {}
+    for task, part in zip(runs.tolist(), share.tolist(), strict=True):
+        if end_us[task] > timeline.start_us[task]:  # an empty run takes nothing
+            events = taken.setdefault(int(timeline.gpu[task]), [])
+            events += [(int(timeline.start_us[task]), 1, part), (int(end_us[task]), 0, -part)]
+    for gpu, events in sorted(taken.items()):
+        level = 0
+        for instant, _, part in sorted(events):
+            level += part
+            if part > 0 and level > WHOLE:
+                subject = f"{instance.cluster.gpus[gpu].id} at {instant} us"
+                yield Violation("T3c", subject, "shares add up to more than the GPU", str(Decimal(level) / WHOLE), 1)
+
+
+def _availability(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
+    """A1: a run, a load and a residency lie inside one interval of their GPU.
+
+    Of what happened under noise the start and the given time do; what then lasts longer keeps its models with it.
+    """
+    if instance.always_available:
+        return
+    last_end = _run_ends(instance, timeline)
+    for task, end in enumerate(last_end.tolist()):
+        gpu = instance.cluster.gpus[timeline.gpu[task]]
+        start = int(timeline.start_us[task])
+        if not gpu.available.holds(start, end):
+            found = f"[{start}, {end})"
+            problem = f"{gpu.id} is not there all the time"
+            yield Violation("A1", name_task(instance, task), problem, found, _near(gpu, start))
+    for residency in timeline.residencies:
+        yield from _residency(instance, timeline, residency)
+
+
+def _run_ends(instance: Instance, timeline: Timeline) -> Ints:
+    """Return when each run ends; of a realised timeline, when it would by its given time."""
+    if not timeline.realised:
+        return timeline.end_us
+    given = instance.run_us[instance.task_template, instance.gpu_class[timeline.gpu]]
+    if instance.batches:
+        leaders, batch = batch_leaders(instance, timeline), instance.template_batch[instance.task_template]
+        size = np.bincount(leaders, minlength=instance.n_tasks)[leaders]
+        for task in np.flatnonzero(batch != NONE).tolist():
+            of_batch = instance.batch_time(int(batch[task]), int(timeline.gpu[task]), int(size[task]))
+            given[task] = max(given[task], of_batch)
+    ends = np.asarray(timeline.start_us + np.maximum(given, 0), np.int64)
+    if instance.streams is not None:  # a request joins only where it ends in time whatever happens
+        ends = np.where(instance.streams.template[instance.task_template] == NONE, ends, timeline.end_us)
+    return ends
+
+
+def _residency(instance: Instance, timeline: Timeline, residency: Residency) -> Iterator[Violation]:
+    gpu, begin = instance.cluster.gpus[residency.gpu], residency.load_start_us
+    end = FOREVER if residency.end_us is None else residency.end_us
+    interval = gpu.available.at(begin)
+    if interval is not None and timeline.realised:
+        loaded = begin + max(0, instance.load_time(residency.model, residency.gpu))
+        if residency.initial or loaded <= interval[1]:  # what was begun in time ends when it ends
+            end = min(end, interval[1]) if end <= _busy_until(timeline, residency, interval[1]) else end
+        else:
+            end = max(end, loaded)
+    if interval is None or end > interval[1]:
+        found = f"[{begin}, {'end' if end == FOREVER else end})"
+        subject, problem = name_residency(instance, residency), f"{gpu.id} is not there all the time"
+        yield Violation("A1", subject, problem, found, _near(gpu, begin))
+
+
+def _busy_until(timeline: Timeline, residency: Residency, gone_us: int) -> int:
+    """Return until when loads and runs that began before a GPU had to go keep it busy."""
+    here = (timeline.gpu == residency.gpu) & (timeline.start_us < gone_us)
+    runs = int(timeline.end_us[here].max(initial=gone_us))
+    loads = (r.ready_us for r in timeline.residencies if r.gpu == residency.gpu and r.load_start_us < gone_us)
+    return max(runs, *loads)
+
+
+def _near(gpu: GPU, instant: int) -> str:
+    """Return, in words, the interval that an instant lies in, else the next one, else the last."""
+    intervals = gpu.available.intervals
+    begin, end = next((interval for interval in intervals if instant < interval[1]), intervals[-1])
+    return f"inside [{begin}, {'end' if end == FOREVER else end})"
+
+
+_RULES: tuple[Callable[[Instance, Timeline], Iterator[Violation]], ...] = (
+    _load_duration,
+    _one_load_at_a_time,
+    _memory,
+    _slots,
+    _models_ready,
+    _one_copy_per_gpu,
+    _loads_block_compute,
+    _initial,
+    _runs,
+    _precedence,
+    _batches,
+    _compute,
+    check_streams,
+    _availability,
+    _restrictions,
+)

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from truenorth.models.availability import FOREVER
-from truenorth.models.cluster import GPU, Link
+from truenorth.models.cluster import FOREVER, GPU, Link
 from truenorth.models.instance import Instance
 from truenorth.models.streams import StreamClass
 from truenorth.models.workload import WHOLE, BatchClass, Job, Task

@@ -2,7 +2,7 @@
 
 An objective is the sum, or the largest, of weight x term over the jobs; a term is the time by which a job completes
 beyond its due time, or whether it does. A new objective is a name, a row of the table, and what
-`solvers.bounds.verify`, which takes nothing from here, says of it.
+`solvers.bounds.verify`, which takes nothing from here, says of it. Last stands when a bound proves a value best.
 """
 
 from __future__ import annotations
@@ -272,3 +272,33 @@ def gap(value: Fraction, bound: Fraction | None) -> float | None:
         return None
     least = max(bound, Fraction(0))  # no objective is ever negative
     return 0.0 if value == least else float((value - least) / value)
+
+
+class Status(StrEnum):
+    """What is known at the end of a search.
+
+    Attributes
+    ----------
+    OPTIMAL
+        The plan's value equals its lower bound (relative 1e-6).
+    FEASIBLE
+        There is a plan; a better one may exist.
+    INFEASIBLE
+        It is proved that there is no plan.
+    NO_SOLUTION
+        The search ended without a plan; a bound may be known all the same.
+    """
+
+    OPTIMAL = "OPTIMAL"
+    FEASIBLE = "FEASIBLE"
+    INFEASIBLE = "INFEASIBLE"
+    NO_SOLUTION = "NO_SOLUTION"
+
+
+OPTIMALITY_TOLERANCE = Fraction(1, 1_000_000)
+"""Relative difference of value and bound up to which a plan counts as proved optimal."""
+
+
+def proves(value: Fraction | None, bound: Fraction | None) -> bool:
+    """Say whether a bound shows that a plan of this value is optimal."""
+    return value is not None and bound is not None and value - bound <= OPTIMALITY_TOLERANCE * value

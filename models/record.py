@@ -1,4 +1,4 @@
-"""Records as JSON: a frozen dataclass is its own contract, and what was written of one is read back by its type."""
+"""Answers as files say them: frozen records as JSON and back, and text in CSV that no spreadsheet computes."""
 
 from __future__ import annotations
 
@@ -126,3 +126,33 @@ def _encoded(record: Any) -> Iterator[tuple[str, Any]]:
             yield from ((one.metadata["prefix"] + name, held) for name, held in encode(value).items())
         else:
             yield one.metadata.get("key", one.name), encode(value)
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_GUARD = "'"
+
+
+def guard(text: str) -> str:
+    """Return a text as a cell that no spreadsheet computes; a number stays one, and `unguard` gives the text again.
+
+    >>> guard("=1+2"), guard("-1.5"), guard("jit"), guard("'it")
+    ("'=1+2", '-1.5', 'jit', "''it")
+    """
+    return _GUARD + text if text.startswith((_GUARD, *_FORMULA)) and not _is_number(text) else text
+
+
+def unguard(cell: str) -> str:
+    """Return the text that a cell stands for.
+
+    >>> unguard("'=1+2"), unguard("-1.5"), unguard("''it")
+    ('=1+2', '-1.5', "'it")
+    """
+    return cell[1:] if cell.startswith((_GUARD * 2, *(_GUARD + sign for sign in _FORMULA))) else cell
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return text.strip() == text

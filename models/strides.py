@@ -20,6 +20,29 @@ class Stride(NamedTuple):
     length_us: int
 
 
+class Iteration(NamedTuple):
+    """What one iteration does.
+
+    Parameters
+    ----------
+    prompts
+        Whose prompts are worked off: who, tokens of it that are left, and how many of these the iteration takes.
+    decodes
+        Who gets one token more.
+    last
+        Whose last token comes at its end.
+    """
+
+    prompts: list[tuple[int, int, int]]
+    decodes: list[int]
+    last: list[int]
+
+    @property
+    def members(self) -> list[int]:
+        """Everybody who takes part."""
+        return [task for task, _, _ in self.prompts] + self.decodes
+
+
 class StreamRun:
     """What a GPU serves from a first join until it is empty.
 
@@ -85,6 +108,18 @@ class StreamRun:
             whole = rest // self.speed.chunk
             return Stride(min(most, whole) if most else whole, step_us + self._full_us)
         return Stride(1, step_us + self.speed.prefill_us(self.speed.chunk - self.budget))
+
+    def iteration(self) -> Iteration:
+        """Return what the iteration does that begins at the boundary, if nobody joins."""
+        prompts, budget = [], self.speed.chunk
+        for task, rest, _ in self._prompts:
+            prompts.append((task, rest, min(rest, budget)))
+            budget -= min(rest, budget)
+        alone = [task for task, rest, output in self._prompts if output == 1]
+        read = [task for task, rest, taken in prompts if rest == taken]
+        last = [task for task in alone if task in read]
+        last += [task for ends, task in self._decodes if ends == self._iteration + 1]
+        return Iteration(prompts, [task for _, task in self._decodes], last)
 
     @property
     def decodes_only(self) -> bool:

@@ -17,8 +17,7 @@ from functools import partial
 from truenorth.models.formulations.windows import METHOD as WINDOWS
 from truenorth.models.formulations.windows import leave_room
 from truenorth.models.instance import Instance
-from truenorth.models.objective import Objective, timeline_value
-from truenorth.models.status import OPTIMALITY_TOLERANCE
+from truenorth.models.objective import OPTIMALITY_TOLERANCE, Objective, timeline_value
 from truenorth.models.timeline import Timeline
 from truenorth.solvers.budget import Budget
 from truenorth.solvers.exact import arc_flow, cp_sat, milp

@@ -33,9 +33,9 @@ def compile_once(instance: Instance, say: Callable[[], None] = lambda: None) -> 
     say
         Called before the first compilation.
     """
-    parts = ("search", "bound") if instance.one_at_a_time else ("search", "bound", "serving")
-    if instance.streams is not None:  # these kernels run one task at a time
-        return
+    parts: tuple[str, ...] = ("search", "bound") if instance.one_at_a_time else ("search", "bound", "serving")
+    if instance.streams is not None:
+        parts = ("queues",)
     if all(map(_is_complete, parts)) or not _is_writable():
         return
     say()

@@ -150,7 +150,12 @@ def serve(search: Search, budget: Budget, hint: Timeline | None, starts: Starts)
     if hint is not None:
         search.offer(hint, Origin.HINT)
     _offer_starts(search, starts, budget)
-    return offer_formulas(search, budget)
+    formula = offer_formulas(search, budget)
+    if not search.proved:
+        from truenorth.solvers.search import queues
+
+        queues.improve(search, budget.seed, budget.iterations)
+    return formula
 
 
 def _raise_and_prove(search: Search, budget: Budget, bound_share: float) -> Priced | None:

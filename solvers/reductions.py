@@ -27,7 +27,7 @@ from itertools import pairwise
 import numpy as np
 
 from truenorth.models import Cluster, InitialResidency, Link, Network, Task, UnsupportedInstanceError, assert_feasible
-from truenorth.models.availability import Availability
+from truenorth.models.cluster import Availability
 from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.models.restrictions import Restrictions
 from truenorth.models.timeline import Timeline, end_with_gpu

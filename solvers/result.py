@@ -14,8 +14,7 @@ from fractions import Fraction
 from truenorth.models.feasibility import assert_feasible
 from truenorth.models.formulations.allowance import Allowance, GivenUpError
 from truenorth.models.instance import Instance
-from truenorth.models.objective import Objective, gap, timeline_value
-from truenorth.models.status import Status, proves
+from truenorth.models.objective import Objective, Status, gap, proves, timeline_value
 from truenorth.models.timeline import Timeline
 from truenorth.solvers.budget import Budget, WorkClock
 from truenorth.solvers.faults import SOLVER_OF, SolverFaultWarning

@@ -1,7 +1,7 @@
 """Compile kernels once, at installation, so that no run pays for it: ``python -m truenorth.solvers.warm_up [PART...]``.
 
-The parts are ``search``, ``bound`` with the proofs that its prices guide, and ``serving`` (batches, shares and memory
-of tasks); none named: all.
+The parts are ``search``, ``bound`` with the proofs that its prices guide, ``serving`` (batches, shares and memory of
+tasks) and ``queues`` (requests of streams); none named: all.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import numpy as np
 from truenorth.models.cluster import GPU, MICROSECONDS_PER_SECOND, Cluster, Link, Network
 from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective
+from truenorth.models.streams import StreamClass, StreamSpeed, Tokens
+from truenorth.models.timeline import ServedRequests, Timeline
 from truenorth.models.workload import WHOLE, Edge, Job, MLModel, Task, Workflow
 from truenorth.solvers.bounds.lagrangian.ascent import Steps, ascend
 from truenorth.solvers.bounds.lagrangian.evaluation import Prices
@@ -27,7 +29,7 @@ from truenorth.solvers.exact.start_orders import Programme
 from truenorth.solvers.exact.start_orders_tables import ComputeRate, tabulate
 from truenorth.solvers.first_use import mark_complete
 from truenorth.solvers.result import Search
-from truenorth.solvers.search import beam
+from truenorth.solvers.search import beam, queues
 from truenorth.solvers.search.annealing import improve
 from truenorth.solvers.search.decoder import Decoder
 
@@ -79,7 +81,24 @@ def _climb_pooled(search: Search) -> None:
         raise_bound(search, 1.0)
 
 
-_COMPILE = {"search": _compile_search, "bound": _compile_bound, "serving": _compile_serving}
+def _compile_queues() -> None:
+    speed = StreamSpeed(Fraction(1), 1, 1, {1: 1})
+    request = Task.of_stream("one", StreamClass("one", {"any": speed}))
+    gpu = GPU("s0/g0", 0, "any", 1, Fraction(1))
+    job = Job(Workflow("one", (request,)), 0, tokens={"one": Tokens(1, 1, 1)})
+    search = Search(Instance(Cluster((gpu,), Network(Link(), Link())), (), (job,)), Objective.MEAN_LATENCY, 600.0)
+    alone = np.zeros(1, np.int64)
+    served = ServedRequests(alone + 10**6, alone, alone + 1)
+    search.offer(Timeline(alone, alone, alone + 10**6, (), served=served))
+    queues.improve(search, 0, iterations=1)
+
+
+_COMPILE = {
+    "search": _compile_search,
+    "bound": _compile_bound,
+    "serving": _compile_serving,
+    "queues": _compile_queues,
+}
 
 
 def _smallest(share: int = WHOLE, jobs: int = 1, tasks: int = 1) -> Search:

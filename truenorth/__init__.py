@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from truenorth.models.instance import Instance as Instance
     from truenorth.models.metrics import Metrics as Metrics
     from truenorth.models.objective import Objective as Objective
+    from truenorth.models.objective import Status as Status
     from truenorth.models.scenario.build import Scenario as Scenario
     from truenorth.models.scenario.errors import InputError as InputError
-    from truenorth.models.status import Status as Status
     from truenorth.models.timeline import Timeline as Timeline
     from truenorth.models.violation import Violation as Violation
     from truenorth.planner.answers.bound import Bound as Bound
@@ -65,18 +65,18 @@ if TYPE_CHECKING:
     from truenorth.planner.answers.whatif.result import Sweep as Sweep
     from truenorth.planner.inputs.importers.trace import Imported as Imported
     from truenorth.planner.inputs.importers.trace import import_trace as import_trace
-    from truenorth.planner.show.frames import frame as frame
-    from truenorth.planner.show.frames import jobs as jobs
-    from truenorth.planner.show.frames import residencies as residencies
-    from truenorth.planner.show.frames import tasks as tasks
     from truenorth.planner.show.pictures import curve as curve
     from truenorth.planner.show.pictures import heat_map as heat_map
     from truenorth.planner.show.pictures import history as history
     from truenorth.planner.show.pictures import importance as importance
     from truenorth.planner.show.pictures import parallel as parallel
+    from truenorth.planner.show.report import chart as chart
     from truenorth.planner.show.report import report as report
+    from truenorth.planner.show.saving import frame as frame
+    from truenorth.planner.show.saving import jobs as jobs
+    from truenorth.planner.show.saving import residencies as residencies
     from truenorth.planner.show.saving import save as save
-    from truenorth.planner.show.templates import chart as chart
+    from truenorth.planner.show.saving import tasks as tasks
     from truenorth.planner.show.workflow_figure import draw_workflow as draw_workflow
 
 _HOME = {
@@ -101,7 +101,7 @@ _HOME = {
     "ServersAnswer": "truenorth.planner.answers.servers.answer",
     "Simulation": "truenorth.planner.answers.simulate",
     "Site": "truenorth.executor.site",
-    "Status": "truenorth.models.status",
+    "Status": "truenorth.models.objective",
     "Sweep": "truenorth.planner.answers.whatif.result",
     "Timeline": "truenorth.models.timeline",
     "Trial": "truenorth.planner.answers.trial",
@@ -110,18 +110,18 @@ _HOME = {
     "VerdictRecord": "truenorth.planner.answers.bound",
     "Violation": "truenorth.models.violation",
     "bound": "truenorth.calls",
-    "chart": "truenorth.planner.show.templates",
+    "chart": "truenorth.planner.show.report",
     "check": "truenorth.calls",
     "compare": "truenorth.calls",
     "curve": "truenorth.planner.show.pictures",
     "draw_workflow": "truenorth.planner.show.workflow_figure",
-    "frame": "truenorth.planner.show.frames",
+    "frame": "truenorth.planner.show.saving",
     "gantt": "truenorth.calls",
     "heat_map": "truenorth.planner.show.pictures",
     "history": "truenorth.planner.show.pictures",
     "importance": "truenorth.planner.show.pictures",
     "import_trace": "truenorth.planner.inputs.importers.trace",
-    "jobs": "truenorth.planner.show.frames",
+    "jobs": "truenorth.planner.show.saving",
     "load": "truenorth.calls",
     "parallel": "truenorth.planner.show.pictures",
     "plan": "truenorth.calls",
@@ -133,13 +133,13 @@ _HOME = {
     "replicate": "truenorth.calls",
     "replicate_servers": "truenorth.calls",
     "report": "truenorth.planner.show.report",
-    "residencies": "truenorth.planner.show.frames",
+    "residencies": "truenorth.planner.show.saving",
     "save": "truenorth.planner.show.saving",
     "servers": "truenorth.calls",
     "servers_by": "truenorth.calls",
     "simulate": "truenorth.calls",
     "sweep": "truenorth.planner.answers.whatif",
-    "tasks": "truenorth.planner.show.frames",
+    "tasks": "truenorth.planner.show.saving",
     "trial": "truenorth.calls",
     "verify": "truenorth.calls",
     "whatif": "truenorth.calls",

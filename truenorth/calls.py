@@ -253,7 +253,8 @@ def replay(
     samples
         File of a profile's samples, to predict from.
     devices
-        `device` (``"cpu"``, ``"cuda"``), `runner` (``"synthetic"``, ``"transformers"``, ``"module:factory"``),
+        `device` (``"cpu"``, ``"cuda"``), `runner` (``"synthetic"``, ``"transformers"``, ``"module:factory"``; None: the
+        first, for requests of streams ``"transformers:other=llm"``),
         `virtual` (``"parallel"``, ``"serial"``: how GPUs share one device), `limit` (a time, after which something that
         takes so much longer than given is given up).
 
@@ -262,11 +263,12 @@ def replay(
     UserError
         If something is unknown, or devices cannot do it.
     """
-    computing, settings, name = _devices(**devices)
+    scenario = load(scenario)
+    computing, settings, name = _devices(scenario, **devices)
     from truenorth.planner.answers.replay import replay_on_devices
 
     return replay_on_devices(
-        load(scenario),
+        scenario,
         plan,
         computing,
         settings,
@@ -302,12 +304,13 @@ def trial(
     UserError
         If something is unknown, or devices cannot do it.
     """
-    computing, settings, name = _devices(**devices)
+    scenario = load(scenario)
+    computing, settings, name = _devices(scenario, **devices)
     from truenorth.planner.answers.policies.parse import split_policies
     from truenorth.planner.answers.trial import trial as run
 
     return run(
-        load(scenario),
+        scenario,
         split_policies(policies) if isinstance(policies, str) else policies,
         computing,
         settings,
@@ -321,7 +324,7 @@ def trial(
 
 
 def profile(
-    scenario: ScenarioGiven, device: str, *, runner: str = "synthetic", rounds: int = 10, beside: int = 0
+    scenario: ScenarioGiven, device: str, *, runner: str | None = None, rounds: int = 10, beside: int = 0
 ) -> Profile:
     """Measure run times, loads and transfers on this machine; return them with the scenario that has them.
 
@@ -330,24 +333,31 @@ def profile(
     UserError
         If something is unknown, or the device cannot do it.
     """
-    computing, settings, name = _devices(device=device, runner=runner)
+    scenario = load(scenario)
+    computing, settings, name = _devices(scenario, device=device, runner=runner)
     from truenorth.planner.answers.profile import profile as measure
 
-    return measure(load(scenario), computing, device=settings.device, runner_name=name, rounds=rounds, beside=beside)
+    return measure(scenario, computing, device=settings.device, runner_name=name, rounds=rounds, beside=beside)
 
 
 def _devices(
-    *, device: str = "cpu", runner: str = "synthetic", virtual: str | None = None, limit: str | float = 30.0
+    scenario: Scenario,
+    *,
+    device: str = "cpu",
+    runner: str | None = None,
+    virtual: str | None = None,
+    limit: str | float = 30.0,
 ) -> tuple[Runner, LiveSettings, str]:
     """Return what computes, on what, and its name."""
-    from truenorth.models.extras import require_extra
+    from truenorth.models.errors import require_extra
 
     choose("device", device, ("cpu", "cuda"))
     sharing: Any = None if virtual is None else choose("virtual", virtual, ("parallel", "serial"))
     require_extra("devices")
     from truenorth.executor.devices.run import LiveSettings
-    from truenorth.executor.runners.factory import parse_runner
+    from truenorth.executor.runners.factory import default_runner, parse_runner
 
+    runner = runner or default_runner(scenario.instance)
     return parse_runner(runner), LiveSettings(device, sharing, seconds("limit", limit)), runner
 
 

@@ -10,12 +10,14 @@ from queue import Empty, SimpleQueue
 import torch
 from torch import Tensor
 
+from truenorth.executor.devices.crew import seatings_of
+from truenorth.executor.devices.decoding import Answer, Read
 from truenorth.executor.devices.lane import Lane, Order, one_thread_each
 from truenorth.executor.devices.physical import physical_devices
 from truenorth.executor.devices.runner import Runner
 from truenorth.executor.devices.station import Station, StationWork
 from truenorth.executor.devices.weights import HostWeights
-from truenorth.models import Instance
+from truenorth.models import Instance, Tokens
 
 _US_PER_S = 1_000_000
 
@@ -122,6 +124,9 @@ def _job_alone(
             continue
         needs = instance.task_needs(number)
         station.load_alone(needs)
+        if instance.streams is not None and task.stream is not None:
+            outputs[number] = _answer_alone(instance, instance.streams.tokens(number), station, number)
+            continue
         sources = {edge.source: first + workflow.position[edge.source] for edge in task.inputs}
         inputs = {
             edge.source: (given.get(sources[edge.source], outputs[sources[edge.source]]), edge.size_bytes)
@@ -130,6 +135,22 @@ def _job_alone(
         work = StationWork(job, workflow.name, task.name, task.fastest_us, needs, inputs)
         (outputs[number],), _ = station.run([work])
     return outputs
+
+
+def _answer_alone(instance: Instance, tokens: Tokens, station: Station, task: int) -> Tensor:
+    """Return the tokens that a request gets which nobody is beside."""
+    template = int(instance.task_template[task])
+    seating = max((of for (at, _), of in seatings_of(instance).items() if at == template), key=lambda of: of.longest)
+    seating = replace(seating, seats=1)
+    prompt, uncached, output = tokens
+    iterations: list[tuple[list[Read], list[int]]] = [
+        ([Read(task, begin, min(seating.chunk, prompt - begin))], [])
+        for begin in range(prompt - uncached, prompt, seating.chunk)
+    ]
+    iterations += [([], [task])] * (output - 1)
+    for reads, writes in iterations:
+        (answer,), _ = station.iterate(seating, reads, writes, [Answer(task, prompt, output)])
+    return answer
 
 
 def have_same_bits(one: Tensor, other: Tensor) -> bool:

@@ -11,12 +11,14 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Literal, get_args
 
+import numpy as np
 import torch
 
+from truenorth.executor.devices.decoding import Read, served_model
 from truenorth.executor.devices.lane import Lane, LostError, Order
 from truenorth.executor.devices.physical import Physical, physical_devices
 from truenorth.executor.devices.runner import Runner
-from truenorth.executor.devices.station import Station, StationWork
+from truenorth.executor.devices.station import Seating, Station, StationWork
 from truenorth.executor.devices.weights import HostWeights
 from truenorth.executor.errors import DeviceError
 from truenorth.models import NEVER, Instance
@@ -54,6 +56,8 @@ class Crew:
         Per planned GPU.
     reports
         Where orders end up.
+    seatings
+        By template of a request and GPU class: how its stream class is served there.
 
     Raises
     ------
@@ -63,6 +67,7 @@ class Crew:
 
     def __init__(self, instance: Instance, runner: Runner, kind: str, sharing: Sharing | None, limit_s: float) -> None:
         self._instance = instance
+        self.seatings = seatings_of(instance)
         self._runner = runner
         self.limit_s = limit_s
         self.physical = assign(instance.n_gpus, physical_devices(kind), sharing)
@@ -260,6 +265,10 @@ class Crew:
         if run_us == NEVER:
             return
         station.load_alone(instance.needs[template])
+        seating = self.seatings.get((template, int(instance.gpu_class[gpu])))
+        if seating is not None:
+            _try_requests(station, seating)
+            return
         empty = torch.zeros(0, dtype=torch.uint8, device=station.physical.device)
         task = instance.workflows[workflow].tasks[position]
         inputs = {edge.source: (empty, edge.size_bytes) for edge in task.inputs}
@@ -287,6 +296,42 @@ class Crew:
         if order.error is not None:
             raise DeviceError(f"{self.copy[0].name}: copying does not work: {order.error}")
         return float(order.result)
+
+
+def _try_requests(station: Station, seating: Seating) -> None:
+    """Work off a prompt as long as they come, or a chunk of it; take a step with the most requests, and with one."""
+    station.iterate(seating, [Read(0, 0, min(seating.chunk, seating.longest - 1))], ())
+    station.iterate(seating, [Read(request, 0, 1) for request in range(seating.seats)], ())
+    for requests in (seating.seats, 1, 0):  # in the end all seats are empty
+        station.iterate(seating, (), range(requests))
+
+
+def seatings_of(instance: Instance) -> dict[tuple[int, int], Seating]:
+    """Return how requests are served, by their template and the class of a GPU that can serve them.
+
+    Raises
+    ------
+    DeviceError
+        If a class has not one model, or KV is to move between GPUs.
+    """
+    streams, found = instance.streams, dict[tuple[int, int], Seating]()
+    if streams is None:
+        return found
+    if streams.kv_edge.any():
+        raise DeviceError("KV that moves between GPUs (after: {...: kv}) runs on no device yet; allowed is simulate")
+    models = {model.name: index for index, model in enumerate(instance.models)}
+    of_task = streams.template[instance.task_template]
+    for index, stream in enumerate(streams.classes):
+        model = models[served_model(stream)]
+        held = streams.held[of_task == index]
+        for gpu_class, speed in enumerate(streams.speeds[index]):
+            fitting = held[held <= streams.longest[index, gpu_class]]
+            if speed is None or not len(fitting):
+                continue
+            seats = min(speed.seats, len(fitting))
+            seating = Seating(stream.name, model, seats, int(fitting.max()), speed.chunk)
+            found.update({(at, gpu_class): seating for at in np.flatnonzero(streams.template == index).tolist()})
+    return found
 
 
 def copy_engines(devices: Sequence[Physical]) -> list[int]:

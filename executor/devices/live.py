@@ -14,20 +14,35 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from heapq import heappop, heappush
+from typing import TypeVar
 
 from torch import Tensor
 
-from truenorth.executor.device import ARRIVAL, LOAD_END, LOST, RUN_END, Event
+from truenorth.executor.device import ARRIVAL, LOAD_END, LOST, RUN_END, STRIDE_END, Event
 from truenorth.executor.devices.addresses import Packing
 from truenorth.executor.devices.crew import POLL_S, Crew
+from truenorth.executor.devices.decoding import Answer, Read
 from truenorth.executor.devices.lane import Lane, Order, let_be
 from truenorth.executor.devices.outputs import Outputs
 from truenorth.executor.devices.physical import Span
-from truenorth.executor.devices.records import SET_ASIDE, TRIES, Failure, Fault, Faults, MovedModel, Record, Records
+from truenorth.executor.devices.records import (
+    SET_ASIDE,
+    TRIES,
+    Failure,
+    Fault,
+    Faults,
+    IterationRecord,
+    MovedModel,
+    Record,
+    Records,
+)
 from truenorth.executor.devices.station import StationWork
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.execution import NOWHERE
 from truenorth.models import NONE, Instance
+from truenorth.models.strides import Iteration, StreamRun, Stride
+
+R = TypeVar("R", bound=Record)
 
 _US_PER_S = 1_000_000
 _BREATH_S = 0.0005
@@ -80,12 +95,15 @@ class LiveDevice:
         Never: things take as long as they take.
     queues
         Always: a batch may be queued up behind the one that runs.
+    iterates
+        Always: who joins an iteration is known when the one before it has ended.
     outputs
         What tasks have put out.
     """
 
     exact = False
     queues = True
+    iterates = True
 
     def __init__(self, instance: Instance, crew: Crew, packing: Packing, keep_outputs: bool) -> None:
         self.now = 0
@@ -93,6 +111,11 @@ class LiveDevice:
         self._instance, self._crew, self._packing = instance, crew, packing
         self._job: list[int] = instance.task_job.tolist()
         self._template: list[int] = instance.task_template.tolist()
+        self._gpu_class: list[int] = instance.gpu_class.tolist()
+        if instance.streams is not None:
+            self._stream: list[int] = instance.streams.template.tolist()
+            self._prompt: list[int] = instance.streams.prompt.tolist()
+            self._answer: list[int] = instance.streams.output.tolist()
         self._records = Records()
         self._unwritten: list[Callable[[], None]] = []
         self._latest: dict[int, tuple[Sequence[int], Order]] = {}
@@ -159,6 +182,33 @@ class LiveDevice:
         queued = self._queued[gpu] = _Queued(tuple(tasks), Order(work, self._limit_s(expected_us), let_be))
         queued.order.done = queued.note_end
         self._give(order.lane or self._crew.compute_lane(gpu), queued.order)
+
+    def serve(self, gpu: int, number: int, run: StreamRun, stride: Stride) -> None:
+        """Have an iteration taken, without the requests of jobs that have failed."""
+        iteration = run.iteration()
+        for task, _, _ in iteration.prompts:
+            self.outputs.note_place((task,), gpu)
+        members = [task for task in iteration.members if self._job[task] not in self._failed_jobs]
+        if gpu in self._lost:
+            for task in members:
+                self._fail(task, gpu, self.now, "its GPU is lost")
+            members = []
+        if not members:
+            self._end_iteration(gpu, number, iteration, self.now)
+            return
+        prompt_tokens = sum(taken for _, _, taken in iteration.prompts)
+        template, now = self._template[members[0]], self.now
+        stream, decodes = self._stream[template], len(iteration.decodes)
+        record = IterationRecord(stream, gpu, now, now, now, stride.length_us, 0, None, None, 0, prompt_tokens, decodes)
+        reads = [
+            Read(task, self._prompt[task] - rest, taken) for task, rest, taken in iteration.prompts if task in members
+        ]
+        writes = [task for task in iteration.decodes if task in members]
+        answers = [Answer(task, self._prompt[task], self._answer[task]) for task in iteration.last if task in members]
+        seating = self._crew.seatings[template, self._gpu_class[gpu]]
+        work = partial(self._crew.stations[gpu].iterate, seating, reads, writes, answers, time.perf_counter_ns())
+        done = partial(self._iteration_done, record, number, iteration, members)
+        self._give(self._crew.compute_lane(gpu), Order(work, self._limit_s(stride.length_us), done))
 
     def load(self, model: int, gpu: int, slot: int | None, expected_us: int) -> None:
         """Have a model copied to its address, after those that must make way."""
@@ -255,6 +305,29 @@ class LiveDevice:
             self.outputs.complete(work, task, fresh)
         return run()
 
+    def _iteration_done(
+        self, record: IterationRecord, number: int, iteration: Iteration, members: Sequence[int], order: Order
+    ) -> None:
+        """Take in how an iteration ended; one that fails takes the jobs of all its requests with it."""
+        if order.error is None:
+            answers, span = order.result
+            self.outputs.of.update(zip((task for task in iteration.last if task in members), answers, strict=True))
+            record = self._during(record, span)
+            self._faults.clear(record.gpu)
+        else:
+            record = replace(self._until_now(record, order), error=_in_words(order.error))
+            for task in members:
+                self._fail(task, record.gpu, record.end_us, _in_words(order.error))
+        self._records.iterations.append(record)
+        self._end_iteration(record.gpu, number, iteration, record.end_us)
+        if order.error is not None:
+            self._note_failed(record.gpu, members[0], order, order.error, record.end_us)
+
+    def _end_iteration(self, gpu: int, number: int, iteration: Iteration, end_us: int) -> None:
+        """Report the end of an iteration, and forget what the requests have needed that end with it."""
+        self.at(end_us, STRIDE_END, gpu, number)
+        self._unwritten.extend(partial(self.outputs.forget_inputs, task) for task in iteration.last)
+
     def _take_up(self, queued: _Queued, run: _DeviceRun) -> None:
         """Let a batch that is queued up be the run that the engine orders; it may be over already."""
         order = queued.order
@@ -285,16 +358,19 @@ class LiveDevice:
             end_us = self._wall_us() if order.ended_ns is None else self._us(order.ended_ns)
             errors = dict.fromkeys(run.tasks, _in_words(order.error)) | dict(run.errors)
             end_us = self._end_run(run, start_us, end_us, errors)
-            others = len(self._lost | {run.gpu}) < self._instance.n_gpus
-            template = self._template[run.tasks[0]]
-            if order.ends_device or (self._faults.note_run(run.gpu, template) and others):
-                self._lose(run.gpu, order.error, end_us)
+            self._note_failed(run.gpu, run.tasks[0], order, order.error, end_us)
             return
         outputs, span = order.result
         members = [task for task in run.tasks if task not in run.errors] if run.errors else run.tasks
         self.outputs.of.update(zip(members, outputs, strict=True))
         self._end_run(run, max(run.ordered_us, self._us(span.start_ns)), self._us(span.end_ns), run.errors)
         self._faults.clear(run.gpu)
+
+    def _note_failed(self, gpu: int, task: int, order: Order, error: BaseException, at_us: int) -> None:
+        """Set a GPU aside if what failed there says that it has to be."""
+        others = len(self._lost | {gpu}) < self._instance.n_gpus
+        if order.ends_device or (self._faults.note_run(gpu, self._template[task]) and others):
+            self._lose(gpu, error, at_us)
 
     def _end_run(self, run: _DeviceRun, start_us: int, end_us: int, errors: Mapping[int, str]) -> int:
         """Report the end of a batch, note which jobs have failed with it, and return when it ended."""
@@ -403,12 +479,12 @@ class LiveDevice:
     def _wall_us(self) -> int:
         return self._us(time.perf_counter_ns())
 
-    def _during(self, record: Record, span: Span) -> Record:
+    def _during(self, record: R, span: Span) -> R:
         """Return a record of something that took place in a span."""
         start = max(record.ordered_us, self._us(span.start_ns))
         return replace(record, start_us=start, end_us=max(start, self._us(span.end_ns)))
 
-    def _until_now(self, record: Record, order: Order) -> Record:
+    def _until_now(self, record: R, order: Order) -> R:
         """Return a record of something that failed or was given up."""
         start = record.ordered_us if order.began_ns is None else max(record.ordered_us, self._us(order.began_ns))
         end = self._wall_us() if order.ended_ns is None else self._us(order.ended_ns)

@@ -179,11 +179,9 @@ class Physical:
         try:
             memory = torch.zeros(size_bytes, dtype=torch.uint8, device=self.device)
         except (torch.OutOfMemoryError, MemoryError) as error:
-            raise DeviceError(
-                f"{self.name}: no {size_bytes} bytes for weights are free: {_first_line(error)}"
-            ) from None
+            raise DeviceError(f"{self.name}: no {size_bytes} bytes of memory are free: {_first_line(error)}") from None
         except RuntimeError as error:
-            raise DeviceError(f"{self.name}: {size_bytes} bytes for weights: {_first_line(error)}") from None
+            raise DeviceError(f"{self.name}: {size_bytes} bytes of memory: {_first_line(error)}") from None
         self.wait()  # other streams may write to it from now on
         return memory
 

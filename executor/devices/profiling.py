@@ -1,7 +1,8 @@
 """What tasks, loads and transfers take on a device: every workflow, round after round, one thing at a time.
 
 A round loads and runs what a real run loads and runs, in turn, so that caches are as cold as they will be then. A task
-that takes a share runs beside as many copies of itself as fit, one of a batch class also in every listed size.
+that takes a share runs beside as many copies of itself as fit, one of a batch class also in every listed size. Of a
+stream class a typical prompt is worked off chunk by chunk, and a step is taken at every listed concurrency.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from truenorth.executor.devices.decoding import Read
 from truenorth.executor.devices.lane import one_thread_each
 from truenorth.executor.devices.physical import Span, physical_devices
 from truenorth.executor.devices.runner import Runner, RunnerCall
-from truenorth.executor.devices.station import Station, StationWork
+from truenorth.executor.devices.station import Seating, Station, StationWork
 from truenorth.executor.devices.weights import HostWeights, aligned, packed_bytes
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.samples import FittedLine, Spread, fit_line
@@ -35,6 +37,47 @@ Key = tuple[str, str]
 """A workflow's name and a task's."""
 
 K = TypeVar("K")
+
+
+@dataclass(frozen=True, slots=True)
+class TypicalRequest:
+    """What is measured of a stream class.
+
+    Parameters
+    ----------
+    stream, model
+        Names of the class and of its only model.
+    chunk
+        Most prompt tokens of an iteration.
+    prompt
+        Prompt tokens of a request.
+    context
+        Tokens that lie in a request's KV at a step.
+    concurrency
+        Requests per step: as many as are listed.
+    """
+
+    stream: str
+    model: str
+    chunk: int
+    prompt: int
+    context: int
+    concurrency: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTimes:
+    """What was measured of a stream class: its typical prompt, steps by concurrency, and bytes of KV per token."""
+
+    asked: TypicalRequest
+    prompt: Spread
+    steps: Mapping[int, Spread]
+    kv_bytes: int
+
+    @property
+    def prefill_rate(self) -> float:
+        """Prompt tokens per second."""
+        return 1_000_000 * self.asked.prompt / self.prompt.median_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +103,8 @@ class Measurements:
     copy_peak
         Best bandwidth of bare copies of the largest model from pinned host memory, in bytes per second; None without
         models.
+    streams
+        By stream class.
     """
 
     device: str
@@ -71,6 +116,7 @@ class Measurements:
     load: FittedLine | None
     transfer: FittedLine | None
     copy_peak: float | None
+    streams: Mapping[str, StreamTimes] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -79,6 +125,7 @@ class _BenchSamples:
     batches: dict[tuple[str, int], list[float]] = field(default_factory=dict)
     loads: dict[str, list[float]] = field(default_factory=dict)
     transfers: dict[int, list[float]] = field(default_factory=dict)
+    steps: dict[tuple[str, int], list[float]] = field(default_factory=dict)  # 0: the prompt
 
 
 class _Sized:
@@ -106,7 +153,13 @@ class _Bench:
     """One planned GPU as large as the largest task's models, and where transfers to it come from."""
 
     def __init__(
-        self, models: Sequence[MLModel], workflows: Sequence[Workflow], runner: Runner, kind: str, place: int = 0
+        self,
+        models: Sequence[MLModel],
+        workflows: Sequence[Workflow],
+        requests: Sequence[TypicalRequest],
+        runner: Runner,
+        kind: str,
+        place: int = 0,
     ) -> None:
         devices = physical_devices(kind)
         self.physical, self._away = devices[place % len(devices)], devices[place - 1]
@@ -114,21 +167,32 @@ class _Bench:
         self.models = sized.models
         self._place = {model.name: index for index, model in enumerate(self.models)}
         tasks = [task for workflow in workflows for task in workflow.tasks]
-        room = max([1, *(sum(self._size(name) for name in task.models) for task in tasks)])
+        together = [*(task.models for task in tasks), *((request.model,) for request in requests)]
+        room = max([1, *(sum(map(self._size, names)) for names in together)])
         gpu = GPU("s0/g0", 0, kind, room, Fraction(1))
         host = HostWeights(self.models, sized, self.physical)
         self.station = Station(gpu, self.models, host, runner, self.physical)
         self.samples = _BenchSamples()
+        self._workflows, self._requests = workflows, requests
 
     def _size(self, model: str) -> int:
         return aligned(self.models[self._place[model]].weight_bytes)
 
-    def round(self, workflow: Workflow, number: int) -> None:
+    def round(self, number: int, stop: Callable[[], bool] = lambda: False) -> None:
+        """Measure every workflow and every stream class once, or until told to stop."""
+        for workflow in self._workflows:
+            if not stop():
+                self._go_through(workflow, number)
+        for request in self._requests:
+            if not stop():
+                self._serve(request)
+
+    def _go_through(self, workflow: Workflow, number: int) -> None:
         """Load for, feed and run every task of a workflow once."""
         outputs: dict[str, Tensor] = {}
         for index in workflow.topological:
             task = workflow.tasks[index]
-            self._load(task)
+            self._load(task.models)
             inputs = {
                 edge.source: (self._receive(outputs[edge.source], edge.size_bytes), edge.size_bytes)
                 for edge in task.inputs
@@ -166,9 +230,29 @@ class _Bench:
         with ThreadPoolExecutor(copies) as threads:
             return list(threads.map(run_copy, range(copies)))
 
-    def _load(self, task: Task) -> None:
-        spans = self.station.load_alone([self._place[name] for name in task.models])
-        for name, span in zip(task.models, spans, strict=True):
+    def _serve(self, request: TypicalRequest) -> None:
+        """Work off a typical prompt chunk by chunk, then take a step at every concurrency, all at about one context."""
+        self._load((request.model,))
+        seating, iterate = self._seating(request), self.station.iterate
+        chunks = [
+            Read(0, begin, min(request.chunk, request.prompt - begin))
+            for begin in range(0, request.prompt, request.chunk)
+        ]
+        _note(self.samples.steps, (request.stream, 0), *(iterate(seating, [chunk], ())[1] for chunk in chunks))
+        seated = [Read(other, request.context - 1, 1) for other in range(seating.seats)]
+        iterate(seating, seated, ())
+        for k in sorted(request.concurrency, reverse=True):  # whoever is left out gives up the seat
+            _note(self.samples.steps, (request.stream, k), iterate(seating, (), range(k))[1])
+
+    def _seating(self, request: TypicalRequest) -> Seating:
+        """Return the seats of a class, each long enough for its prompt, and for its context and the steps behind it."""
+        longest = max(request.prompt, request.context + len(request.concurrency)) + 1
+        seats = max(request.concurrency)
+        return Seating(request.stream, self._place[request.model], seats, longest, request.chunk)
+
+    def _load(self, names: Sequence[str]) -> None:
+        spans = self.station.load_alone([self._place[name] for name in names])
+        for name, span in zip(names, spans, strict=True):
             _note(self.samples.loads, name, span)
 
     def _receive(self, output: Tensor, size_bytes: int) -> Tensor:
@@ -199,7 +283,13 @@ class _Bench:
             _line([(sizes[name], spread.median_us) for name, spread in loads.items()]),
             _line([(size, spread.median_us) for size, spread in transfers.items()]),
             None if largest is None else self.station.copy_peak(self._place[largest]),
+            {request.stream: self._times_of(request) for request in self._requests},
         )
+
+    def _times_of(self, request: TypicalRequest) -> StreamTimes:
+        prompt, *steps = (Spread.of(self.samples.steps[request.stream, k]) for k in (0, *request.concurrency))
+        kv_bytes = self.station.decoder(self._seating(request)).kv_bytes
+        return StreamTimes(request, prompt, dict(zip(request.concurrency, steps, strict=True)), kv_bytes)
 
 
 def measure(
@@ -208,6 +298,7 @@ def measure(
     runner: Runner,
     kind: str,
     *,
+    requests: Sequence[TypicalRequest] = (),
     rounds: int = 10,
     beside: int = 0,
     watch: Callable[[int], None] = lambda done: None,
@@ -220,6 +311,8 @@ def measure(
         Those that the tasks need; their bytes are measured too, except for a runner that takes them as given.
     kind
         ``cpu`` or ``cuda``: the first such device, and transfers from the last one to it.
+    requests
+        One of every stream class, which is served besides.
     rounds
         How often everything is measured, after two rounds of warm-up.
     beside
@@ -235,31 +328,29 @@ def measure(
     if rounds < 1:
         raise DeviceError(f"{rounds} rounds measure nothing; allowed is 1 or more")
     with one_thread_each():
-        bench = _Bench(models, workflows, runner, kind)
-        others = [_Bench(models, workflows, runner, kind, place) for place in range(1, beside + 1)]
-        with _busy(others, workflows):
+        bench = _Bench(models, workflows, requests, runner, kind)
+        others = [_Bench(models, workflows, requests, runner, kind, place) for place in range(1, beside + 1)]
+        with _busy(others):
             for number in range(WARMUP_ROUNDS + rounds):
                 if number == WARMUP_ROUNDS:
                     bench.samples = _BenchSamples()
-                for workflow in workflows:
-                    bench.round(workflow, number)
+                bench.round(number)
                 watch(number + 1)
         return bench.measurements()
 
 
 @contextmanager
-def _busy(benches: Sequence[_Bench], workflows: Sequence[Workflow]) -> Iterator[None]:
+def _busy(benches: Sequence[_Bench]) -> Iterator[None]:
     """Let benches go round after round for as long as the block runs; what one raises is raised at its end."""
     stop = Event()
 
     def go_round(bench: _Bench) -> None:
-        """Run every workflow, round after round, until told to stop."""
+        """Measure everything, round after round, until told to stop."""
         torch.set_num_threads(1)
         for number in count():
-            for workflow in workflows:
-                if stop.is_set():
-                    return
-                bench.round(workflow, number)
+            if stop.is_set():
+                return
+            bench.round(number, stop.is_set)
 
     with ThreadPoolExecutor(max(1, len(benches))) as threads:
         rounds = [threads.submit(go_round, bench) for bench in benches]
@@ -271,9 +362,10 @@ def _busy(benches: Sequence[_Bench], workflows: Sequence[Workflow]) -> Iterator[
             each.result()
 
 
-def _note(samples: dict[K, list[float]], key: K, span: Span) -> None:
+def _note(samples: dict[K, list[float]], key: K, *spans: Span) -> None:
+    """Keep how long something took, in one span or several."""
     # A clock that did not move between two readings would make a relative error infinite.
-    samples.setdefault(key, []).append(max(span.duration_us, _SHORTEST_US))
+    samples.setdefault(key, []).append(max(sum(span.duration_us for span in spans), _SHORTEST_US))
 
 
 def _fastest(batch: BatchClass) -> dict[int, int]:

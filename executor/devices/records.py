@@ -60,6 +60,22 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
+class IterationRecord(Record):
+    """An iteration of a GPU that serves requests; its subject is their stream class.
+
+    Parameters
+    ----------
+    prompt_tokens
+        Tokens of prompts that it worked off.
+    decodes
+        Requests that got one token more.
+    """
+
+    prompt_tokens: int = 0
+    decodes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Failure:
     """Why a job failed: the first of its tasks that did; no GPU where none was left for it."""
 
@@ -102,6 +118,7 @@ class Records:
     failures: list[Failure] = field(default_factory=list)
     moves: list[MovedModel] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
+    iterations: list[IterationRecord] = field(default_factory=list)
 
 
 def measured(ordered: Timeline, records: Records) -> Timeline:

@@ -19,6 +19,7 @@ from truenorth.executor.devices.runner import Runner
 from truenorth.executor.engine import Engine
 from truenorth.executor.errors import PolicyError
 from truenorth.executor.policies.baselines import Jit
+from truenorth.executor.policies.gateways import LeastRequests
 from truenorth.executor.policies.homed import Homed
 from truenorth.executor.policy import Policy
 from truenorth.executor.simulation import twin_for
@@ -168,8 +169,9 @@ def run_on(
     crew.load_initial(packing.initial)
     before = energy_j(crew.physical)
     restricted = instance.restrictions.no_swaps or instance.restrictions.max_replicas
+    stand_in = LeastRequests if instance.streams is not None else Homed if restricted else Jit
     with _quiet_collector():
-        timeline = Engine(instance, made, device, seed, stand_in=Homed if restricted else Jit).run(stop)
+        timeline = Engine(instance, made, device, seed, stand_in=stand_in).run(stop)
     after = energy_j(crew.physical)
     return LiveRun(
         measured(timeline, device.records),

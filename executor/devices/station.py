@@ -5,22 +5,26 @@ Everything here waits until it is done; who wants several things at a time calls
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 from queue import Empty, SimpleQueue
 from threading import Condition, Lock
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from truenorth.executor.devices.addresses import AddressSpace, Move
+from truenorth.executor.devices.decoding import Answer, Decoder, Read
 from truenorth.executor.devices.physical import Physical, Span, Stream
 from truenorth.executor.devices.runner import Runner, RunnerCall
 from truenorth.executor.devices.weights import Binding, HostWeights
 from truenorth.models import GPU, MLModel
+
+T = TypeVar("T")
 
 _MOST_PIECES = 64
 """In so many pieces a model may move within a GPU's memory."""
@@ -46,6 +50,31 @@ class StationWork:
     run_us: int
     models: Sequence[int]
     inputs: dict[str, tuple[Tensor, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Seating:
+    """What a station keeps for the requests of a stream class.
+
+    Parameters
+    ----------
+    stream
+        Name of the class.
+    model
+        Index of its model.
+    seats
+        Most requests at once.
+    longest
+        Most tokens of a request, prompt and answer.
+    chunk
+        Most prompt tokens of an iteration.
+    """
+
+    stream: str
+    model: int
+    seats: int
+    longest: int
+    chunk: int
 
 
 class _Use:
@@ -123,6 +152,7 @@ class Station:
         self._bindings: dict[int, Binding] = {}
         self._views: dict[tuple[int, int], dict[str, nn.Parameter | Tensor]] = {}
         self._using = [_Use() for _ in models]
+        self._decoders: dict[str, Decoder] = {}
 
     def load(self, model: int, address: int, asked_ns: int = 0) -> Span:
         """Copy a model's weights to an address and point its module there; runs that use it are waited for.
@@ -205,12 +235,41 @@ class Station:
         TypeError
             If the runner returns anything but a tensor on its device per task.
         """
+        return self._compute_with(works[0].models, partial(self._compute, works), asked_ns)
+
+    def iterate(
+        self,
+        seating: Seating,
+        reads: Sequence[Read],
+        writes: Sequence[int],
+        answers: Sequence[Answer] = (),
+        asked_ns: int = 0,
+    ) -> tuple[list[Tensor], Span]:
+        """Take an iteration of requests whose model is here, as `Decoder.iterate` does; the rest as for `run`.
+
+        Raises
+        ------
+        DeviceError
+            If the model is no decoder for such requests, or their KV has no room beside the arena.
+        """
+        decoder = self.decoder(seating)
+        return self._compute_with((seating.model,), partial(decoder.iterate, reads, writes, answers), asked_ns)
+
+    def decoder(self, seating: Seating) -> Decoder:
+        """Return the decoder of a stream class whose model is here, with seats of its own; it is set up once."""
+        if seating.stream not in self._decoders:
+            name, module = self._models[seating.model].name, self._bindings[seating.model].module
+            self._decoders[seating.stream] = Decoder(name, module, seating.seats, seating.longest, self.physical)
+        return self._decoders[seating.stream]
+
+    def _compute_with(self, models: Sequence[int], work: Callable[[], T], asked_ns: int) -> tuple[T, Span]:
+        """Compute on a stream of its own with models that stay where they are until that has ended."""
         # No managers of contexts here: entering and leaving them takes longer than all the rest.
-        using, compute = [self._using[model] for model in sorted(works[0].models)], self._borrow_stream()
+        using, compute = [self._using[model] for model in sorted(models)], self._borrow_stream()
         for use in using:
             use.begin_run()
         try:
-            return compute.carry_out(partial(self._compute, works), asked_ns)
+            return compute.carry_out(work, asked_ns)
         finally:
             for use in using:
                 use.end_run()

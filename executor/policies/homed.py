@@ -7,7 +7,7 @@ from itertools import islice
 
 from truenorth.executor.policies.queueing import QueuePolicy
 from truenorth.executor.site import Site
-from truenorth.models.memory import Memory
+from truenorth.models.gpu_state import Memory
 
 
 class Homed(QueuePolicy):

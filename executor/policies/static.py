@@ -20,7 +20,7 @@ from truenorth.executor.policy import Knows
 from truenorth.executor.site import Site
 from truenorth.models import NEVER, Workflow
 from truenorth.models.branches import likelihoods
-from truenorth.models.memory import Memory
+from truenorth.models.gpu_state import Memory
 from truenorth.models.tables import GPUClasses, needed_models, run_times
 
 

@@ -50,6 +50,19 @@ def opt(hidden: int, layers: int, heads: int, vocabulary: int) -> Make:
     )
 
 
+def llama(hidden: int, layers: int, heads: int, vocabulary: int) -> Make:
+    """Configure a decoder of today: relative positions, gated layers, four heads to a key and its value."""
+    return lambda hf: hf.LlamaConfig(
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=heads // 4,
+        intermediate_size=7 * hidden // 2,
+        vocab_size=vocabulary,
+        max_position_embeddings=131_072,
+    )
+
+
 def marian(d_model: int, layers: int, heads: int, vocabulary: int) -> Make:
     """Configure an encoder and a decoder that translate."""
     last = vocabulary - 1
@@ -172,6 +185,13 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         "OPTForCausalLM",
         opt(384, 6, 6, 8192),
         opt(2048, 24, 32, 50272),
+        uses.go_on,
+        {"small": Effort(prompt=256, answer=4), "full": Effort(prompt=64, answer=32)},
+    ),
+    "llm": Architecture(  # Llama 3.1 8B; small: for requests of streams on cores
+        "LlamaForCausalLM",
+        llama(256, 4, 8, 8192),
+        llama(4096, 32, 32, 128_256),
         uses.go_on,
         {"small": Effort(prompt=256, answer=4), "full": Effort(prompt=64, answer=32)},
     ),

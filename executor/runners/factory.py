@@ -19,7 +19,7 @@ from truenorth.executor.runners.inputs import as_bytes, received
 from truenorth.executor.runners.prototypes import Prototypes
 from truenorth.executor.runners.synthetic import SyntheticRunner
 from truenorth.executor.runners.transformers_runner import TransformersRunner
-from truenorth.models import MLModel
+from truenorth.models import Instance, MLModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +116,11 @@ RUNNERS: Mapping[str, type[SyntheticRunner] | type[TransformersRunner]] = {
 """The built-in runners by name."""
 
 _KIND = Kind("runner", DeviceError)
+
+
+def default_runner(instance: Instance) -> str:
+    """Return who computes where nobody is named: synthetic work; for requests of streams, decoders of a few layers."""
+    return "synthetic" if instance.streams is None else "transformers:other=llm"
 
 
 def parse_runner(text: str) -> Runner:

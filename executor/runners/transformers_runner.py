@@ -87,6 +87,8 @@ class TransformersOptions:
         Tokens that a task reads and writes, one by one; 0: as many as suit the model.
     lengths
         A CSV file with such a pair per job; the jobs after its last row begin anew with its first.
+    other
+        The architecture of models whose names name none; without it they are refused.
     seed
         Of the weights that are drawn.
     """
@@ -98,6 +100,7 @@ class TransformersOptions:
     prompt: int = option(0, count)
     answer: int = option(0, count)
     lengths: str = option("", str)
+    other: str = option("", one_of("", *ARCHITECTURES))
     seed: int = option(0, count)
 
 
@@ -166,12 +169,12 @@ class TransformersRunner:
         """Return the architecture of the paper that a model's name names; None if its folder says what it is."""
         if self._folder and model.partition("-")[0] not in ARCHITECTURES:
             return None
-        return architecture_of(model)
+        return architecture_of(model, self._options.other)
 
     def _build(self, model: MLModel) -> nn.Module:
         architecture, options = self._published(model.name), self._options
         if not self._folder:
-            module = build(architecture_of(model.name), options.size)
+            module = build(architecture_of(model.name, options.other), options.size)
         else:
             folder = Path(self._folder) / model.name
             config = read_config(model.name, folder)
@@ -180,8 +183,8 @@ class TransformersRunner:
         return module.to(getattr(torch, options.dtype))
 
 
-def architecture_of(model: str) -> Architecture:
-    """Return the architecture that a model's name begins with, up to the first hyphen.
+def architecture_of(model: str, other: str = "") -> Architecture:
+    """Return the architecture that a model's name begins with, up to the first hyphen; any other one's if it is given.
 
     Raises
     ------
@@ -189,11 +192,14 @@ def architecture_of(model: str) -> Architecture:
         If there is no such architecture.
     """
     name = model.partition("-")[0]
+    if name not in ARCHITECTURES and other:
+        return ARCHITECTURES[other]
     if name not in ARCHITECTURES:
         close = get_close_matches(name, list(ARCHITECTURES), n=1)
         meant = f" (did you mean {close[0]}?)" if close else ""
         raise DeviceError(
             f"model {model}: no architecture {name!r}{meant}; allowed are {', '.join(ARCHITECTURES)}, "
-            "each perhaps with a hyphen and more, any name with weights=FOLDER or configs=FOLDER, or another runner"
+            "each perhaps with a hyphen and more, any name with other=llm, weights=FOLDER or configs=FOLDER, or another"
+            " runner"
         )
     return ARCHITECTURES[name]

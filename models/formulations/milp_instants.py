@@ -18,7 +18,7 @@ from math import gcd
 import numpy as np
 import pulp
 
-from truenorth.models.availability import FOREVER
+from truenorth.models.cluster import FOREVER
 from truenorth.models.formulations.allowance import UNLIMITED, Allowance, GivenUpError
 from truenorth.models.formulations.choices import Choices
 from truenorth.models.formulations.milp_instants_size import Starts, count_terms, starts_of

@@ -15,7 +15,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from truenorth.models.availability import FOREVER
+from truenorth.models.cluster import FOREVER
 from truenorth.models.formulations.scale import ScaledObjective
 from truenorth.models.instance import NEVER, NONE, Instance, Ints, UnsupportedInstanceError
 from truenorth.models.objective import Objective

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from truenorth.models.branches import draw_branch, paths_of
-from truenorth.models.cells import guard
+from truenorth.models.record import guard
 from truenorth.models.scenario.document import JobSection, PoissonSection, ScenarioDocument, TraceSection
 from truenorth.models.scenario.errors import FieldError, InputError, Where, allowed, quote
 from truenorth.models.scenario.files import LONGEST_LINE, admit, open_now, read_bounded_lines

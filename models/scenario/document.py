@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from truenorth.models.availability import ALWAYS
+from truenorth.models.cluster import ALWAYS
 from truenorth.models.objective import Objective
 from truenorth.models.scenario.errors import quote
 from truenorth.models.scenario.quantities import (

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from truenorth.models.availability import Availability, Interval
-from truenorth.models.cluster import GPU, Cluster, Link, Network
+from truenorth.models.cluster import GPU, Availability, Cluster, Interval, Link, Network
 from truenorth.models.instance import InitialResidency, Restrictions
 from truenorth.models.scenario.document import (
     ClusterSection,

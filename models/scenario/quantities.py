@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, PlainValidator, WithJsonSchema
 
-from truenorth.models.availability import FOREVER, Interval
+from truenorth.models.cluster import FOREVER, Interval
 from truenorth.models.objective import Objective
 from truenorth.models.scenario.errors import Plain, allowed, quote
 from truenorth.models.scenario.section import kind_of, problem

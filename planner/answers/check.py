@@ -14,9 +14,16 @@ import numpy as np
 from truenorth.executor import twin_instance
 from truenorth.models.feasibility import check
 from truenorth.models.instance import NONE, Instance, Ints
-from truenorth.models.objective import Objective, ObjectiveValue, gap, reported_value, timeline_value
+from truenorth.models.objective import (
+    OPTIMALITY_TOLERANCE,
+    Objective,
+    ObjectiveValue,
+    Status,
+    gap,
+    reported_value,
+    timeline_value,
+)
 from truenorth.models.scenario import InputError, PlanFile, TimelineHeader, read_timeline
-from truenorth.models.status import OPTIMALITY_TOLERANCE, Status
 from truenorth.models.timeline import UNPLACED, Timeline, batch_leaders
 from truenorth.models.violation import Violation
 

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from truenorth.executor import IllegalActionError, NoiseError, PolicyError, StalledError
 from truenorth.models.errors import QuestionError
 from truenorth.models.instance import UnsupportedInstanceError
-from truenorth.models.objective import Objective
+from truenorth.models.objective import Objective, Status
 from truenorth.models.scenario import Scenario
-from truenorth.models.status import Status
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.contenders import PLAN, ComparedPolicy, rows_of
 from truenorth.planner.answers.convergence import tell_proof, warn_of

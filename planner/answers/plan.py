@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from truenorth.executor import PolicyError, StoppedError, parse_policy, simulate
 from truenorth.models.instance import Instance, InstanceError
 from truenorth.models.metrics import Metrics, measure
-from truenorth.models.objective import Objective, ObjectiveValue, reported_bound, reported_value
+from truenorth.models.objective import Objective, ObjectiveValue, Status, reported_bound, reported_value
 from truenorth.models.scenario import Scenario, TimelineHeader, write_timeline
-from truenorth.models.status import Status
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.convergence import is_converged
 from truenorth.planner.answers.shown import Shown, WithTimelines, frame_of_one

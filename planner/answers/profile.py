@@ -10,12 +10,17 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from importlib.metadata import version
 from pathlib import Path
+from statistics import median_high
 from typing import Any
 
-from truenorth.executor.devices.profiling import Measurements, measure
+import numpy as np
+
+from truenorth.executor.devices.decoding import served_model
+from truenorth.executor.devices.profiling import Measurements, TypicalRequest, measure
 from truenorth.executor.devices.runner import Runner
 from truenorth.executor.samples import FittedLine, Spread
 from truenorth.models.cluster import Cluster
+from truenorth.models.instance import Instance
 from truenorth.models.record import ABSENT
 from truenorth.models.scenario import Scenario, ScenarioDocument, build, write_atomically
 from truenorth.models.scenario.errors import Plain
@@ -73,6 +78,12 @@ class Profile:
             ],
             None if copied is None else LoadLine(*_line(copied), found.copy_peak),
             None if found.transfer is None else TransferLine(*_line(found.transfer)),
+            [
+                StreamProfiled(
+                    name, times.prefill_rate, times.kv_bytes, {k: _times(of) for k, of in times.steps.items()}
+                )
+                for name, times in found.streams.items()
+            ],
             None if path is None else str(path),
             None if path is None else str(samples_path(path)),
         )
@@ -114,6 +125,11 @@ class Profile:
             },
             "loads": {name: _rounded(spread) for name, spread in found.loads.items()},
             "transfers": {str(size): _rounded(spread) for size, spread in found.transfers.items()},
+            "streams": {
+                name: {"prompt": times.asked.prompt, "prefill": _rounded(times.prompt)}
+                | {"steps": {str(k): _rounded(spread) for k, spread in times.steps.items()}}
+                for name, times in found.streams.items()
+            },
         }
 
     def _told(self, samples: str) -> list[str]:
@@ -160,6 +176,16 @@ class BatchProfiled:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamProfiled:
+    """A stream class: its prefill, KV, and median and 95 % quantile of a step's microseconds by concurrency."""
+
+    stream: str
+    prefill_per_s: float
+    kv_bytes_per_token: int
+    step_us: Mapping[int, tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
 class TransferLine:
     """The line through the times of transfers."""
 
@@ -188,6 +214,7 @@ class ProfileRecord:
     batches: list[BatchProfiled]
     load: LoadLine | None
     transfer: TransferLine | None
+    streams: list[StreamProfiled]
     profile: str | None
     samples: str | None
 
@@ -226,22 +253,48 @@ def profile(
     InputError
         If the scenario does not hold with what was measured, for instance because a model fits no GPU.
     """
-    scenario.instance.require_no_streams("a profile of tasks")
-    workflows = list(build_workflows(scenario.document).values())
-    needed = {name for workflow in workflows for task in workflow.tasks for name in task.models}
+    of_all = build_workflows(scenario.document).values()
+    workflows = [of for of in of_all if all(task.stream is None for task in of.tasks)]
+    requests = typical_requests(scenario.instance)
+    needed = {name for of in workflows for task in of.tasks for name in task.models}
+    needed.update(request.model for request in requests)
     models = [model for model in scenario.instance.models if model.name in needed]
-    found = measure(models, workflows, runner, device, rounds=rounds, beside=beside, watch=watch)
+    found = measure(models, workflows, runner, device, requests=requests, rounds=rounds, beside=beside, watch=watch)
     document = measured_document(scenario, found)
     measured = build(validate(ScenarioDocument, document, scenario.source), scenario.source)
     return Profile(scenario, found, document, measured, device, runner_name, rounds, beside)
+
+
+def typical_requests(instance: Instance) -> list[TypicalRequest]:
+    """Return what is to be measured of every stream class: a prompt, and steps half-way through an answer, at medians.
+
+    Raises
+    ------
+    DeviceError
+        If a class has no model, or several.
+    """
+    streams, found = instance.streams, []
+    if streams is None:
+        return []
+    kinds = {gpu.kind for gpu in instance.cluster.gpus}
+    of_task = streams.template[instance.task_template]
+    for index, stream in enumerate(streams.classes):
+        speeds = [speed for speed in map(stream.speed_on, sorted(kinds)) if speed is not None]
+        requests = [streams.tokens(task) for task in np.flatnonzero(of_task == index).tolist()]
+        prompt = median_high([tokens.uncached for tokens in requests if tokens.uncached] or [1])
+        context = median_high([tokens.prompt + tokens.output // 2 for tokens in requests])
+        concurrency = sorted({k for speed in speeds for k in speed.step_us})
+        chunk = max(speed.chunk for speed in speeds)
+        found.append(TypicalRequest(stream.name, served_model(stream), chunk, prompt, context, concurrency))
+    return found
 
 
 def measured_document(scenario: Scenario, measurements: Measurements) -> dict[str, Any]:
     """Return a scenario file's content with measured weights, run times, loads and links within a server.
 
     Run times replace those of every kind of GPU that the cluster has; kinds that it lacks keep theirs. Where a larger
-    batch was measured as faster than a smaller one, the smaller one's time stands for both. What was not measured stays
-    as it is, above all the network between servers.
+    batch was measured as faster than a smaller one, or a step of more requests than one of fewer, the time of the
+    smaller or fewer stands for both. What was not measured stays as it is, above all the network between servers.
 
     Raises
     ------
@@ -255,10 +308,15 @@ def measured_document(scenario: Scenario, measurements: Measurements) -> dict[st
     for (workflow, task), spread in measurements.runs.items():
         section = document["workflows"][workflow]["tasks"][task]
         if "batch" not in section:
-            section["runtime"] = _runtime(section["runtime"], kinds, spread)
+            section["runtime"] = _of_kinds(section["runtime"], kinds, _time(max(1.0, spread.median_us)))
     for name, sizes in measurements.batches.items():
         section = document["batches"][name]
         section["runtime"] = _tables(section["runtime"], kinds, sizes)
+    for name, times in measurements.streams.items():
+        section = document["streams"][name]
+        section["prefill"] = _of_kinds(section["prefill"], kinds, f"{times.prefill_rate:.6g} /s")
+        section["step"] = _tables(section["step"], kinds, times.steps)
+        section["kv_per_token"] = _of_kinds(section.get("kv_per_token"), kinds, f"{times.kv_bytes} B")
     cluster = document["cluster"]
     if measurements.load is not None:
         for group in cluster.get("groups", [cluster]):
@@ -284,11 +342,11 @@ def _within_server(cluster: Cluster, line: FittedLine) -> dict[str, Any]:
     return measured | ({"staged": Plain("false")} if cluster.network.staged else {})
 
 
-def _runtime(given: object, kinds: set[str], spread: Spread) -> object:
-    measured = _time(max(1.0, spread.median_us))
+def _of_kinds(given: object, kinds: set[str], measured: str) -> object:
+    """Return what was measured in place of what is given: one value, or that of every kind that the cluster has."""
     if not isinstance(given, Mapping):
         return measured
-    return {kind: measured if kind in kinds else runtime for kind, runtime in given.items()}
+    return {kind: measured if kind in kinds else value for kind, value in given.items()}
 
 
 def _tables(given: Mapping[str, Any], kinds: set[str], sizes: Mapping[int, Spread]) -> dict[str, Any]:

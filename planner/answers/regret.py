@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
-from truenorth.models.objective import Objective, gap, reported_bound, reported_value
+from truenorth.models.objective import Objective, gap, proves, reported_bound, reported_value
 from truenorth.models.scenario import Scenario
-from truenorth.models.status import proves
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.convergence import describe_bound, is_converged
 from truenorth.planner.answers.shown import WithRows

@@ -22,7 +22,7 @@ from truenorth.models.instance import Instance, Ints
 from truenorth.models.metrics import Metrics, measure
 from truenorth.models.objective import completion_us, reported_value, timeline_value
 from truenorth.models.scenario import Scenario, TimelineHeader, write_timeline
-from truenorth.models.timeline import UNPLACED, Timeline
+from truenorth.models.timeline import UNPLACED, Timeline, file_order
 from truenorth.models.violation import Violation
 from truenorth.planner.answers.check import feasible_timeline
 from truenorth.planner.answers.forecast import Forecast, forecast
@@ -159,7 +159,7 @@ class Replayed(WithTimelines):
             value = reported_value(objective, timeline_value(objective, self.instance, self.timeline))
         gpu = np.array(self.timeline.gpu)
         gpu[[run.subject for run in self.live.records.runs if run.error is not None]] = UNPLACED
-        kept = Timeline(gpu, self.timeline.start_us, self.timeline.end_us, self.timeline.residencies, realised=True)
+        kept = replace(self.timeline, gpu=gpu)
         options = {"device": self.settings.device, "runner": self.runner, "virtual": self.settings.sharing}
         header = TimelineHeader(objective=str(objective), value=value, policy=self.policy, options=options)
         write_timeline(path, self.instance, kept, header)
@@ -200,7 +200,6 @@ def replay_on_devices(
         If the samples, the policy, the devices, the runner or the file cannot be used.
     """
     instance = scenario.instance
-    instance.require_no_streams("a run on devices")
     named = str(policy)
     plan = feasible_timeline(instance, Path(policy)) if isinstance(policy, Path) or is_file(policy) else None
     chosen: Callable[[], Policy] = parse(named, scenario) if plan is None else replay(instance, plan)
@@ -222,6 +221,8 @@ def replay_on_devices(
 def _orders(instance: Instance, timeline: Timeline) -> list[list[int]]:
     """Return, per GPU, its tasks and the models it loads, each in order of start."""
     by_start = np.lexsort((timeline.end_us, timeline.start_us))
+    if instance.streams is not None:
+        by_start = file_order(instance, timeline)
     runs = [by_start[timeline.gpu[by_start] == gpu].tolist() for gpu in range(instance.n_gpus)]
     loads: list[list[int]] = [[] for _ in range(instance.n_gpus)]
     for residency in sorted(timeline.residencies, key=lambda r: r.load_start_us):

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from truenorth.executor.devices.records import Record
+from truenorth.executor.devices.records import IterationRecord, Record
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
-from truenorth.models.instance import Instance
-from truenorth.models.metrics import Metrics
+from truenorth.models.instance import NONE, Instance
+from truenorth.models.metrics import Metrics, StreamMetrics, measure
 from truenorth.models.objective import Objective, reported_value, timeline_value
 from truenorth.models.record import Spreading, spread
 from truenorth.models.slo import quantile_rank
@@ -131,6 +131,45 @@ class JobMeasured:
 
 
 @dataclass(frozen=True, slots=True)
+class TokensBoth:
+    """First tokens, from the release of their jobs, and time per token after them, in seconds."""
+
+    mean_first_token_s: Both
+    p95_first_token_s: Both
+    mean_time_per_token_s: Both
+    p95_time_per_token_s: Both
+
+
+@dataclass(frozen=True, slots=True)
+class RequestMeasured:
+    """A request of a stream: when it joined, had its first token, and ended."""
+
+    job: int
+    task: str
+    gpu: str
+    predicted_start_s: float
+    predicted_first_s: float
+    predicted_end_s: float
+    start_s: float
+    first_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class IterationMeasured:
+    """An iteration of a GPU that serves requests."""
+
+    gpu: str
+    start_s: float
+    predicted_s: float
+    measured_s: float
+    prompt_tokens: int
+    decodes: int
+    dispatch_us: int
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class TaskMeasured:
     """A run of a task."""
 
@@ -192,10 +231,14 @@ class ReplayRecord:
     outputs: OutputsCompared | None
     faults: list[FaultSeen]
     failures: list[FailureSeen]
-    metrics: Metrics | None
+    metrics: StreamMetrics | Metrics | None
     jobs: list[JobMeasured]
     tasks: list[TaskMeasured]
     loads: list[LoadMeasured]
+    tokens: TokensBoth | None = None
+    iteration_times: DurationsTogether | None = None
+    requests: list[RequestMeasured] = field(default_factory=list)
+    iterations: list[IterationMeasured] = field(default_factory=list)
 
 
 def replay_record(replayed: Replayed) -> ReplayRecord:
@@ -221,7 +264,7 @@ def replay_record(replayed: Replayed) -> ReplayRecord:
         run_times=_durations(records.runs),
         load_times=_durations(records.loads),
         transfer_times=_durations(records.transfers),
-        dispatch_us=_spread([run.dispatch_us for run in records.runs if run.error is None]),
+        dispatch_us=_spread([run.dispatch_us for run in (*records.runs, *records.iterations) if run.error is None]),
         copy=_copy(replayed),
         energy_j=live.energy_j,
         unpacked_gpus=[_gpu(instance, gpu) for gpu in live.unpacked],
@@ -241,6 +284,10 @@ def replay_record(replayed: Replayed) -> ReplayRecord:
         jobs=_jobs(replayed),
         tasks=[_run(replayed, run) for run in sorted(records.runs, key=lambda r: r.subject)],
         loads=[_load(replayed, load) for load in records.loads],
+        tokens=_tokens(replayed),
+        iteration_times=_durations(records.iterations) if records.iterations else None,
+        requests=_requests(replayed),
+        iterations=[_iteration(instance, iteration) for iteration in records.iterations],
     )
 
 
@@ -261,6 +308,20 @@ def _both(replayed: Replayed, objective: Objective) -> Both:
         return Both(predicted, None, None)
     measured = value(replayed.timeline)
     return Both(predicted, measured, measured / predicted - 1 if predicted else None)
+
+
+def _tokens(replayed: Replayed) -> TokensBoth | None:
+    """Return when tokens came; None without requests, or if a job failed."""
+    measured = replayed.metrics
+    if not isinstance(measured, StreamMetrics):
+        return None
+    predicted = measure(replayed.instance, replayed.predicted)
+
+    def both(name: str) -> Both:
+        before, after = getattr(predicted, name), getattr(measured, name)
+        return Both(before, after, after / before - 1 if before and after is not None else None)
+
+    return TokensBoth(*(both(each.name) for each in fields(TokensBoth)))
 
 
 def _causes(replayed: Replayed) -> CausesAdded | None:
@@ -379,4 +440,40 @@ def _load(replayed: Replayed, load: Record) -> LoadMeasured:
         bytes_per_s=load.size_bytes / load.took_us * MICROSECONDS_PER_SECOND if load.took_us else None,
         dispatch_us=load.dispatch_us,
         error=load.error,
+    )
+
+
+def _requests(replayed: Replayed) -> list[RequestMeasured]:
+    instance, streams = replayed.instance, replayed.instance.streams
+    timelines, failed = (replayed.predicted, replayed.timeline), {one.job for one in replayed.live.records.failures}
+    if streams is None:
+        return []
+
+    def times(timeline: Timeline, task: int) -> tuple[float, ...]:
+        served = timeline.served
+        first_us = NONE if served is None else int(served.first_us[task])
+        return tuple(_seconds(int(us)) for us in (timeline.start_us[task], first_us, timeline.end_us[task]))
+
+    return [
+        RequestMeasured(
+            int(instance.task_job[task]),
+            instance.task_name(task),
+            _gpu(instance, int(replayed.timeline.gpu[task])),
+            *(at for timeline in timelines for at in times(timeline, task)),
+        )
+        for task in np.flatnonzero(streams.template[instance.task_template] != NONE).tolist()
+        if int(instance.task_job[task]) not in failed
+    ]
+
+
+def _iteration(instance: Instance, iteration: IterationRecord) -> IterationMeasured:
+    return IterationMeasured(
+        gpu=_gpu(instance, iteration.gpu),
+        start_s=_seconds(iteration.start_us),
+        predicted_s=_seconds(iteration.expected_us),
+        measured_s=_seconds(iteration.took_us),
+        prompt_tokens=iteration.prompt_tokens,
+        decodes=iteration.decodes,
+        dispatch_us=iteration.dispatch_us,
+        error=iteration.error,
     )

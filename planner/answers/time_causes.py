@@ -44,7 +44,10 @@ def causes_of_error(
     policy
         Made the prediction, and ran.
     """
-    runs = Durations(runs={run.subject: run.took_us for run in live.records.runs})
+    iterations: defaultdict[int, list[int]] = defaultdict(list)
+    for iteration in live.records.iterations:
+        iterations[iteration.gpu].append(iteration.took_us)
+    runs = Durations(runs={run.subject: run.took_us for run in live.records.runs}, iterations=iterations)
     loads, moves = (replace(runs, loads=_loads(live.records, moved)) for moved in (False, True))
     transfers = {
         (sent.subject, sent.target): sent.took_us for sent in live.records.transfers if sent.target is not None

@@ -263,7 +263,6 @@ def trial(
     StoppedError
         If it was stopped before any run had ended.
     """
-    scenario.instance.require_no_streams("a trial on devices")
     if repeats < 1 or not policies or len(set(policies)) < len(policies):
         raise QuestionError("allowed are at least one repeat and one contender, each named once", "policies")
     stop = stop or threading.Event()
@@ -310,13 +309,14 @@ class _RunOutputs:
 
 
 def realised_bound_s(run: Replayed) -> float | None:
-    """Return a mean latency that no schedule lies below whose runs take what they took in this one; None for batches.
+    """Return a mean latency that no schedule lies below whose runs take what they took in this one.
 
+    None for batches and requests of streams: what they took beside others says nothing of them beside fewer or more.
     Every kind of GPU is taken to be off by the same factor, and loads to be as fast as the fastest that was measured.
     """
     instance, records = run.instance, run.live.records
-    if instance.batches:
-        return None  # what a task took in its batch says nothing of other sizes
+    if instance.batches or instance.streams is not None:
+        return None
     factor = np.ones(instance.n_tasks)
     for record in records.runs:
         factor[record.subject] = max(1, record.took_us) / record.expected_us

@@ -64,7 +64,14 @@ class SharingChoice(StrEnum):
 
 Device = Annotated[DeviceChoice, typer.Option(help="Where to run.")]
 
-Runner = Annotated[str, typer.Option(help="What computes the tasks: synthetic, transformers, or module:factory.")]
+Runner = Annotated[
+    str | None,
+    typer.Option(
+        help="Who computes: synthetic (the default), transformers[:size=full,weights=FOLDER], module:factory; for "
+        "requests of streams a decoder, by default transformers:other=llm.",
+        show_default=False,
+    ),
+]
 
 Virtual = Annotated[
     SharingChoice | None,

@@ -16,10 +16,9 @@ from rich.console import Group
 from rich.text import Text
 
 from truenorth.models.metrics import Metrics, StreamMetrics
-from truenorth.models.objective import Objective
+from truenorth.models.objective import Objective, Status
 from truenorth.models.record import encode
 from truenorth.models.scenario import write_atomically
-from truenorth.models.status import Status
 from truenorth.models.units import say_size
 from truenorth.planner.answers.compare import COMPASS, Comparison, ComparisonOrigin, ComparisonRecord
 from truenorth.planner.answers.contenders import PLAN, ComparedPolicy
@@ -31,10 +30,10 @@ from truenorth.planner.show import timelines
 from truenorth.planner.show.canvas import png, write_figure, write_vectors
 from truenorth.planner.show.curves import draw, draw_in_a_column, gap_over_time, slowdown_ecdf
 from truenorth.planner.show.gantt import gantt
-from truenorth.planner.show.perfetto import trace_events
 from truenorth.planner.show.regret import in_words, losses_table, parts_table, regret_bars
 from truenorth.planner.show.section import PageSection, read_document, read_record
 from truenorth.planner.show.table import Column, Table, csv_text, terminal, write_table
+from truenorth.planner.show.timelines import trace_events
 
 FILE = "comparison.json"
 StreamRow = tuple[str, StreamMetrics]

@@ -14,8 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from truenorth.models.objective import gap
-from truenorth.planner.show.canvas import AS_DATA, COLUMN_INCHES, IN_A_COLUMN, INK, LINE, SOFT, svg
-from truenorth.planner.show.colours import COLOURS, colour_of
+from truenorth.planner.show.canvas import AS_DATA, COLOURS, COLUMN_INCHES, IN_A_COLUMN, INK, LINE, SOFT, colour_of, svg
 
 Point = tuple[float, float]
 _MOST_STEPS = 400

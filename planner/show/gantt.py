@@ -1,21 +1,278 @@
-"""A Gantt chart as a picture: rows of bars on one axis of time, drawn so that nothing short is lost."""
+"""A Gantt chart as a picture: rows of lanes of bars on one axis of time, drawn so that nothing short is lost.
+
+A batch is one run, and a run as high as its share.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.cluster import GPU, MICROSECONDS_PER_SECOND
 from truenorth.models.instance import Instance
-from truenorth.models.timeline import Timeline
-from truenorth.planner.show.bars import Bar, BarLane, BarRows, rows_of, rows_of_both
-from truenorth.planner.show.canvas import AS_DATA, PNG_DPI, lay_out
-from truenorth.planner.show.colours import PLAIN, colour_of, fade, ink_on
+from truenorth.models.timeline import UNPLACED, Residency, Timeline, batch_leaders
+from truenorth.models.units import say_size
+from truenorth.models.workload import WHOLE
+from truenorth.planner.show.canvas import AS_DATA, PLAIN, PNG_DPI, colour_of, fade, ink_on, lay_out
+
+MOST_ROWS = 16
+"""A picture shows at most so many GPUs, the busiest; more would be too thin to read."""
+_HELD, _LOADING = 0.85, 0.4
+"""Strengths of a model in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRun:
+    """A task alone, or a batch of tasks.
+
+    Parameters
+    ----------
+    tasks
+        Lowest first; more than one are a batch.
+    low, high
+        The part of the compute lane that it takes, from 0 at the floor to 1: as high as its share of the GPU.
+    """
+
+    tasks: tuple[int, ...]
+    start_us: int
+    end_us: int
+    low: float
+    high: float
+
+
+def runs_by_gpu(instance: Instance, timeline: Timeline) -> list[list[ShownRun]]:
+    """Return the runs of every GPU in order of time; those that overlap in time lie at different heights."""
+    members: dict[int, list[int]] = {}
+    for task, leader in enumerate(batch_leaders(instance, timeline).tolist()):
+        if timeline.gpu[task] != UNPLACED:
+            members.setdefault(leader, []).append(task)
+    runs: list[list[ShownRun]] = [[] for _ in range(instance.n_gpus)]
+    active: list[list[ShownRun]] = [[] for _ in range(instance.n_gpus)]
+    for first in sorted(members, key=lambda task: (int(timeline.start_us[task]), task)):
+        gpu, start_us, end_us = (int(of[first]) for of in (timeline.gpu, timeline.start_us, timeline.end_us))
+        active[gpu] = [run for run in active[gpu] if run.end_us > start_us]
+        share = int(instance.template_share[instance.task_template[first]]) / WHOLE
+        low = _floor(active[gpu], share)
+        active[gpu].append(ShownRun(tuple(members[first]), start_us, end_us, low, low + share))
+        runs[gpu].append(active[gpu][-1])
+    return runs
+
+
+def _floor(active: Sequence[ShownRun], share: float) -> float:
+    """Return the lowest height at which a share fits between what runs; where only pieces are free, the top."""
+    slack = 1e-9  # shares are drawn: ten thousandths need not add up to the last bit
+    for low in sorted({0.0, *(run.high for run in active)}):
+        if low + share <= 1 + slack and all(
+            run.high <= low + slack or run.low >= low + share - slack for run in active
+        ):
+            return low
+    return 1 - share
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """Something that lasts.
+
+    Parameters
+    ----------
+    model
+        Index of the model whose colour it has; None: of no model.
+    text
+        Written on it where there is room.
+    low, high
+        The part of its lane's height that it takes, from 0 at the floor to 1.
+    strength
+        What is left of its colour: all of it for work, less for a model in memory, least while that still loads.
+    """
+
+    start_us: int
+    end_us: int
+    model: int | None
+    text: str = ""
+    low: float = 0.0
+    high: float = 1.0
+    strength: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class BarLane:
+    """Bars at one height.
+
+    Parameters
+    ----------
+    height
+        Beside that of other lanes.
+    hatched
+        Whether its bars are loads.
+    levels
+        Heights of lines across it, as shares of its own: the sizes of a memory.
+    """
+
+    name: str
+    height: float
+    bars: tuple[Bar, ...]
+    hatched: bool = False
+    levels: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GPUBars:
+    """The lanes of a GPU, from above, and when it is away."""
+
+    name: str
+    lanes: tuple[BarLane, ...]
+    away: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BarRows:
+    """A whole chart: its rows from above, the names of the models that it shows by index, and what it leaves out."""
+
+    rows: tuple[GPUBars, ...]
+    until_us: int
+    models: dict[int, str]
+    left_out: str
+
+
+def rows_of(instance: Instance, timeline: Timeline) -> BarRows:
+    """Return the chart of a timeline: per GPU what runs, what is copied, and the models in memory."""
+    gpus, left_out = _drawn_gpus(instance, [timeline])
+    until_us = _last_us([timeline])
+    runs = runs_by_gpu(instance, timeline)
+    rows = []
+    for gpu in gpus:
+        device = instance.cluster.gpus[gpu]
+        here = [residency for residency in timeline.residencies if residency.gpu == gpu]
+        lanes = (
+            BarLane("compute", 0.42, _runs(instance, runs[gpu])),
+            BarLane("copy", 0.18, _loads(here), hatched=True),
+            _memory(instance, device, here, until_us),
+        )
+        rows.append(GPUBars(f"{device.id} ({device.kind})", lanes, tuple(device.available.absences(until_us))))
+    return BarRows(tuple(rows), until_us, _named(instance, [timeline]), left_out)
+
+
+def rows_of_both(instance: Instance, predicted: Timeline, measured: Timeline) -> BarRows:
+    """Return the chart of a run on devices: per GPU its runs and its loads, predicted over measured."""
+    both = {"predicted": predicted, "measured": measured}
+    gpus, left_out = _drawn_gpus(instance, list(both.values()))
+    run = {how: runs_by_gpu(instance, line) for how, line in both.items()}
+    rows = []
+    for gpu in gpus:
+        device = instance.cluster.gpus[gpu]
+        runs = [BarLane(f"compute, {how}", 0.3, _runs(instance, run[how][gpu])) for how in both]
+        loads = [
+            BarLane(f"copy, {how}", 0.2, _loads(r for r in line.residencies if r.gpu == gpu), hatched=True)
+            for how, line in both.items()
+        ]
+        rows.append(GPUBars(f"{device.id} ({device.kind})", (*runs, *loads)))
+    return BarRows(tuple(rows), _last_us(both.values()), _named(instance, list(both.values())), left_out)
+
+
+def _last_us(timelines: Iterable[Timeline]) -> int:
+    return max(int(timeline.end_us.max(initial=1)) for timeline in timelines)
+
+
+def _named(instance: Instance, timelines: Sequence[Timeline]) -> dict[int, str]:
+    used = sorted({residency.model for timeline in timelines for residency in timeline.residencies})
+    return {model: instance.models[model].name for model in used}
+
+
+def _drawn_gpus(instance: Instance, timelines: Sequence[Timeline]) -> tuple[list[int], str]:
+    """Return the GPUs that are drawn, in order, and in words which are not: idle ones, and the least busy."""
+    work = np.zeros(instance.n_gpus)
+    for timeline in timelines:
+        placed = timeline.gpu != UNPLACED
+        run_us = (timeline.end_us - timeline.start_us)[placed]
+        work += np.bincount(timeline.gpu[placed], run_us, instance.n_gpus)
+        for residency in timeline.residencies:
+            work[residency.gpu] += 0 if residency.initial else residency.ready_us - residency.load_start_us
+    busy = int(np.count_nonzero(work))
+    kept = sorted(np.argsort(-work, kind="stable")[: max(1, min(busy, MOST_ROWS))].tolist())
+    parts = [f"{busy - len(kept)} that are less busy"] if busy > len(kept) else []
+    parts += [f"{instance.n_gpus - busy} that neither run nor load anything"] if busy < instance.n_gpus else []
+    return kept, f"{len(kept)} of {instance.n_gpus} GPUs; not drawn: {' and '.join(parts)}." if parts else ""
+
+
+def _runs(instance: Instance, runs: Sequence[ShownRun]) -> tuple[Bar, ...]:
+    """Return the runs on a GPU, each with the number of its job and, of a batch, its size."""
+    bars = []
+    for run in runs:
+        needs, job = instance.task_needs(run.tasks[0]), instance.task_job[run.tasks[0]]
+        text = f"{job}" if len(run.tasks) == 1 else f"{job} and {len(run.tasks) - 1} more"
+        bars.append(Bar(run.start_us, run.end_us, needs[0] if needs else None, text, run.low, run.high))
+    return tuple(bars)
+
+
+def _loads(here: Iterable[Residency]) -> tuple[Bar, ...]:
+    return tuple(Bar(r.load_start_us, r.ready_us, r.model) for r in here if not r.initial)
+
+
+def _memory(instance: Instance, device: GPU, here: Sequence[Residency], until_us: int) -> BarLane:
+    """Return the memory of a GPU: its slots with what they hold, or its models upon each other in their order."""
+    memory = device.memory_bytes
+    stays = [
+        _ShownResidency(r, r.load_start_us, until_us if r.end_us is None else min(r.end_us, until_us)) for r in here
+    ]
+    bars: list[Bar] = []
+    for stay, start_us, end_us, floor in _in_slots(device, stays) if device.slots else _stack(instance, stays):
+        model = stay.residency.model
+        low, high = floor / memory, (floor + int(instance.weight_bytes[model])) / memory
+        ready_us = min(max(stay.residency.ready_us, start_us), end_us)
+        if start_us < ready_us:
+            bars.append(Bar(start_us, ready_us, model, "", low, high, _LOADING))
+        if ready_us < end_us:
+            bars.append(Bar(ready_us, end_us, model, instance.models[model].name, low, high, _HELD))
+    tops = np.cumsum(device.slots or [memory]) / memory
+    return BarLane(f"memory {say_size(memory)}", 0.4, tuple(bars), levels=tuple(tops.tolist()))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _ShownResidency:
+    residency: Residency
+    start_us: int
+    end_us: int
+
+
+_Piece = tuple[_ShownResidency, int, int, int]
+"""A stay, from when to when, and the bytes below it."""
+
+
+def _in_slots(device: GPU, stays: Sequence[_ShownResidency]) -> list[_Piece]:
+    floors = [0, *np.cumsum(device.slots).tolist()]
+    return [(stay, stay.start_us, stay.end_us, floors[stay.residency.slot or 0]) for stay in stays]
+
+
+def _stack(instance: Instance, stays: Sequence[_ShownResidency]) -> list[_Piece]:
+    """Return pieces of stays between which what lies below them changes."""
+    pieces: list[_Piece] = []
+    waiting = sorted(stays, key=lambda stay: stay.start_us, reverse=True)
+    held: list[_ShownResidency] = []
+    latest: dict[_ShownResidency, int] = {}
+    times = sorted({time for stay in stays for time in (stay.start_us, stay.end_us)})
+    for start_us, end_us in pairwise(times):
+        while waiting and waiting[-1].start_us <= start_us:
+            held.append(waiting.pop())
+        held = sorted((stay for stay in held if stay.end_us > start_us), key=lambda stay: stay.residency.model)
+        floor = 0
+        for stay in held:
+            last = latest.get(stay)
+            if last is not None and pieces[last][2:] == (start_us, floor):
+                pieces[last] = (stay, pieces[last][1], end_us, floor)
+            else:
+                latest[stay] = len(pieces)
+                pieces.append((stay, start_us, end_us, floor))
+            floor += int(instance.weight_bytes[stay.residency.model])
+    return pieces
+
 
 _ROW_INCHES, _AROUND_INCHES = 1.15, 1.9
 _GAP, _WIDE = 1.5, 5.0

@@ -64,13 +64,13 @@ def _facts(rows: dict[str, str]) -> str:
 
 
 def _chart(answer: Any) -> str:
-    from truenorth.planner.show.templates import chart
+    from truenorth.planner.show.report import chart
 
     return chart(answer)._repr_html_() if answer.shown else ""
 
 
 def _rows(answer: Any) -> str:
-    from truenorth.planner.show.frames import frame
+    from truenorth.planner.show.saving import frame
 
     return str(frame(answer).round(4).to_html())
 

@@ -16,8 +16,7 @@ from matplotlib.figure import Figure
 from truenorth.models.errors import QuestionError
 from truenorth.planner.answers.plan import Plan
 from truenorth.planner.answers.whatif.result import Sweep
-from truenorth.planner.show.canvas import AS_DATA
-from truenorth.planner.show.colours import COLOURS, ink_on
+from truenorth.planner.show.canvas import AS_DATA, COLOURS, ink_on
 from truenorth.planner.show.curves import Curve, Curves, draw_on, lines
 from truenorth.planner.show.sweep import say_column, say_value
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from rich.console import Group
 from rich.text import Text
 
@@ -45,7 +47,25 @@ def _runs(profile: Profile) -> Table[Measured]:
         for size, spread in sizes.items():
             fastest = min(filter(None, (classes[name].runtime_on(kind, size) for kind in classes[name].runtime_us)))
             rows.append((f"{size} of {name}", spread, fastest))
+    rows += [row for name in found.streams for row in _served(profile, name)]
     return Table("", [Column("task", lambda row: row[0], words=True), *_times("run", "given")], rows)
+
+
+def _served(profile: Profile, stream: str) -> Iterator[Measured]:
+    """Yield a class's typical prompt, and its steps by concurrency, beside what the quickest kind was given."""
+    times, instance = profile.measurements.streams[stream], profile.scenario.instance
+    if instance.streams is None:
+        return
+    listed = next(of for of in instance.streams.classes if of.name == stream)
+    speeds = [speed for speed in (listed.speed_on(gpu.kind) for gpu in instance.cluster.gpus) if speed is not None]
+    prompt = times.asked.prompt
+    yield f"{stream}: prompt of {prompt}", times.prompt, min(speed.prefill_us(prompt) for speed in speeds)
+    for k, spread in times.steps.items():
+        yield (
+            f"{stream}: step of {k}",
+            spread,
+            min((speed.tau[k] for speed in speeds if k <= speed.seats), default=None),
+        )
 
 
 def _loads(profile: Profile) -> Table[Measured]:

@@ -9,6 +9,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +27,10 @@ from truenorth.planner.answers.versions import Origin
 from truenorth.planner.show import timelines
 from truenorth.planner.show.canvas import png
 from truenorth.planner.show.gantt import predicted_over_measured
-from truenorth.planner.show.perfetto import trace_events
 from truenorth.planner.show.regret import in_words
 from truenorth.planner.show.section import PageSection, read_document, read_record
 from truenorth.planner.show.table import Column, Table, facts, terminal
+from truenorth.planner.show.timelines import trace_events
 
 if TYPE_CHECKING:  # whoever only reads a report has no devices
     from truenorth.planner.answers.replay import Replayed
@@ -70,7 +71,20 @@ def figures(found: ReplayRecord) -> list[Figure]:
         (in_words(found.objective.name), found.objective.both, ""),
         ("mean latency in s", found.mean_latency_s, "mean_latency"),
         ("makespan in s", found.makespan_s, "makespan"),
+        *((f"{name} in s", both, "") for name, both in _tokens(found)),
     ]
+
+
+def _tokens(found: ReplayRecord) -> list[tuple[str, Both]]:
+    """Return the figures of first tokens and time per token, if requests of streams were served."""
+    return (
+        []
+        if found.tokens is None
+        else [
+            (each.name.removesuffix("_s").replace("_", " "), getattr(found.tokens, each.name))
+            for each in fields(found.tokens)
+        ]
+    )
 
 
 def predicted_and_measured(found: ReplayRecord) -> Table[Figure]:
@@ -118,12 +132,15 @@ def _times(found: ReplayRecord) -> Table[Figure]:
         ),
     ]
     both = [("makespan", found.makespan_s, "makespan"), ("mean latency", found.mean_latency_s, "mean_latency")]
+    both += [(name, of, "") for name, of in _tokens(found)]
     return Table("", columns, both)
 
 
 def _facts(replayed: Replayed, found: ReplayRecord) -> dict[str, str]:
     copy, dispatch, outputs = found.copy, found.dispatch_us, found.outputs
     times = {"run time": found.run_times, "load": found.load_times, "transfer": found.transfer_times}
+    if found.iteration_times is not None:
+        times["iteration"] = found.iteration_times
     rows = {
         "policy": f"{found.policy} on {', '.join(dict.fromkeys(found.devices))}",
         "runner": found.runner,

@@ -16,8 +16,7 @@ from truenorth.models.record import encode
 from truenorth.models.scenario import write_atomically
 from truenorth.planner.answers.replications import Replicated, ReplicatedPolicy, ReplicatedRecord
 from truenorth.planner.show import sweep
-from truenorth.planner.show.canvas import AS_DATA, COLUMN_INCHES, IN_A_COLUMN, write_figure
-from truenorth.planner.show.colours import COLOURS
+from truenorth.planner.show.canvas import AS_DATA, COLOURS, COLUMN_INCHES, IN_A_COLUMN, write_figure
 from truenorth.planner.show.comparison import name_with_marks
 from truenorth.planner.show.regret import in_words
 from truenorth.planner.show.section import PageSection, read_document, read_record

@@ -1,18 +1,23 @@
-"""Answers as files: one call that knows what each leaves behind."""
+"""Answers as data frames and as files: calls that know what each leaves behind."""
 
 from __future__ import annotations
 
 from functools import singledispatch
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 
+from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.scenario import Scenario
 from truenorth.planner.answers.bound import Bound, write_certificate
 from truenorth.planner.answers.compare import Comparison
 from truenorth.planner.answers.plan import Plan, write_plan
 from truenorth.planner.answers.replications import Replicated
 from truenorth.planner.answers.servers.answer import ServersAnswer
 from truenorth.planner.answers.servers.written import write as write_servers
+from truenorth.planner.answers.shown import WithRows, WithTimelines
 from truenorth.planner.answers.simulate import Simulation, write_simulation
 from truenorth.planner.answers.uncertain.planning import UncertainPlan
 from truenorth.planner.answers.whatif.result import Sweep
@@ -20,6 +25,41 @@ from truenorth.planner.show import comparison, replicated
 from truenorth.planner.show.canvas import save_figure, write_figure
 from truenorth.planner.show.regret import regret_bars, regret_table
 from truenorth.planner.show.table import write_table
+
+
+def frame(answer: WithRows | Plan | Simulation | Scenario) -> pd.DataFrame:
+    """Return an answer's rows as a tidy table, `answer.frame()`, or a scenario's jobs; times are in seconds."""
+    if not isinstance(answer, Scenario):
+        return answer.frame()
+    instance = answer.instance
+    deadlines = [np.nan if job.deadline_us is None else job.deadline_us for job in instance.jobs]
+    return pd.DataFrame(
+        {
+            "workflow": [job.workflow.name for job in instance.jobs],
+            "tasks": np.diff(instance.job_first_task),
+            "release_s": instance.job_release_us / MICROSECONDS_PER_SECOND,
+            "deadline_s": np.array(deadlines, float) / MICROSECONDS_PER_SECOND,
+            "weight": [float(job.weight) for job in instance.jobs],
+            "critical_path_s": instance.job_critical_us / MICROSECONDS_PER_SECOND,
+            "ideal_s": instance.job_ideal_us / MICROSECONDS_PER_SECOND,
+        },
+        index=pd.RangeIndex(len(instance.jobs), name="job"),
+    )
+
+
+def tasks(answer: WithTimelines, of: str | None = None) -> pd.DataFrame:
+    """Return one row per task of a timeline: `answer.tasks(of)`."""
+    return answer.tasks(of)
+
+
+def residencies(answer: WithTimelines, of: str | None = None) -> pd.DataFrame:
+    """Return one row per residency of a timeline: `answer.residencies(of)`."""
+    return answer.residencies(of)
+
+
+def jobs(answer: WithTimelines, of: str | None = None) -> pd.DataFrame:
+    """Return one row per job of a timeline: `answer.jobs(of)`."""
+    return answer.jobs(of)
 
 
 @singledispatch

@@ -19,7 +19,7 @@ from truenorth.planner.answers.servers.record import (
     ServersOrigin,
 )
 from truenorth.planner.answers.servers.scheduled import ScheduleAnswer
-from truenorth.planner.show.colours import colour_of
+from truenorth.planner.show.canvas import colour_of
 from truenorth.planner.show.curves import Curve, Curves
 from truenorth.planner.show.section import PageSection, read_document, read_record
 from truenorth.planner.show.servers import sizes_table, view

@@ -27,7 +27,7 @@ from truenorth.planner.answers.servers.record import (
     StrainReached,
 )
 from truenorth.planner.answers.shown import Shown
-from truenorth.planner.show.colours import colour_of
+from truenorth.planner.show.canvas import colour_of
 from truenorth.planner.show.curves import Curve, Curves, Point, dots, lines
 from truenorth.planner.show.section import PageSection, read_document, read_record
 from truenorth.planner.show.servers_words import (

@@ -14,7 +14,7 @@ from rich.box import SIMPLE
 from rich.console import Group
 from rich.text import Text
 
-from truenorth.models.cells import unguard
+from truenorth.models.record import unguard
 from truenorth.models.scenario import InputError
 from truenorth.models.scenario.files import read_text
 from truenorth.models.units import say_bandwidth, say_size
@@ -22,7 +22,7 @@ from truenorth.planner.answers.convergence import WHAT_COUNTS
 from truenorth.planner.answers.whatif.result import ASKED, Sweep, Value
 from truenorth.planner.answers.whatif.store import SweepNote
 from truenorth.planner.answers.whatif.verbs import Row
-from truenorth.planner.show.colours import COLOURS
+from truenorth.planner.show.canvas import COLOURS
 from truenorth.planner.show.curves import Curves, Point, lines
 from truenorth.planner.show.section import PageSection, read_document, read_record
 from truenorth.planner.show.table import Column, Table, terminal

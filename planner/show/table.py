@@ -17,7 +17,7 @@ from rich.box import HEAVY_HEAD, Box
 from rich.table import Table as TerminalTable
 from rich.text import Text
 
-from truenorth.models.cells import guard
+from truenorth.models.record import guard
 from truenorth.models.scenario import write_atomically
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from truenorth.models.record import encode
 from truenorth.models.scenario import write_atomically
 from truenorth.planner.answers.trial_report import ContenderRow, TrialOrigin, TrialRecord
 from truenorth.planner.show import timelines
-from truenorth.planner.show.colours import COLOURS
+from truenorth.planner.show.canvas import COLOURS
 from truenorth.planner.show.curves import Curve, Curves
 from truenorth.planner.show.regret import in_words
 from truenorth.planner.show.section import PageSection, read_document, read_record

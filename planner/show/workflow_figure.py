@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from truenorth.models.branches import likelihoods
 from truenorth.models.scenario.work import workflow_graph
 from truenorth.models.workload import Workflow
-from truenorth.planner.show.colours import COLOURS
+from truenorth.planner.show.canvas import COLOURS
 
 _COLUMN_INCHES, _ROW_INCHES = 2.4, 1.1
 

@@ -16,7 +16,7 @@ from itertools import count, pairwise
 from math import lcm
 from typing import NamedTuple
 
-from truenorth.models.availability import FOREVER
+from truenorth.models.cluster import FOREVER
 from truenorth.models.instance import NONE, Instance
 from truenorth.models.objective import Objective
 from truenorth.models.timeline import Placement, Residency, Timeline

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, combinations
 from typing import NamedTuple
 
-from truenorth.models.availability import FOREVER, Interval
+from truenorth.models.cluster import FOREVER, Interval
 from truenorth.models.instance import NEVER, NONE, Instance
 from truenorth.models.workload import WHOLE
 

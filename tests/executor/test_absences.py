@@ -13,7 +13,7 @@ from tests.instances import chain, cluster, gpu, instance, network, random_insta
 from truenorth.executor import POLICIES, IllegalActionError, PolicyError, Site, parse_policy, replay, simulate
 from truenorth.executor.noise import parse_noise
 from truenorth.models import Cluster, Instance, Job, Objective, check
-from truenorth.models.availability import FOREVER, Availability
+from truenorth.models.cluster import FOREVER, Availability
 from truenorth.solvers.exact import exhaustive
 
 ONLINE = [name for name in POLICIES if name != "compass-released"]

@@ -35,7 +35,7 @@ _IN_TEXT = (
 _NUMBER = re.compile(r"[-+]?\d[\d,.]*(?:e[-+]?\d+)?")
 _KEY = re.compile(r"[0-9a-f]{64}")
 _MEASURED = re.compile(_NUMBER.pattern + r"( (us|ms|s|[KMG]?B|[KMG]?B/s)\b)?")
-_RUN_OF_NUMBERS = re.compile(r"#(\s*(#|%|to\b|of\b))*")
+_RUN_OF_NUMBERS = re.compile(r"(\bto )?#(\s*(#|%|to\b|of\b))*")  # an interval may break before its "to"
 _RULES = re.compile(r"[\u2500-\u257f]")
 
 Output = Callable[[], tuple[str, str]]

@@ -14,7 +14,7 @@ from experiments.random_instances import with_absences
 from tests.instances import chain, cluster, instance, random_instance, task
 from tests.models.brute_force import broken_rules
 from truenorth.models import Instance, Job, Placement, Residency, Restrictions, Timeline, check, measure, scenario_hash
-from truenorth.models.availability import FOREVER, Availability
+from truenorth.models.cluster import FOREVER, Availability
 from truenorth.models.objective import Objective
 from truenorth.models.scenario import InputError, load_scenario, scenario_from
 from truenorth.solvers.exact import exhaustive

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from truenorth.models.cells import guard, unguard
+from truenorth.models.record import guard, unguard
 
 
 @given(st.text(alphabet="=+-@'\t\r1.e a", max_size=8))

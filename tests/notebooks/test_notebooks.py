@@ -120,7 +120,7 @@ def test_a_cell_says_errors_in_a_line_keeps_what_an_interrupt_found_and_renews_a
 
 
 def test_what_needs_pytorch_says_so_in_its_first_cell(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("truenorth.models.extras.find_spec", lambda module: None)
+    monkeypatch.setattr("truenorth.models.errors.find_spec", lambda module: None)
     first = next(cell.source for cell in read(ROOT / "notebooks/06_plan_against_device.ipynb").cells if code_in(cell))
     with pytest.raises(UserError, match=r"^PyTorch is not installed; this adds it: .* -m pip install .*\[devices\]'?$"):
         exec(first, {})  # noqa: S102

@@ -9,8 +9,8 @@ import pytest
 
 from tests.instances import chain, cluster, instance, task
 from truenorth.models import Instance, Job, Objective, Placement, Timeline
-from truenorth.models.availability import FOREVER, Availability
-from truenorth.models.status import Status
+from truenorth.models.cluster import FOREVER, Availability
+from truenorth.models.objective import Status
 from truenorth.solvers import confirming
 from truenorth.solvers.budget import Budget
 from truenorth.solvers.confirming import confirm

@@ -10,8 +10,8 @@ import pytest
 from tests.instances import chain, cluster, instance, random_instance, task
 from tests.models.formulations.cases import CASES, Case
 from truenorth.models import BatchClass, InitialResidency, Job, Objective, Restrictions, Task
-from truenorth.models.availability import FOREVER, Availability
-from truenorth.models.status import Status
+from truenorth.models.cluster import FOREVER, Availability
+from truenorth.models.objective import Status
 from truenorth.solvers.exact import cp_sat, exhaustive
 
 

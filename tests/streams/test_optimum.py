@@ -1,4 +1,4 @@
-"""Bounds and plans of requests against the best of all plans."""
+"""Bounds and plans of requests against the best of all plans, and what moves change against a run of everything."""
 
 from __future__ import annotations
 
@@ -13,12 +13,17 @@ from tests.streams.oracle import Oracle
 from tests.streams.worlds import LATENCY_US, chats, cluster, random_chats, random_steps
 from truenorth.executor import parse_policy, simulate
 from truenorth.models import Edge, Instance, Job, MLModel, Objective, StreamClass, Task, Tokens, Workflow
+from truenorth.models.feasibility import assert_feasible
 from truenorth.models.objective import charges, timeline_value
 from truenorth.models.streams import StreamSpeed
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.bounds.certificate import closed_form_document
 from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.bounds.verify import verify
+from truenorth.solvers.compiled import random_state
+from truenorth.solvers.result import Search
+from truenorth.solvers.search import queues
+from truenorth.solvers.search.queues_kernel import Queues, anneal
 
 HORIZON_US = 30
 OBJECTIVES = (Objective.MEAN_LATENCY, Objective.MEAN_SLOWDOWN, Objective.WEIGHTED_TARDINESS, Objective.LATE_JOBS)
@@ -78,9 +83,42 @@ def test_bounds_lie_below_all_plans_and_policies_above(seed: int) -> None:
     least = optimum(instance, objective)
     for policy in ("least_tokens", "round_robin"):
         assert least <= timeline_value(objective, instance, simulate(instance, parse_policy(policy)))
+    search = Search(instance, objective, time_limit_s=60.0)
+    search.offer(simulate(instance, parse_policy("least_tokens")))
+    queues.improve(search, seed, iterations=300)
+    assert search.value is not None
+    assert least <= search.value
     for method in closed_form.OF_STREAMS:
         proved = closed_form.METHODS[method](instance, objective)
         assert proved is None or proved <= least, method
+
+
+def _anneal(instance: Instance, objective: Objective, moves: int, temperature: float) -> Queues:
+    """Return what some random moves make of a policy's plan."""
+    made = queues.new_queues(instance, objective)
+    assert made is not None
+    assert queues.enqueue(made, instance, simulate(instance, parse_policy("round_robin")))
+    hot = temperature * made.plan.total[0] / len(instance.jobs)
+    anneal(made, random_state(moves), moves, hot, queues.CHANCES)
+    return made
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_moves_run_again_is_what_a_run_of_everything_gives(seed: int) -> None:
+    rng = random.Random(seed)
+    instance = (random_chats(rng, 60), random_steps(rng, 12), tiny(rng))[seed % 3]
+    objective = list(Objective)[seed % 7]
+    for moves in (1, 10, 400):
+        made = _anneal(instance, objective, moves, 0.5)
+        again = queues.new_queues(instance, objective)
+        assert again is not None
+        for name in ("queue", "length", "limit", "gpu", "place", "not_before", "users"):
+            getattr(again.plan, name)[:] = getattr(made.plan, name)
+        assert queues.run_all(again)
+        for name in ("start", "first", "end", "cost", "late", "room", "open_us"):
+            assert (getattr(again.plan, name) == getattr(made.plan, name)).all(), name
+        assert made.plan.total == pytest.approx(again.plan.total, rel=1e-9)
+        assert_feasible(instance, queues.timeline_of(made, instance))
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from truenorth.models.errors import QuestionError
-from truenorth.models.extras import require_extra
+from truenorth.models.errors import QuestionError, require_extra
 from truenorth.planner.answers.pool.processes import LOOK_S, Item, Outcome, Value, describe_error, time_call
 
 _CALLS_PER_CPU = 2

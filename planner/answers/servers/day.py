@@ -10,7 +10,7 @@ from itertools import groupby
 import numpy as np
 
 from truenorth.models import Cluster, Instance, InstanceError
-from truenorth.models.availability import FOREVER, Availability, Interval
+from truenorth.models.cluster import FOREVER, Availability, Interval
 from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import Scenario
 from truenorth.planner.answers.servers.sizes import Mix, Sizes

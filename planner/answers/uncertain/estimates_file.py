@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from truenorth.models.cells import unguard
 from truenorth.models.instance import Instance
+from truenorth.models.record import unguard
 from truenorth.models.scenario import InputError, Scenario
 from truenorth.models.scenario.errors import allowed, quote
 from truenorth.models.workload import Workflow

@@ -9,10 +9,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from truenorth.models.cells import guard
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.errors import QuestionError
-from truenorth.models.record import spread
+from truenorth.models.record import guard, spread
 from truenorth.models.scenario import write_atomically
 from truenorth.models.scenario.changes import factor
 from truenorth.models.units import QuantityError, parse_bandwidth, parse_number, parse_rate, parse_size, parse_time

@@ -29,19 +29,17 @@ def profile(
     scenario: ScenarioPath,
     device: Annotated[DeviceChoice, typer.Option(help="What is measured.")],
     output: Output = None,
-    runner: Annotated[
-        str, typer.Option(help="Who computes: synthetic, transformers[:size=full,weights=FOLDER], module:factory.")
-    ] = "synthetic",
+    runner: Runner = None,
     rounds: Annotated[int, typer.Option(min=1, help="How often every workflow is run, after the warm-up.")] = 10,
     beside: Annotated[int, typer.Option(min=0, help="How many more GPUs do the same meanwhile.")] = 0,
     as_json: Json = False,
 ) -> int:
     """Measure run times, loads and transfers on this machine, and write the scenario with them."""
-    from truenorth.models.extras import require_extra
+    from truenorth.models.errors import require_extra
 
     require_extra("devices")
     from truenorth.executor.devices.profiling import WARMUP_ROUNDS
-    from truenorth.executor.runners.factory import parse_runner
+    from truenorth.executor.runners.factory import default_runner, parse_runner
     from truenorth.models.scenario import load_scenario, promise
     from truenorth.planner.answers import profile as profiling
     from truenorth.planner.inputs.samples import samples_path
@@ -54,6 +52,7 @@ def profile(
         promise(output)
         promise(samples_path(output))
     loaded = load_scenario(scenario)
+    runner = runner or default_runner(loaded.instance)
     computing = parse_runner(runner)
     with show_count("profiling, in rounds", WARMUP_ROUNDS + rounds) as watch:
         made = profiling.profile(
@@ -69,7 +68,7 @@ def replay(
     plan: Annotated[Path | None, typer.Argument(metavar="PLAN", help="Plan or timeline file to carry out.")] = None,
     policy: Annotated[str | None, typer.Option(help="An online policy in place of a plan.")] = None,
     device: Device = DeviceChoice.CPU,
-    runner: Runner = "synthetic",
+    runner: Runner = None,
     virtual: Virtual = None,
     limit: Patience = 30.0,
     samples: SamplesPath = None,
@@ -83,7 +82,7 @@ def replay(
     as_json: Json = False,
 ) -> int:
     """Carry out a plan or an online policy on devices, in real time; report predicted against measured."""
-    from truenorth.models.extras import require_extra
+    from truenorth.models.errors import require_extra
 
     if (plan is None) == (policy is None):
         raise manners.UsageError("replay: allowed is either a PLAN or --policy, and one of them is needed")
@@ -94,11 +93,12 @@ def replay(
         manners.prepare_folder(output)
     loaded = load_scenario(scenario)
     from truenorth.executor.devices.run import LiveSettings
-    from truenorth.executor.runners.factory import parse_runner
+    from truenorth.executor.runners.factory import default_runner, parse_runner
     from truenorth.planner.answers.replay import replay_on_devices
     from truenorth.planner.inputs.samples import read_samples
     from truenorth.planner.show.replay import replay_view, show_elapsed, write
 
+    runner = runner or default_runner(loaded.instance)
     settings = LiveSettings(device.value, None if virtual is None else virtual.value, limit)
     with show_elapsed("setting up, then running in real time"):
         replayed = replay_on_devices(
@@ -123,7 +123,7 @@ def trial(
     ] = "plan,compass,srpt",
     repeats: Annotated[int, typer.Option(min=1, help="How often all of them run.")] = 5,
     device: Device = DeviceChoice.CPU,
-    runner: Runner = "synthetic",
+    runner: Runner = None,
     virtual: Virtual = None,
     limit: Patience = 30.0,
     samples: SamplesPath = None,
@@ -138,12 +138,12 @@ def trial(
     as_json: Json = False,
 ) -> int:
     """Run plans and policies on the same devices, again and again in random order; give paired differences."""
-    from truenorth.models.extras import require_extra
+    from truenorth.models.errors import require_extra
 
     require_extra("devices")
     from truenorth.executor import StoppedError
     from truenorth.executor.devices.run import LiveSettings
-    from truenorth.executor.runners.factory import parse_runner
+    from truenorth.executor.runners.factory import default_runner, parse_runner
     from truenorth.models.scenario import load_scenario
     from truenorth.planner.answers.policies.parse import split_policies
     from truenorth.planner.answers.trial import trial as run_trial
@@ -155,6 +155,7 @@ def trial(
     if output is not None:
         manners.prepare_folder(output)
     loaded, names = load_scenario(scenario), split_policies(policies)
+    runner = runner or default_runner(loaded.instance)
     settings = LiveSettings(device.value, None if virtual is None else virtual.value, limit)
     if output is not None:
         forget_runs(output)

@@ -125,14 +125,14 @@ def _draw(made: Imported, files: list[Path], path: Path) -> Path:
     """Write the summary as a picture; return where."""
     from truenorth.models.scenario import write_atomically
     from truenorth.planner.show.canvas import png
-    from truenorth.planner.show.imported import figure
+    from truenorth.planner.show.inputs import figure
 
     write_atomically(path, png(figure(made.summary, f"{made.format.name}: {', '.join(file.name for file in files)}")))
     return path
 
 
 def _view(made: Imported) -> object:
-    from truenorth.planner.show.imported import imported_view
+    from truenorth.planner.show.inputs import imported_view
 
     return imported_view(made)
 
@@ -190,7 +190,7 @@ def estimate(
     as_json: Json = False,
 ) -> int:
     """Estimate run times from past tasks: quantiles, where each comes from, and what should be profiled."""
-    from truenorth.models.extras import require_extra
+    from truenorth.models.errors import require_extra
 
     require_extra("estimates")
     from truenorth.models.scenario import promise
@@ -206,7 +206,7 @@ def estimate(
         run.save(made, output)
 
     def view() -> object:
-        from truenorth.planner.show.estimate import estimates_view
+        from truenorth.planner.show.inputs import estimates_view
 
         return estimates_view(made)
 
@@ -255,7 +255,7 @@ def progress(
     """Read a job's log: progress, remaining time, why it failed and whether to start it again."""
     from truenorth.planner.command.console import log_line
     from truenorth.planner.inputs.estimate.logs import read_log
-    from truenorth.planner.show.estimate import describe_log
+    from truenorth.planner.show.inputs import describe_log
 
     totals = {"step": steps, "epoch": epochs}
     for unit, total in totals.items():

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from truenorth.models.cells import guard
+from truenorth.models.record import guard
 from truenorth.models.scenario import Scenario, load_scenario, write_atomically
 from truenorth.models.scenario.work import build_workflows
 from truenorth.planner.inputs.estimate.calibration import NOMINAL, RungCalibration

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from truenorth.models.cells import guard
 from truenorth.models.errors import QuestionError
 from truenorth.models.instance import Ints
+from truenorth.models.record import guard
 from truenorth.models.scenario import InputError, Scenario, load_scenario, scenario_from
 from truenorth.models.scenario.errors import Plain, quote
 from truenorth.models.scenario.files import read_text

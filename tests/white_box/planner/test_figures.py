@@ -16,14 +16,12 @@ from truenorth.models import Job, Placement, Residency, Timeline
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.planner.answers.intervals import NO_INTERVAL, Interval
 from truenorth.planner.answers.replications import Replicated
-from truenorth.planner.show.bars import MOST_ROWS, Bar, BarLane, BarRows, GPUBars, rows_of, rows_of_both
-from truenorth.planner.show.canvas import PNG_DPI, lay_out
-from truenorth.planner.show.colours import COLOURS, PLAIN, contrast, fade, ink_on
+from truenorth.planner.show.canvas import COLOURS, PLAIN, PNG_DPI, contrast, fade, ink_on, lay_out
 from truenorth.planner.show.curves import draw as draw_curves
 from truenorth.planner.show.curves import slowdown_ecdf
-from truenorth.planner.show.gantt import draw, gantt
-from truenorth.planner.show.perfetto import trace_events
+from truenorth.planner.show.gantt import MOST_ROWS, Bar, BarLane, BarRows, GPUBars, draw, gantt, rows_of, rows_of_both
 from truenorth.planner.show.replicated import draw_intervals
+from truenorth.planner.show.timelines import trace_events
 
 # One job on two GPUs: a needs m (4 bytes, loaded in [0, 4)) and runs in [4, 7) on GPU 0; b runs in [10, 12) on GPU 1.
 WINDOW = instance([Job(chain(task("a", 3, ["m"]), task("b", 2, after={"a": 2})), 0)], {"m": 4}, on=cluster(2))

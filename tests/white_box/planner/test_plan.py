@@ -9,8 +9,8 @@ import pytest
 import truenorth as tn
 from experiments import authors
 from truenorth.models import Objective, Placement, Residency, Timeline, check
+from truenorth.models.objective import Status
 from truenorth.models.scenario import Scenario, read_timeline
-from truenorth.models.status import Status
 from truenorth.planner.answers.plan import solve
 from truenorth.planner.show.notebook import html
 from truenorth.solvers.budget import Budget, Method

@@ -6,9 +6,8 @@ from tests.instances import chain, instance
 from truenorth.models import BatchClass, Job, Placement, Task, Timeline
 from truenorth.models.record import encode
 from truenorth.planner.answers.shown import Shown
-from truenorth.planner.show.bars import rows_of, runs_by_gpu
-from truenorth.planner.show.perfetto import trace_events
-from truenorth.planner.show.timelines import timelines_of
+from truenorth.planner.show.gantt import rows_of, runs_by_gpu
+from truenorth.planner.show.timelines import timelines_of, trace_events
 
 PAIR = BatchClass("pair", {"*": {1: 4, 2: 6}}, share=5_000)
 WORKFLOW = chain(Task.of_class("t", PAIR))

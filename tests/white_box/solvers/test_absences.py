@@ -9,7 +9,7 @@ import pytest
 from experiments.random_instances import with_absences
 from tests.instances import random_instance, random_serving_instance
 from truenorth.models import Instance, Objective, check, timeline_value
-from truenorth.models.status import Status
+from truenorth.models.objective import Status
 from truenorth.solvers.budget import Budget, Method
 from truenorth.solvers.exact import exhaustive
 from truenorth.solvers.portfolio import solve

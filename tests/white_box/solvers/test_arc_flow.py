@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.instances import chain, cluster, instance, task
 from truenorth.models import Instance, Job, Objective
 from truenorth.models.formulations import arc_flow as formulation
-from truenorth.models.status import Status
+from truenorth.models.objective import Status
 from truenorth.solvers.exact.arc_flow import applies, improve, pack
 from truenorth.solvers.result import Search
 

@@ -14,7 +14,7 @@ from experiments.authors import poisson
 from tests.instances import chain, cluster, gpu, instance, network, random_instance, task
 from truenorth.models import Cluster, Instance, Job, Objective, timeline_value
 from truenorth.models.formulations.cp_sat import formulate_scaled, scaled_objective
-from truenorth.models.status import Status
+from truenorth.models.objective import Status
 from truenorth.solvers.exact import cp_sat, exhaustive
 from truenorth.solvers.faults import SolverFaultWarning
 from truenorth.solvers.result import Search

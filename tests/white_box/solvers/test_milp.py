@@ -18,7 +18,7 @@ from tests.models.random_timelines import simple_timeline
 from truenorth.models import Instance, Job, Objective, timeline_value
 from truenorth.models.formulations.milp import formulate
 from truenorth.models.formulations.milp_plans import ContradictoryOrderError
-from truenorth.models.status import Status
+from truenorth.models.objective import Status
 from truenorth.solvers.exact import cp_sat, exhaustive, milp
 from truenorth.solvers.faults import SolverFaultWarning
 from truenorth.solvers.result import Progress, Search

@@ -12,7 +12,7 @@ import pytest
 from tests import instances as make
 from truenorth.models import InfeasibleTimelineError, Instance, Job, Objective, Placement, Residency, Timeline
 from truenorth.models.formulations.allowance import GivenUpError
-from truenorth.models.status import Status, proves
+from truenorth.models.objective import Status, proves
 from truenorth.solvers.faults import SolverFaultWarning
 from truenorth.solvers.reductions import Episode, TwinSearch, Visits
 from truenorth.solvers.result import Progress, Result, Search, UnsoundBoundError

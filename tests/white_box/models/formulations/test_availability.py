@@ -23,11 +23,11 @@ from truenorth.models import (
     UnsupportedInstanceError,
     check,
 )
-from truenorth.models.availability import FOREVER, Availability
+from truenorth.models.cluster import FOREVER, Availability
 from truenorth.models.formulations.cp_sat import formulate
 from truenorth.models.formulations.cp_sat_plans import add_hint
 from truenorth.models.formulations.normal_form import restrict
-from truenorth.models.status import Status
+from truenorth.models.objective import Status
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.exact import cp_sat, exhaustive, milp
 from truenorth.solvers.reductions import Visits

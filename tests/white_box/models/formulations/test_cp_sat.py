@@ -14,7 +14,7 @@ from truenorth.models import Job, Objective, Placement, Residency, Timeline, che
 from truenorth.models.formulations.cp_sat import formulate
 from truenorth.models.formulations.cp_sat_plans import add_hint, read_timeline
 from truenorth.models.instance import Instance
-from truenorth.models.status import Status
+from truenorth.models.objective import Status
 from truenorth.solvers.exact import cp_sat, exhaustive
 from truenorth.solvers.result import Search
 

@@ -9,7 +9,7 @@ import pytest
 from experiments.random_instances import with_absences
 from tests.instances import chain, cluster, gpu, instance, network, random_instance, random_serving_instance, task
 from truenorth.models import Cluster, Job, Objective
-from truenorth.models.availability import FOREVER, Availability
+from truenorth.models.cluster import FOREVER, Availability
 from truenorth.solvers.bounds import closed_form, energetic, fluid
 from truenorth.solvers.bounds.certificate import closed_form_document, lagrangian_document
 from truenorth.solvers.bounds.lagrangian.improve import improve

@@ -12,7 +12,7 @@ from tests.instances import chain, instance, random_instance, random_serving_ins
 from truenorth.models import Instance, Job, Objective, completion_us, timeline_value
 from truenorth.models.formulations.scale import ScaledObjective
 from truenorth.models.formulations.windows import Limits, horizon_us
-from truenorth.models.status import Status
+from truenorth.models.objective import Status
 from truenorth.models.timeline import Timeline
 from truenorth.solvers.bounds.lagrangian.improve import Priced, improve
 from truenorth.solvers.bounds.lagrangian.marginals import Marginals

@@ -11,7 +11,7 @@ import pytest
 
 from tests.instances import chain, instance, random_instance, task
 from truenorth.models import Instance, Job, Objective, Placement, ServiceLevels, Timeline, objective_value
-from truenorth.models.status import Status
+from truenorth.models.objective import Status
 from truenorth.planner.answers.servers.goal import goals, tolerances
 from truenorth.solvers.bounds import closed_form, fluid
 from truenorth.solvers.bounds.proof import round_up

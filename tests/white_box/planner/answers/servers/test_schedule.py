@@ -15,7 +15,7 @@ import pytest
 import truenorth as tn
 from tests.command import app, run
 from truenorth.models import InstanceError, ServiceLevels, check
-from truenorth.models.availability import FOREVER
+from truenorth.models.cluster import FOREVER
 from truenorth.models.record import encode
 from truenorth.models.scenario import Scenario, scenario_from
 from truenorth.planner.answers.questions import ScheduleQuestion

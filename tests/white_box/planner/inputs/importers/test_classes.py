@@ -18,7 +18,7 @@ from truenorth.models.slo import quantile_rank
 from truenorth.planner.inputs.importers import classes
 from truenorth.planner.inputs.importers.catalogued import Catalogued
 from truenorth.planner.inputs.importers.classes import SLOWEST, round_up
-from truenorth.planner.show.imported import summary_rows
+from truenorth.planner.show.inputs import summary_rows
 from truenorth.planner.show.summaries import bound_summary
 
 CATALOGUE = """\

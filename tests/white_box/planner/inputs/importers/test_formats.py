@@ -12,7 +12,7 @@ from tests.planner.inputs.importers.small import AZURE, GENTD26, UPDATES, table,
 from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import InputError, load_scenario
 from truenorth.planner.inputs.importers.trace import Imported
-from truenorth.planner.show.imported import summary_rows
+from truenorth.planner.show.inputs import summary_rows
 
 HOUR = ("2024-12-06 00:00:00", "2024-12-06 01:00:00")
 

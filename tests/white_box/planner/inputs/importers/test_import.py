@@ -22,7 +22,7 @@ from truenorth.planner.command.verbs.logs import _FORMATS
 from truenorth.planner.inputs.importers import DagJobs, Format, Hardware, Requests, Tally, workload
 from truenorth.planner.inputs.importers.format import Override
 from truenorth.planner.inputs.importers.formats import FORMATS
-from truenorth.planner.show.imported import figure, summary_rows
+from truenorth.planner.show.inputs import figure, summary_rows
 
 ROWS = ("0,a,10", "30,b,20", "59.999999,a,30", "60,a,40", "120,c,20")
 

@@ -13,7 +13,7 @@ from tests.planner.inputs.importers.small import table, written
 from truenorth.models.scenario import InputError, load_scenario
 from truenorth.planner.inputs.importers.target import Driven
 from truenorth.planner.inputs.importers.trace import Imported
-from truenorth.planner.show.imported import summary_rows
+from truenorth.planner.show.inputs import summary_rows
 
 BASE = """\
 # A cluster of one's own.

@@ -19,7 +19,7 @@ from tests.white_box.planner.show.report.test_page import wide_folder
 from truenorth.models import Job, Placement, Residency, Timeline
 from truenorth.planner.answers.shown import Shown
 from truenorth.planner.show import timelines
-from truenorth.planner.show.colours import COLOURS, PLAIN, contrast
+from truenorth.planner.show.canvas import COLOURS, PLAIN, contrast
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium: apt-get install chromium")

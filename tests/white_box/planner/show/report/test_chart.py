@@ -11,9 +11,8 @@ from tests.white_box.planner.show.report.test_page import Elements
 from truenorth.models import Job, Placement, Timeline
 from truenorth.planner.answers.compare import Comparison
 from truenorth.planner.answers.shown import Shown
-from truenorth.planner.show import templates
 from truenorth.planner.show.notebook import html as shown_html
-from truenorth.planner.show.templates import Chart
+from truenorth.planner.show.report import Chart
 
 NAME = '"></iframe><script>hacked()</script>'
 WINDOW = instance([Job(chain(task("a", 3)), 0)], on=cluster(2))
@@ -33,7 +32,7 @@ def test_a_chart_is_a_page_in_a_frame_that_may_do_nothing_but_run_scripts() -> N
 
 
 def test_what_is_too_large_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(templates, "_MOST_BYTES", 10)
+    monkeypatch.setattr("truenorth.planner.show.report._MOST_BYTES", 10)
     assert CHART._repr_html_().startswith("<p>Too many tasks")
 
 

@@ -20,7 +20,6 @@ from truenorth.models.record import encode
 from truenorth.models.scenario import InputError
 from truenorth.planner.answers.compare import Comparison
 from truenorth.planner.answers.shown import Shown
-from truenorth.planner.show.report import page
 from truenorth.planner.show.timelines import timelines_of, write
 
 LARGEST_PAGE = 3_000_000
@@ -155,7 +154,7 @@ def test_ten_thousand_tasks_fit_in_three_megabytes(folder: Path, tmp_path: Path)
 
 
 def test_timelines_without_room_are_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "TIMELINES_BYTES", 10)
+    monkeypatch.setattr("truenorth.planner.show.report.TIMELINES_BYTES", 10)
     (section,) = tn.report([folder]).sections
     assert section.timelines is None
     assert section.remarks[-1] == "To keep this page small its timelines leave out plan, jit."

@@ -1,0 +1,849 @@
+"""Queues of requests become starts, first tokens and ends; a move runs again only what it can change.
+
+Every GPU has a queue: its next request joins as soon as it may, and nobody passes it (rules S1 to S4). A GPU is run in
+strides of equal iterations. Where no job has tasks on two GPUs, a GPU is run alone, from a state that was noted before
+the first change, until it is empty where it was empty before: what follows is as it was.
+
+A task that is no request is one of a class of its own: one seat, no prompt, one step as long as its run.
+"""
+
+from __future__ import annotations
+
+from math import exp
+from typing import NamedTuple
+
+import numpy as np
+
+from truenorth.models.instance import NONE, Ints
+from truenorth.solvers.compiled import Floats, RandomState, inlined, kernel, random_below, random_unit
+from truenorth.solvers.search.decoder_state import FAR
+from truenorth.solvers.search.decoder_tables import InstanceTables
+
+NOTED = 9
+"""Numbers of a noted state before its lists."""
+BOUNDARY, ITERATION, BUDGET, DECODES, FRESH, PROMPTS, SERVED, USED, KIND = range(NOTED)
+NOW, TOUCHED, JOBS, ROWS, CHANGES = range(5)
+PLACE, HOLD, LIMIT = range(3)
+"""What a change was: a place in a queue, a hold, a limit."""
+_ASKED = NONE
+"""Stands for the end of the next stride of a GPU that is to be settled first."""
+_NEAR, _SEARCHED = 8, 4
+"""Places that a near move goes at most; how often a partner is drawn before a move is given up."""
+
+
+class RequestTables(NamedTuple):
+    """What requests take, beside `InstanceTables`.
+
+    Attributes
+    ----------
+    kind, uncached, output, held
+        Per task: its class, tokens to work off, tokens to come, and what it holds, in tokens.
+    able
+        1 where a task may be. Shape [tasks, GPU classes].
+    tau
+        Step times. Shape [kinds, GPU classes, most seats + 1].
+    seats, chunk, rate, per, token_bytes
+        Of a kind on a GPU class: a prompt's tokens take ceil(tokens x per / rate) us. Shape [kinds, GPU classes].
+    needs
+        1 where a kind needs a model. Shape [kinds, models].
+    rank
+        The models in the order in which they are loaded.
+    initial
+        1 where a model is ready at time 0. Shape [GPUs, models].
+    tie_first, tie_offset
+        Of each template the offsets of all that go where it goes.
+    kv_edge, kv_row, kv_us
+        1 for an edge along which KV moves; row of a task whose KV does; how long that takes, as `transfer_us` says it.
+    job_first
+        First task of each job, and the number of tasks at the end.
+    every
+        A state is noted before each task whose number is divisible by this.
+    apart
+        Whether no job has tasks on two GPUs.
+    peaked
+        Whether the worst job counts.
+    """
+
+    kind: Ints
+    uncached: Ints
+    output: Ints
+    held: Ints
+    able: Ints
+    tau: Ints
+    seats: Ints
+    chunk: Ints
+    rate: Ints
+    per: Ints
+    token_bytes: Ints
+    needs: Ints
+    rank: Ints
+    initial: Ints
+    tie_first: Ints
+    tie_offset: Ints
+    kv_edge: Ints
+    kv_row: Ints
+    kv_us: Ints
+    job_first: Ints
+    every: int
+    apart: bool
+    peaked: bool
+
+
+class QueuedPlan(NamedTuple):
+    """Decisions, and what follows from them.
+
+    Attributes
+    ----------
+    queue, length
+        Tasks of each GPU in their order, and how many. Shapes [GPUs, tasks] and [GPUs].
+    limit
+        Per GPU: most requests at once.
+    gpu, place, not_before
+        Per task: its GPU, its place in that queue, before when it does not join.
+    start, first, end, alone
+        Per task; `alone` is 1 where it joined an empty GPU.
+    cost, late
+        Per job: what it costs, and what of it counts if it is the worst.
+    users
+        Tasks of a kind on a GPU. Shape [GPUs, kinds].
+    room, open_us
+        Bytes that models leave on a GPU, below 0 if they do not fit; when those of a kind are ready there.
+    total
+        Cost of the plan, and the worst of it.
+    """
+
+    queue: Ints
+    length: Ints
+    limit: Ints
+    gpu: Ints
+    place: Ints
+    not_before: Ints
+    start: Ints
+    first: Ints
+    end: Ints
+    alone: Ints
+    cost: Floats
+    late: Floats
+    users: Ints
+    room: Ints
+    open_us: Ints
+    total: Floats
+
+
+class NodeStates(NamedTuple):
+    """GPUs at a boundary each, with the stride that is to come.
+
+    Attributes
+    ----------
+    state
+        Numbers BOUNDARY to KIND. Shape [GPUs, NOTED].
+    decodes
+        A heap of iteration x tasks + task: after which iteration whose last token comes. Shape [GPUs, seats].
+    fresh, prompt, rest
+        Who joined as a decode at this boundary; prompts under way in their order, and tokens left of each.
+    position
+        Per GPU: who is next in its queue.
+    strides, length_us, ends_us
+        The stride to come: iterations, length of each, its end; FAR if none.
+    """
+
+    state: Ints
+    decodes: Ints
+    fresh: Ints
+    prompt: Ints
+    rest: Ints
+    position: Ints
+    strides: Ints
+    length_us: Ints
+    ends_us: Ints
+
+
+class QueueTrial(NamedTuple):
+    """What a move changes, until it is accepted.
+
+    Attributes
+    ----------
+    counter
+        Numbers NOW to CHANGES: which trial it is, and how many entries the lists have.
+    stamp, touched, start, first, end, alone
+        Per task: in which trial it was run last; a list of those of this one; what came of it.
+    job_stamp, jobs, cost, late
+        The same for jobs.
+    since, until
+        Per GPU: first and last changed place of its queue; FAR and NONE if none is.
+    change
+        What was changed: one of PLACE to LIMIT, and what it was before. Shape [changes, 4].
+    row, row_side, row_stamp, rows
+        Noted states on two sides, one of which is that of the plan.
+    """
+
+    counter: Ints
+    stamp: Ints
+    touched: Ints
+    start: Ints
+    first: Ints
+    end: Ints
+    alone: Ints
+    job_stamp: Ints
+    jobs: Ints
+    cost: Floats
+    late: Floats
+    since: Ints
+    until: Ints
+    change: Ints
+    row: Ints
+    row_side: Ints
+    row_stamp: Ints
+    rows: Ints
+
+
+class Queues(NamedTuple):
+    """All that the kernels work on."""
+
+    tables: InstanceTables
+    requests: RequestTables
+    plan: QueuedPlan
+    nodes: NodeStates
+    trial: QueueTrial
+
+
+# A GPU and its iterations
+
+
+@inlined
+def _push(nodes: NodeStates, gpu: int, key: int) -> None:
+    at = nodes.state[gpu, DECODES]
+    nodes.state[gpu, DECODES] += 1
+    while at > 0:
+        above = (at - 1) >> 1
+        if nodes.decodes[gpu, above] <= key:
+            break
+        nodes.decodes[gpu, at] = nodes.decodes[gpu, above]
+        at = above
+    nodes.decodes[gpu, at] = key
+
+
+@inlined
+def _pop(nodes: NodeStates, gpu: int) -> int:
+    least = int(nodes.decodes[gpu, 0])
+    nodes.state[gpu, DECODES] -= 1
+    count = nodes.state[gpu, DECODES]
+    key = nodes.decodes[gpu, count]
+    at, below = 0, 1
+    while below < count:
+        if below + 1 < count and nodes.decodes[gpu, below + 1] < nodes.decodes[gpu, below]:
+            below += 1
+        if nodes.decodes[gpu, below] >= key:
+            break
+        nodes.decodes[gpu, at] = nodes.decodes[gpu, below]
+        at, below = below, 2 * below + 1
+    nodes.decodes[gpu, at] = key
+    return least
+
+
+@inlined
+def _end_of(on: Queues, task: int) -> int:
+    """Return when a task ends in this trial, FAR if it has not been run yet."""
+    plan, trial = on.plan, on.trial
+    if trial.stamp[task] == trial.counter[NOW]:
+        return int(trial.end[task])
+    gpu = plan.gpu[task]
+    return FAR if trial.since[gpu] < FAR and plan.place[task] >= on.nodes.position[gpu] else int(plan.end[task])
+
+
+@inlined
+def _arrival(on: Queues, task: int, gpu: int) -> int:
+    """Return when a task may join a GPU at the earliest; FAR as long as an input has no end."""
+    tables, plan = on.tables, on.plan
+    template, job = tables.task_template[task], tables.task_job[task]
+    ready = max(plan.not_before[task], plan.open_us[gpu, on.requests.kind[task]])
+    brought = tables.release_us[job]
+    if tables.job_ingress[job] != NONE and tables.job_ingress[job] != tables.gpu_server[gpu]:
+        brought += tables.input_us[template]
+    ready = max(ready, brought)
+    for entry in range(tables.input_first[template], tables.input_first[template + 1]):
+        source = task + tables.input_offset[entry]
+        ended = _end_of(on, source)
+        if ended >= FAR:
+            return int(FAR)
+        other = plan.gpu[source]
+        close = int(tables.gpu_server[other] == tables.gpu_server[gpu]) + int(other == gpu)
+        here, there = tables.gpu_class[gpu], tables.gpu_class[other]
+        edge = tables.input_edge[entry]
+        if on.requests.kv_edge[edge] == 1:
+            ended += on.requests.kv_us[on.requests.kv_row[source], there, here, close]
+        else:
+            ended += tables.transfer_us[edge, there, here, close]
+        ready = max(ready, ended)
+    return int(ready)
+
+
+@inlined
+def _touch(on: Queues, task: int) -> None:
+    trial = on.trial
+    trial.stamp[task] = trial.counter[NOW]
+    trial.touched[trial.counter[TOUCHED]] = task
+    trial.counter[TOUCHED] += 1
+    trial.end[task] = FAR
+
+
+@inlined
+def _join(on: Queues, gpu: int, task: int, alone: int) -> None:
+    requests, nodes, trial = on.requests, on.nodes, on.trial
+    kind, c = requests.kind[task], on.tables.gpu_class[gpu]
+    _touch(on, task)
+    trial.start[task] = nodes.state[gpu, BOUNDARY]
+    trial.alone[task] = alone
+    nodes.state[gpu, SERVED] += 1
+    nodes.state[gpu, USED] += requests.held[task] * requests.token_bytes[kind, c]
+    uncached = requests.uncached[task]
+    if uncached > 0:
+        nodes.prompt[gpu, nodes.state[gpu, PROMPTS]] = task
+        nodes.rest[gpu, nodes.state[gpu, PROMPTS]] = uncached
+        nodes.state[gpu, PROMPTS] += 1
+        nodes.state[gpu, BUDGET] -= min(uncached, nodes.state[gpu, BUDGET])
+    else:
+        nodes.fresh[gpu, nodes.state[gpu, FRESH]] = task
+        nodes.state[gpu, FRESH] += 1
+        _push(nodes, gpu, (nodes.state[gpu, ITERATION] + requests.output[task]) * len(trial.stamp) + task)
+
+
+@inlined
+def _fits(on: Queues, gpu: int, task: int) -> bool:
+    """Say whether a seat and memory are free for a task of the kind that is served."""
+    requests, state = on.requests, on.nodes.state
+    kind, c = requests.kind[task], on.tables.gpu_class[gpu]
+    if state[gpu, SERVED] >= min(requests.seats[kind, c], on.plan.limit[gpu]):
+        return False
+    return bool(state[gpu, USED] + requests.held[task] * requests.token_bytes[kind, c] <= on.plan.room[gpu])
+
+
+@inlined
+def _set_stride(on: Queues, gpu: int) -> None:
+    """Say how far iterations are alike, and cut that where the next of the queue may join before."""
+    requests, plan, nodes = on.requests, on.plan, on.nodes
+    kind, c = nodes.state[gpu, KIND], on.tables.gpu_class[gpu]
+    length_us = requests.tau[kind, c, nodes.state[gpu, DECODES]]
+    most = FAR
+    if nodes.state[gpu, FRESH] > 0:
+        most = 1
+    elif nodes.state[gpu, DECODES] > 0:
+        most = nodes.decodes[gpu, 0] // len(on.trial.stamp) - nodes.state[gpu, ITERATION]
+    prompts, chunk = nodes.state[gpu, PROMPTS], requests.chunk[kind, c]
+    if prompts > 0:
+        taken = chunk - nodes.state[gpu, BUDGET]
+        length_us += (taken * requests.per[kind, c] + requests.rate[kind, c] - 1) // requests.rate[kind, c]
+        most = min(most, max(1, nodes.rest[gpu, 0] // chunk) if prompts == 1 else 1)
+    elif nodes.position[gpu] < plan.length[gpu]:
+        task = plan.queue[gpu, nodes.position[gpu]]
+        if requests.kind[task] == kind and _fits(on, gpu, task):
+            ready = _arrival(on, task, gpu)
+            if ready < FAR:
+                most = min(most, (ready - nodes.state[gpu, BOUNDARY] + length_us - 1) // length_us)
+    nodes.strides[gpu] = most
+    nodes.length_us[gpu] = length_us
+    nodes.ends_us[gpu] = nodes.state[gpu, BOUNDARY] + most * length_us
+
+
+@inlined
+def _settle(on: Queues, gpu: int) -> bool:
+    """Let everybody join who may at this boundary, and say how far it goes from there; False if somebody never fits."""
+    requests, plan, nodes, state = on.requests, on.plan, on.nodes, on.nodes.state
+    c = on.tables.gpu_class[gpu]
+    while nodes.position[gpu] < plan.length[gpu]:
+        task = plan.queue[gpu, nodes.position[gpu]]
+        kind = requests.kind[task]
+        empty = state[gpu, SERVED] == 0
+        if not empty and (kind != state[gpu, KIND] or state[gpu, BUDGET] < 1 or not _fits(on, gpu, task)):
+            break
+        ready = _arrival(on, task, gpu)
+        if not empty and ready > state[gpu, BOUNDARY]:
+            break
+        if empty:
+            if ready >= FAR:
+                break
+            begin = max(state[gpu, BOUNDARY], ready)
+            unchanged = requests.apart and nodes.position[gpu] > on.trial.until[gpu]
+            if unchanged and plan.alone[task] == 1 and plan.start[task] == begin:
+                nodes.position[gpu] = plan.length[gpu]
+                break
+            state[gpu, BOUNDARY], state[gpu, ITERATION], state[gpu, USED] = begin, 0, 0
+            state[gpu, BUDGET], state[gpu, KIND] = requests.chunk[kind, c], kind
+            if not _fits(on, gpu, task):
+                return False
+        _join(on, gpu, task, int(empty))
+        nodes.position[gpu] += 1
+        _note(on, gpu)
+    if state[gpu, SERVED] > 0:
+        _set_stride(on, gpu)
+    else:
+        nodes.ends_us[gpu] = FAR
+    return True
+
+
+@inlined
+def _advance(on: Queues, gpu: int) -> None:
+    """Take the stride of a GPU; those whose last token comes are ended."""
+    requests, nodes, state, trial = on.requests, on.nodes, on.nodes.state, on.trial
+    chunk, n_tasks = requests.chunk[state[gpu, KIND], on.tables.gpu_class[gpu]], len(trial.stamp)
+    state[gpu, BOUNDARY] = now = nodes.ends_us[gpu]
+    state[gpu, ITERATION] += nodes.strides[gpu]
+    for at in range(state[gpu, FRESH]):
+        trial.first[nodes.fresh[gpu, at]] = now
+    state[gpu, FRESH] = 0
+    while state[gpu, DECODES] > 0 and nodes.decodes[gpu, 0] // n_tasks == state[gpu, ITERATION]:
+        _leave(on, gpu, _pop(nodes, gpu) % n_tasks, now)
+    left, done, prompts = nodes.strides[gpu] * chunk, 0, state[gpu, PROMPTS]
+    while done < prompts and left > 0:
+        if nodes.rest[gpu, done] > left:
+            nodes.rest[gpu, done] -= left
+            break
+        left -= nodes.rest[gpu, done]
+        task = nodes.prompt[gpu, done]
+        trial.first[task] = now
+        if requests.output[task] == 1:
+            _leave(on, gpu, task, now)
+        else:
+            _push(nodes, gpu, (state[gpu, ITERATION] + requests.output[task] - 1) * n_tasks + task)
+        done += 1
+    for at in range(done, prompts):
+        nodes.prompt[gpu, at - done] = nodes.prompt[gpu, at]
+        nodes.rest[gpu, at - done] = nodes.rest[gpu, at]
+    state[gpu, PROMPTS] = prompts - done
+    state[gpu, BUDGET] = chunk
+    if state[gpu, PROMPTS] > 0:
+        state[gpu, BUDGET] -= min(chunk, nodes.rest[gpu, 0])
+
+
+@inlined
+def _leave(on: Queues, gpu: int, task: int, now: int) -> None:
+    requests, state = on.requests, on.nodes.state
+    on.trial.end[task] = now
+    state[gpu, SERVED] -= 1
+    state[gpu, USED] -= requests.held[task] * requests.token_bytes[requests.kind[task], on.tables.gpu_class[gpu]]
+
+
+# Noted states
+
+
+@inlined
+def _note(on: Queues, gpu: int) -> None:
+    """Note the state before the next of the queue, if that is one of those that have a row."""
+    plan, nodes, trial = on.plan, on.nodes, on.trial
+    if not on.requests.apart or nodes.position[gpu] >= plan.length[gpu]:
+        return
+    task = plan.queue[gpu, nodes.position[gpu]]
+    if task % on.requests.every != 0:
+        return
+    row = task // on.requests.every
+    side = 1 - trial.row_side[row]
+    if trial.row_stamp[row] != trial.counter[NOW]:
+        trial.row_stamp[row] = trial.counter[NOW]
+        trial.rows[trial.counter[ROWS]] = row
+        trial.counter[ROWS] += 1
+    at = 0
+    for index in range(NOTED):
+        trial.row[side, row, at] = nodes.state[gpu, index]
+        at += 1
+    for index in range(nodes.state[gpu, DECODES]):
+        trial.row[side, row, at] = nodes.decodes[gpu, index]
+        at += 1
+    for index in range(nodes.state[gpu, FRESH]):
+        trial.row[side, row, at] = nodes.fresh[gpu, index]
+        at += 1
+    for index in range(nodes.state[gpu, PROMPTS]):
+        trial.row[side, row, at] = nodes.prompt[gpu, index]
+        trial.row[side, row, at + 1] = nodes.rest[gpu, index]
+        at += 2
+
+
+@inlined
+def _go_back(on: Queues, gpu: int) -> None:
+    """Set a GPU to the last state that was noted before its first change, or to time 0."""
+    requests, plan, nodes, trial = on.requests, on.plan, on.nodes, on.trial
+    position = 0
+    if requests.apart and trial.since[gpu] > 0:
+        position = min(trial.since[gpu], plan.length[gpu]) - 1
+        while position > 0 and plan.queue[gpu, position] % requests.every != 0:
+            position -= 1
+    nodes.position[gpu] = max(position, 0)
+    nodes.ends_us[gpu] = FAR
+    if position <= 0:
+        for index in range(NOTED):
+            nodes.state[gpu, index] = 0
+        return
+    row = plan.queue[gpu, position] // requests.every
+    side, at = trial.row_side[row], NOTED
+    for index in range(NOTED):
+        nodes.state[gpu, index] = trial.row[side, row, index]
+    for index in range(nodes.state[gpu, DECODES]):
+        nodes.decodes[gpu, index] = trial.row[side, row, at]
+        _keep(on, nodes.decodes[gpu, index] % len(trial.stamp))
+        at += 1
+    for index in range(nodes.state[gpu, FRESH]):
+        nodes.fresh[gpu, index] = trial.row[side, row, at]
+        at += 1
+    for index in range(nodes.state[gpu, PROMPTS]):
+        nodes.prompt[gpu, index] = trial.row[side, row, at]
+        nodes.rest[gpu, index] = trial.row[side, row, at + 1]
+        _keep(on, nodes.prompt[gpu, index])
+        at += 2
+
+
+@inlined
+def _keep(on: Queues, task: int) -> None:
+    """Go on with a task that has joined before."""
+    _touch(on, task)
+    on.trial.start[task] = on.plan.start[task]
+    on.trial.first[task] = on.plan.first[task]
+    on.trial.alone[task] = on.plan.alone[task]
+
+
+# A trial
+
+
+@kernel
+def run(on: Queues) -> float:
+    """Run again what has changed; return by how much the cost then grows, infinitely if some task never ends.
+
+    Notes
+    -----
+    Invariant: what was not run again starts, and ends, as it would if all were run again.
+    Because: a GPU is run from a state that depends on unchanged places alone; it is left where it is empty before a
+    task at the instant at which it was empty before that task, nobody behind having changed place. Where jobs have
+    tasks on several GPUs all of them are run, by time, so that no input comes later than it is asked for.
+    Cost: O(log seats) for each stride of what is run, and as many GPUs as there are for each where jobs go across.
+    If wrong: the checker refuses a plan, for every plan that is offered was run from its beginning.
+    """
+    if not _begin(on):
+        return np.inf
+    while True:
+        gpu = _next(on)
+        if on.nodes.ends_us[gpu] >= FAR:
+            break
+        if on.nodes.ends_us[gpu] != _ASKED:
+            served = on.nodes.state[gpu, SERVED]
+            _advance(on, gpu)
+            if not on.requests.apart and on.nodes.state[gpu, SERVED] < served:
+                _ask_others(on)
+        if not _settle(on, gpu):
+            return np.inf
+    for gpu in range(len(on.plan.length)):
+        if on.trial.since[gpu] < FAR and on.nodes.position[gpu] < on.plan.length[gpu]:
+            return np.inf  # some wait for each other
+    return _growth(on)
+
+
+@inlined
+def _begin(on: Queues) -> bool:
+    """Begin a trial: every GPU that has changed goes back; False if one of them cannot hold its models."""
+    plan, trial = on.plan, on.trial
+    trial.counter[NOW] += 1
+    trial.counter[TOUCHED] = trial.counter[JOBS] = trial.counter[ROWS] = 0
+    for gpu in range(len(plan.length)):
+        if not on.requests.apart:
+            trial.since[gpu], trial.until[gpu] = 0, plan.length[gpu]
+        on.nodes.ends_us[gpu] = FAR
+        if trial.since[gpu] < FAR:
+            if plan.length[gpu] > 0 and plan.room[gpu] < 0:
+                return False
+            _go_back(on, gpu)
+            on.nodes.ends_us[gpu] = _ASKED
+    return True
+
+
+@inlined
+def _next(on: Queues) -> int:
+    """Return the GPU whose stride ends first; one that is to be settled comes before."""
+    soonest = 0
+    for gpu in range(len(on.nodes.ends_us)):
+        if on.nodes.ends_us[gpu] < on.nodes.ends_us[soonest]:
+            soonest = gpu
+    return soonest
+
+
+@inlined
+def _ask_others(on: Queues) -> None:
+    """Have every GPU settled whose next may have waited for an end: it may join, or have a stride stop for it."""
+    for gpu in range(len(on.plan.length)):
+        if on.nodes.position[gpu] < on.plan.length[gpu]:
+            on.nodes.ends_us[gpu] = _ASKED
+
+
+@inlined
+def _growth(on: Queues) -> float:
+    """Return by how much what was run costs more than before, job by job."""
+    tables, plan, trial = on.tables, on.plan, on.trial
+    grown = 0.0
+    for index in range(trial.counter[TOUCHED]):
+        job = tables.task_job[trial.touched[index]]
+        if trial.job_stamp[job] == trial.counter[NOW]:
+            continue
+        trial.job_stamp[job] = trial.counter[NOW]
+        trial.jobs[trial.counter[JOBS]] = job
+        trial.counter[JOBS] += 1
+        ended = 0
+        for task in range(on.requests.job_first[job], on.requests.job_first[job + 1]):
+            ended = max(ended, _end_of(on, task))
+        beyond = max(0, ended - tables.due_us[job])
+        trial.cost[job] = tables.linear[job] * beyond + tables.step[job] * min(beyond, 1)
+        trial.late[job] = tables.peak[job] * beyond
+        grown += trial.cost[job] - plan.cost[job]
+    return grown + _worst(on) - plan.total[1] if on.requests.peaked else grown
+
+
+@inlined
+def _worst(on: Queues) -> float:
+    plan, trial = on.plan, on.trial
+    worst = 0.0
+    for job in range(len(plan.late)):
+        worst = max(worst, trial.late[job] if trial.job_stamp[job] == trial.counter[NOW] else plan.late[job])
+    return worst
+
+
+@kernel
+def accept(on: Queues, grown: float) -> None:
+    """Make what was run the plan."""
+    plan, trial = on.plan, on.trial
+    for index in range(trial.counter[TOUCHED]):
+        task = trial.touched[index]
+        plan.start[task], plan.first[task] = trial.start[task], trial.first[task]
+        plan.end[task], plan.alone[task] = trial.end[task], trial.alone[task]
+    if on.requests.peaked:
+        plan.total[1] = _worst(on)
+    plan.total[0] += grown
+    for index in range(trial.counter[JOBS]):
+        job = trial.jobs[index]
+        plan.cost[job], plan.late[job] = trial.cost[job], trial.late[job]
+    for index in range(trial.counter[ROWS]):
+        trial.row_side[trial.rows[index]] = 1 - trial.row_side[trial.rows[index]]
+    _forget_changes(on)
+
+
+@inlined
+def _forget_changes(on: Queues) -> None:
+    on.trial.counter[CHANGES] = 0
+    for gpu in range(len(on.trial.since)):
+        on.trial.since[gpu], on.trial.until[gpu] = FAR, NONE
+
+
+# Changes
+
+
+@kernel
+def open_gpu(on: Queues, gpu: int) -> None:
+    """Say what memory models leave on a GPU, and when those of each kind are ready: all are loaded first."""
+    tables, requests, plan = on.tables, on.requests, on.plan
+    c, ready_us, used = tables.gpu_class[gpu], 0, 0
+    n_kinds = requests.needs.shape[0]
+    for kind in range(n_kinds):
+        plan.open_us[gpu, kind] = 0
+    for index in range(len(requests.rank)):
+        model = requests.rank[index]
+        needed = False
+        for kind in range(n_kinds):
+            needed = needed or (requests.needs[kind, model] == 1 and plan.users[gpu, kind] > 0)
+        if requests.initial[gpu, model] == 1:
+            used += tables.weight_bytes[model]
+        elif needed:
+            used += tables.weight_bytes[model]
+            ready_us += tables.load_us[model, c]
+            for kind in range(n_kinds):
+                if requests.needs[kind, model] == 1:
+                    plan.open_us[gpu, kind] = ready_us
+    if not tables.overlap_loads:
+        for kind in range(n_kinds):
+            plan.open_us[gpu, kind] = ready_us
+    plan.room[gpu] = tables.memory_bytes[gpu] - used
+
+
+@inlined
+def _changed(on: Queues, gpu: int, first: int, last: int) -> None:
+    trial = on.trial
+    trial.since[gpu], trial.until[gpu] = min(trial.since[gpu], first), max(trial.until[gpu], last)
+
+
+@inlined
+def _count_user(on: Queues, gpu: int, kind: int, more: int) -> None:
+    """Count tasks of a kind; the first and the last one change which models a GPU holds."""
+    users = on.plan.users
+    before = users[gpu, kind]
+    users[gpu, kind] += more
+    if (before == 0) != (users[gpu, kind] == 0):
+        open_gpu(on, gpu)
+        _changed(on, gpu, 0, on.plan.length[gpu])
+
+
+@inlined
+def _move(on: Queues, task: int, gpu: int, place: int) -> None:
+    """Take a task from its place, and put it at another one, counted without it."""
+    plan, kind = on.plan, on.requests.kind[task]
+    source = plan.gpu[task]
+    _changed(on, source, plan.place[task], plan.place[task])
+    for at in range(plan.place[task], plan.length[source] - 1):
+        moved = plan.queue[source, at + 1]
+        plan.queue[source, at], plan.place[moved] = moved, at
+    plan.length[source] -= 1
+    put = min(place, plan.length[gpu])
+    for at in range(plan.length[gpu], put, -1):
+        moved = plan.queue[gpu, at - 1]
+        plan.queue[gpu, at], plan.place[moved] = moved, at
+    plan.queue[gpu, put], plan.place[task], plan.gpu[task] = task, put, gpu
+    plan.length[gpu] += 1
+    _changed(on, gpu, put, max(put, on.trial.until[gpu] + 1))
+    if source != gpu:
+        _count_user(on, source, kind, -1)
+        _count_user(on, gpu, kind, 1)
+
+
+@inlined
+def _remember(on: Queues, what: int, of: int, was: int, where: int) -> None:
+    trial = on.trial
+    at = trial.counter[CHANGES]
+    trial.change[at, 0], trial.change[at, 1] = what, of
+    trial.change[at, 2], trial.change[at, 3] = was, where
+    trial.counter[CHANGES] += 1
+
+
+@inlined
+def _relocate(on: Queues, task: int, gpu: int, place: int) -> None:
+    _remember(on, PLACE, task, on.plan.gpu[task], on.plan.place[task])
+    _move(on, task, gpu, place)
+
+
+@inlined
+def _undo(on: Queues) -> None:
+    """Take all changes back, the last one first."""
+    plan, trial = on.plan, on.trial
+    for index in range(trial.counter[CHANGES] - 1, -1, -1):
+        what, of = trial.change[index, 0], trial.change[index, 1]
+        if what == PLACE:
+            _move(on, of, trial.change[index, 2], trial.change[index, 3])
+        elif what == HOLD:
+            plan.not_before[of] = trial.change[index, 2]
+        else:
+            plan.limit[of] = trial.change[index, 2]
+    _forget_changes(on)
+
+
+@inlined
+def _place_at(on: Queues, gpu: int, now: int) -> int:
+    """Return the first place of a queue whose task starts at a time or later."""
+    plan = on.plan
+    low, high = 0, plan.length[gpu]
+    while low < high:
+        middle = (low + high) >> 1
+        if plan.start[plan.queue[gpu, middle]] < now:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@inlined
+def _go_to(on: Queues, task: int, gpu: int, around: int) -> bool:
+    """Move a task, and all that is tied to it, to another GPU, each where its own start falls; False if one cannot."""
+    tables, requests, plan = on.tables, on.requests, on.plan
+    template = tables.task_template[task]
+    first, beyond = requests.tie_first[template], requests.tie_first[template + 1]
+    if on.trial.counter[CHANGES] + beyond - first > len(on.trial.change):
+        return False
+    for entry in range(first, beyond):
+        if requests.able[task + requests.tie_offset[entry], tables.gpu_class[gpu]] == 0:
+            return False
+    for entry in range(first, beyond):
+        tied = task + requests.tie_offset[entry]
+        place = _place_at(on, gpu, plan.start[tied])
+        _relocate(on, tied, gpu, max(0, place + around))
+    return True
+
+
+@inlined
+def _draw_around(random: RandomState, reach: int) -> int:
+    return random_below(random, 2 * reach + 1) - reach
+
+
+@inlined
+def _shift(on: Queues, random: RandomState, task: int, reach: int) -> bool:
+    """Move a task to the front or the back of its queue, so many places at most."""
+    plan, gpu = on.plan, on.plan.gpu[task]
+    put = min(max(plan.place[task] + _draw_around(random, reach), 0), plan.length[gpu] - 1)
+    if put == plan.place[task]:
+        return False
+    _relocate(on, task, gpu, put)
+    return True
+
+
+@inlined
+def _exchange(on: Queues, random: RandomState, task: int) -> bool:
+    """Exchange a task and one of about the same time on another GPU."""
+    plan, gpu = on.plan, on.plan.gpu[task]
+    for _ in range(_SEARCHED):
+        other = random_below(random, len(plan.length))
+        if other != gpu and plan.length[other] > 0:
+            at = _place_at(on, other, plan.start[task]) + _draw_around(random, _NEAR)
+            partner = plan.queue[other, min(max(at, 0), plan.length[other] - 1)]
+            return _go_to(on, task, other, 0) and _go_to(on, partner, gpu, 0)
+    return False
+
+
+@inlined
+def _hold(on: Queues, random: RandomState, task: int) -> bool:
+    """Hold a task until another one of its GPU ends; or one that is held no more."""
+    plan, gpu, until = on.plan, on.plan.gpu[task], 0
+    if plan.not_before[task] == 0:
+        until = plan.end[plan.queue[gpu, max(0, plan.place[task] - 1 - random_below(random, 2 * _NEAR))]]
+        if until <= plan.start[task]:
+            return False
+    _remember(on, HOLD, task, plan.not_before[task], 0)
+    plan.not_before[task] = until
+    _changed(on, gpu, plan.place[task], plan.place[task])
+    return True
+
+
+@inlined
+def _set_limit(on: Queues, random: RandomState, task: int) -> bool:
+    """Let the GPU of a task serve a few requests more, or fewer, at once."""
+    plan, gpu = on.plan, on.plan.gpu[task]
+    seats = on.requests.seats[on.requests.kind[task], on.tables.gpu_class[gpu]]
+    limit = min(max(min(plan.limit[gpu], seats) + _draw_around(random, _NEAR), 1), seats)
+    if limit == plan.limit[gpu]:
+        return False
+    _remember(on, LIMIT, gpu, plan.limit[gpu], 0)
+    plan.limit[gpu] = limit
+    _changed(on, gpu, 0, plan.length[gpu])
+    return True
+
+
+@inlined
+def _propose(on: Queues, random: RandomState, chances: Floats) -> bool:
+    """Change something at random; False if what was drawn is no change."""
+    plan, task = on.plan, random_below(random, len(on.plan.start))
+    drawn = random_unit(random)
+    if drawn < chances[0]:
+        return _shift(on, random, task, _NEAR)
+    if drawn < chances[1]:  # anywhere, nearer places more often
+        return _shift(on, random, task, max(1, int(plan.length[plan.gpu[task]] * random_unit(random) ** 3)))
+    if drawn < chances[2]:
+        other = random_below(random, len(plan.length))
+        return other != plan.gpu[task] and _go_to(on, task, other, _draw_around(random, _NEAR))
+    if drawn < chances[3]:
+        return _exchange(on, random, task)
+    return _hold(on, random, task) if drawn < chances[4] else _set_limit(on, random, task)
+
+
+@kernel
+def anneal(on: Queues, random: RandomState, moves: int, temperature: float, chances: Floats) -> int:
+    """Try moves, keep those that cost less, or little more as temperature allows; return how many were kept."""
+    kept = 0
+    for _ in range(moves):
+        if not _propose(on, random, chances):
+            _undo(on)
+            continue
+        grown = run(on)
+        if grown <= 0.0 or random_unit(random) < exp(-grown / temperature):
+            accept(on, grown)
+            kept += 1
+        else:
+            _undo(on)
+    return kept
