@@ -10,7 +10,7 @@ SCENARIO ?= experiments/scenarios/azure.yaml
 OUTPUT ?= comparison
 TIME_LIMIT ?= 60
 
-.PHONY: compare test types docs reference clean
+.PHONY: compare test types wheel docs reference clean
 
 compare: $(INSTALLED)
 	$(VENV)/bin/truenorth compare $(SCENARIO) --time-limit $(TIME_LIMIT) -o $(OUTPUT)
@@ -33,6 +33,10 @@ reference: $(INSTALLED)
 
 types: $(EXTRAS)
 	$(VENV)/bin/mypy
+
+# What a stranger installs: built, installed elsewhere and asked from an empty folder; minutes, so apart from the tests.
+wheel: $(EXTRAS)
+	$(VENV)/bin/python -m tests.wheel
 
 # Kernels are compiled here, once and on several cores, so that no run pays for it; those for batches and shares, which the
 # comparison does not need, before the tests.

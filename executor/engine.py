@@ -57,6 +57,7 @@ class Engine:
         answers: Sequence[int] | None = None,
     ) -> None:
         self._there = () if instance.always_available else tuple(gpu.available for gpu in instance.cluster.gpus)
+        # When GPUs come and go the engine alone knows: policies see it when it happens.
         self._instance = instance = _without_absences(instance)
         self._late: dict[int, int] = {}
         self._policy = policy
@@ -67,6 +68,7 @@ class Engine:
         self._site = Site(instance, device, policy, policy.write_back, self._there, *known)
         self._draw = random.Random(seed)  # noqa: S311
         self._servers = sorted(set(self._site.gpu_server))
+        # The None at the end says that no release follows, without a look at the length.
         self._releases: list[int | None] = [*instance.job_release_us.tolist(), None]
         self._workflows: list[int] = instance.job_workflow.tolist()
         self._tables: dict[int, WorkflowTables] = {}
@@ -100,15 +102,18 @@ class Engine:
         self._device.begin()
         for gpu, there in enumerate(self._there):
             for come_us, go_us in there.intervals:
+                # Who is there at 0 need not come.
                 if come_us:
                     self._device.at(come_us, COME, gpu, go_us)
                 if go_us < FOREVER:
                     self._device.at(go_us, GO, gpu, NOWHERE)
+        # Before the first release a policy may load models already.
         self._policy.act(range(self._site.n_gpus))
         while self._unfinished:
             if stop is not None and stop():
                 raise StoppedError(f"{self._unfinished} tasks had not ended")
             self._instant()
+        # A residency ends no sooner than its load: the timeline of a plan has whole loads only.
         self._finish_loads()
         return self._site.timeline(realised=self._policy.write_back or not self._device.exact)
 
@@ -123,6 +128,7 @@ class Engine:
                 f"policy {name}: {self._unfinished} tasks were never started, and nothing more will happen"
             )
         now = site.now = device.now
+        # Ends before arrivals before releases: the device orders them by kind within an instant.
         woken = False
         while event is not None:
             _, kind, _, subject, number = event
@@ -138,6 +144,7 @@ class Engine:
                 self._leave_behind(number)
             else:
                 woken |= self._rare_event(kind, subject, number)
+                # Where a GPU was lost another policy goes on.
                 policy = self._policy
             event = device.next(now)
         released = self._released
@@ -145,6 +152,7 @@ class Engine:
             release = self._release()
         if woken:
             policy.act(range(site.n_gpus))
+        # A release that touches no GPU still has to be seen by policies that wait for one.
         elif self._released > released and not site.touched:
             policy.act(())
         self._act_on(site.touched)
@@ -182,6 +190,7 @@ class Engine:
     def _finish_loads(self) -> None:
         """Let the loads under way come to their end; the policy is not asked any more."""
         site = self._site
+        # No policy is told: nothing that it could do would count any more.
         while any(state.loading != NOWHERE for state in site.state):
             event = self._device.next(None)
             if event is None:
@@ -212,12 +221,14 @@ class Engine:
         site, policy = self._site, self._policy
         self._unfinished -= len(tasks)
         for task in tasks:
+            # Before its outputs are sent: what the job does not run gets none.
             if task in self._deciding:
                 job = self._deciding[task]
                 policy.decided(job, self._decide(job))
             site.end_task(task)
             policy.finished(task, gpu)
             site.send_outputs(task)
+        # Where GPUs stay nobody can have gone.
         if self._there:
             self._leave_behind(gpu)
 
@@ -227,6 +238,7 @@ class Engine:
             self._late.pop(gpu, None)
             self._policy.went(gpu, self._site.go(gpu))
         else:
+            # A GPU that comes back while runs of before still end there is had once they have.
             self._late[gpu] = goes_us
         self._leave_behind(gpu)
 
@@ -237,6 +249,7 @@ class Engine:
             raise PolicyError(f"GPU {gpu} is lost, and nobody was named to go on without it")
         site.set_aside(gpu, model)
         policy = self._stand_in()
+        # All three, or arrivals would go to the policy that is gone.
         site.listener = self._policy = self._leader = policy
         policy.begin(site)
         for job in range(len(site.jobs)):
@@ -277,7 +290,9 @@ class Engine:
         tokens = [streams.tokens(task) for task in self._instance.tasks_of(job)]
         if self._answers is not None:
             first = int(self._instance.job_first_task[job])
+            # The true answers, which the policy is not shown.
             tokens = [own._replace(output=self._answers[first + at]) for at, own in enumerate(tokens)]
+        # A policy that does not know lengths must find no number to peek at.
         if released.tokens and not site.knows_lengths:
             released = replace(released, tokens=None)
         return site.release_requests(released, tables, ingress, tokens)

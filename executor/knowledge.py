@@ -54,6 +54,7 @@ class WorkflowTables:
         """Return the rows of the workflow with this index."""
         rows = slice(int(instance.template_first[index]), int(instance.template_first[index + 1]))
         edges = [edge for row in instance.inputs[rows] for _, edge in row]
+        # The edges of a workflow stand together, from the least number on.
         first = min(edges, default=0)
         return cls(
             instance.workflows[index],
@@ -214,6 +215,7 @@ class Knowledge:
         travels = self.input_us[self.template[task]]
         if not travels:
             return 0
+        # Who names no ingress has its input wherever it runs.
         return travels if self.jobs[self.job[task]].ingress not in (None, self.gpu_server[gpu]) else 0
 
     def needed_inputs(self, task: int) -> _Row:
@@ -227,6 +229,7 @@ class Knowledge:
         if template not in self._eligible:
             row = self.run_us[template]
             self._eligible[template] = tuple(gpu for gpu, c in enumerate(self.gpu_class) if row[c] != NEVER)
+        # By template: how many tokens a request holds differs task by task, and is asked each time.
         able = self._eligible[template]
         if self.stream[template] != NONE:
             able = tuple(gpu for gpu in able if self._holds(task, gpu))
@@ -275,6 +278,7 @@ class Knowledge:
         return tasks
 
     def _learn_workflow(self, tables: WorkflowTables) -> None:
+        # Edges are numbered by when their workflow became known: numbers of the window would tell of others.
         shift = len(self.transfer_us) - tables.first_edge
         self._number[tables] = len(self.workflows)
         self.workflows.append(tables.workflow)

@@ -56,8 +56,10 @@ class NoiseSpread:
 
     def draw(self, time_us: int, luck: str) -> int:
         """Return a noisy time in microseconds, at least 1; equal `luck` gives equal noise."""
+        # A generator of its own per draw: nothing that happened before can move it.
         source = random.Random(luck)  # noqa: S311
         if self.kind == "lognormal":
+            # Less half the variance, so that the mean is 1 and not the median.
             factor = math.exp(source.gauss(-self.size * self.size / 2, self.size))
         elif self.kind == "normal":
             factor = max(0.0, source.gauss(1.0, self.size)) / self._mean_of_cut()
@@ -73,6 +75,7 @@ class NoiseSpread:
             return (1 + self.size) ** 2 / (4 * self.size) if self.size > 1 else 1.0
         if not self.size:
             return 1.0
+        # The mean of a normal that is cut at 0, in closed form.
         deviations = 1 / self.size
         return _NORMAL.cdf(deviations) + self.size * _NORMAL.pdf(deviations)
 
@@ -100,10 +103,12 @@ def parse_noise(text: str) -> Noise:
     for item in text.split(","):
         what, _, rest = item.strip().partition("=")
         kind, _, size = rest.partition(":")
+        # Twice the same is more likely a slip than an intention.
         if what not in ("run", "load") or what in spreads:
             raise NoiseError(f"{text!r} is no noise; allowed is {_GRAMMAR}")
         try:
             spreads[what] = NoiseSpread(kind, float(size))
+        # It is a ValueError, too, but says more than "no number".
         except NoiseError:
             raise
         except ValueError:
@@ -129,6 +134,7 @@ def error_quantile(share: float) -> float:
     >>> [round(error_quantile(share), 3) for share in (0.05, 0.1, 0.5, 0.8, 0.9)]
     [0.05, 0.1, 0.5, 3.162, 10.0]
     """
+    # Share 0 lies in the first piece.
     piece = max(1, bisect_left(SHARES, share))
     part = (share - SHARES[piece - 1]) / (SHARES[piece] - SHARES[piece - 1])
     low, high = ERRORS[piece - 1], ERRORS[piece]
@@ -142,4 +148,5 @@ def factor_quantile(level: float) -> float:
     [0.667, 1.0, 1.5, 2.0]
     """
     stretch = 1.0 + error_quantile(abs(2.0 * level - 1.0))
+    # Symmetric in the logarithm: too long as often as too short.
     return stretch if level >= 0.5 else 1.0 / stretch

@@ -63,6 +63,7 @@ class Serving(Execution):
 
         How long its answers will be is kept back, unless the policy knows lengths.
         """
+        # What it will hold decides where it fits; the policy is shown the GPUs, not the number.
         number = self.release(job, tables, ingress, [request.held for request in tokens])
         self._answers.extend(request.output for request in tokens)
         known = self.knows_lengths
@@ -103,6 +104,7 @@ class Serving(Execution):
         gpu = self.gpu[task]
         request = self._request(task, gpu)
         lacking = max(0, request.kv_bytes - self.state[gpu].memory.free_bytes)
+        # Asked once more as if it held nothing: then memory alone is what it lacks.
         request.kv_bytes = 0
         return lacking if self.state[gpu].refuse_request(request, self.limits.get(gpu, 0)) is None else 0
 
@@ -136,6 +138,7 @@ class Serving(Execution):
 
         Nobody's, if the stride of that number has been cut short, or begun anew.
         """
+        # A stride that was cut still comes to its end in the device's list of events.
         if number != self._stride_number[gpu]:
             return [], []
         first, ended = self.state[gpu].advance(self._taken(gpu, self._strides.pop(gpu)))
@@ -149,6 +152,7 @@ class Serving(Execution):
 
     def begin_strides(self) -> None:
         """Begin the next stride of every GPU that stands at a boundary: nobody joins at this instant any more."""
+        # After the policy has acted at this instant, or who joins now would miss the iteration.
         for gpu in self._at_boundary:
             serving = self.state[gpu].serving
             if serving is not None:
@@ -173,6 +177,7 @@ class Serving(Execution):
     def _begin(self, gpu: int, serving: StreamRun, stride: Stride) -> None:
         """Have a stride taken from the last boundary on, in place of one under way if there is one."""
         if self._device.iterates:
+            # Real devices iterate one by one: each may take another time than given.
             stride = Stride(1, stride.length_us)
         self._stride_number[gpu] += 1
         self._strides[gpu] = stride
@@ -188,6 +193,7 @@ class Serving(Execution):
         serving, stride = self.state[gpu].serving, self._strides.get(gpu)
         if serving is None or stride is None or self._device.iterates or not serving.decodes_only:
             return False
+        # Iterations begun until now, rounded up: the boundary at or behind this instant.
         passed = -(-(self.now - serving.boundary_us) // stride.length_us)
         if passed >= stride.iterations:
             return False

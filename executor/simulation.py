@@ -60,6 +60,7 @@ def simulate(
     """
     if truth is not None and not _alike(instance, truth):
         raise ValueError("the true instance must have the same jobs, tasks and GPUs as the one that is told")
+    # Policies keep state: each run needs its own.
     made = policy()
     if twin_for(instance, made) is not instance:
         raise PolicyError("this policy runs on another instance: simulate instance_for(instance, policy) instead")
@@ -158,6 +159,7 @@ class _RecordedDevice(VirtualDevice):
 
     def load(self, model: int, gpu: int, slot: int | None, expected_us: int) -> None:
         left = self._recorded.get((gpu, model), deque())
+        # The last that was measured stands for all further loads.
         if left:
             expected_us = left.popleft() if len(left) > 1 else left[0]
         super().load(model, gpu, slot, expected_us)
@@ -210,8 +212,11 @@ def change_future(instance: Instance, rng: random.Random) -> ChangedFuture:
     """
     jobs = instance.jobs
     kept = rng.randint(1, len(jobs))
+    # The new jobs come no earlier than the last that is kept, so that the past stays the past.
     begin_us, end_us = jobs[kept - 1].release_us, max(job.release_us for job in jobs)
+    # If all were kept at least one must come, or the future would be the same.
     count = rng.randint(int(kept == len(jobs)), len(jobs) - kept + _MORE_JOBS)
+    # A mean distance beyond the end, so that a window whose jobs come at once gets others, too.
     longest_us = end_us - begin_us + end_us // len(jobs) + 1
     releases = sorted(begin_us + rng.randint(0, longest_us) for _ in range(count))
     others = [replace(rng.choice(jobs), release_us=release_us) for release_us in releases]

@@ -56,6 +56,7 @@ class Site(Serving):
         template = self.template[task]
         known = 0 <= gpu < self.n_gpus and gpu not in self.lost
         if known and not (self.stays or self._foreseen):
+            # A plan foresees that a GPU comes back, and may name one that is away.
             known = not self.is_away(gpu)
         if not known or self.run_us[template][self.gpu_class[gpu]] == NEVER or not self._suits(task, gpu):
             allowed = ", ".join(map(str, self.eligible_gpus(task)))
@@ -68,11 +69,13 @@ class Site(Serving):
         inputs = self.needed_inputs(task) if self.dropped else self.inputs[template]
         self.inputs_missing[task] = len(inputs)
         if not inputs:
+            # Without bytes to bring the input is there at once.
             if self.input_us[template]:
                 self._bring_input(task, gpu)
             else:
                 self.touched[gpu] = None
                 self.listener.arrived(task, 0)
+        # Outputs that are not made yet are sent when they are.
         for offset, edge in inputs:
             if self.ended_us[task + offset] >= 0:
                 self._send(task + offset, task, edge)
@@ -89,6 +92,7 @@ class Site(Serving):
         gpu = self.gpu[task] if 0 <= task < len(self.gpu) else NOWHERE
         if gpu == NOWHERE or self.started_us[task] >= 0 or self.inputs_missing[task]:
             self._refuse_start(task)
+        # Requests join the iterations of their GPU, and are never started.
         if self.serves_streams and self.stream[self.template[task]] != NONE:
             self._refuse_start(task)
         template, now, state = self.template[task], self.now, self.state[gpu]
@@ -101,6 +105,7 @@ class Site(Serving):
         self.run_end_us[gpu] = end_us = now + run_us
         held = self.task_bytes[template]
         if held:
+            # Each member holds its own working memory.
             held *= len(tasks)
         run = Run(tasks, now, end_us, self.batch[template], self.needs[template], self.share[template], held)
         refused = state.refuse_run(run)
@@ -122,12 +127,14 @@ class Site(Serving):
         gpu, tasks = self.gpu[task], (task, *others)
         state, template = self.state[gpu], self.template[task]
         runs = state.runs.values()
+        # With several runs, or compute to spare, another batch could come before this one.
         if len(runs) != 1 or state.free_share >= self.share[template] or self.task_bytes[template]:
             return
         (run,) = runs
         if not state.memory.ready.issuperset(self.needs[template]):
             return
         for member in tasks:
+            # Inputs that the running batch itself makes are as good as there.
             coming = sum(member + offset in run.tasks for offset, _ in self.needed_inputs(member))
             if self.gpu[member] != gpu or self.started_us[member] >= 0 or self.inputs_missing[member] != coming:
                 return
@@ -184,6 +191,7 @@ class Site(Serving):
             raise IllegalActionError(f"X GPU {gpu}: model {model} may not be there")
         for victim in evict:
             self.evict(gpu, victim)
+            # The copy back takes the way of a load, without what a load costs to begin.
             if self._write_back:
                 load_us += self.load_time(victim, gpu) - self.cluster.gpus[gpu].load_overhead_us
         most = self._most_replicas[model]

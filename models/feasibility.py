@@ -34,6 +34,7 @@ class InfeasibleTimelineError(RuntimeError):
 
 def check(instance: Instance, timeline: Timeline) -> list[Violation]:
     """Return every violation of the rules by a timeline; an empty list means that it is feasible."""
+    # Every rule reads the timeline task by task: of another number nothing can be said.
     if len(timeline.gpu) != instance.n_tasks:
         return [Violation("T1", "timeline", "wrong number of tasks", len(timeline.gpu), instance.n_tasks)]
     misplaced = [*_known_places(instance, timeline)]
@@ -74,11 +75,13 @@ def _load_duration(instance: Instance, timeline: Timeline) -> Iterator[Violation
         allowed = instance.load_time(residency.model, residency.gpu)
         took = residency.ready_us - residency.load_start_us
         if allowed == NEVER:
+            # Two reasons for one entry of the table: the operator's word, or the size.
             pinned = not instance.restrictions.allows_model(instance.models[residency.model].name, residency.gpu)
             problem = "the model is restricted to other GPUs" if pinned else "the model never fits there"
             yield Violation("X" if pinned else "R2", name, problem, "resident", "never")
         elif residency.load_start_us < 0:
             yield Violation("R1", name, "load starts before 0", residency.load_start_us, 0)
+        # What happened took what it took; a plan takes the given time.
         elif not residency.initial and (took < 0 if timeline.realised else took != allowed):
             yield Violation("R1", name, "load takes the wrong time", took, allowed)
         if residency.end_us is not None and residency.end_us < residency.ready_us:
@@ -88,6 +91,7 @@ def _load_duration(instance: Instance, timeline: Timeline) -> Iterator[Violation
 def _one_load_at_a_time(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
     """R1: the copy engine of a GPU carries out one load at a time."""
     for group in _by(timeline, lambda r: r.gpu, lambda r: not r.initial):
+        # If any two overlap, two neighbours do.
         for before, after in pairwise(sorted(group, key=lambda r: (r.load_start_us, r.ready_us))):
             if after.load_start_us < before.ready_us:
                 subject = f"{name_residency(instance, after)} after {name_residency(instance, before)}"
@@ -100,6 +104,7 @@ def _memory(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
     for r in timeline.residencies:
         held = (r.load_start_us, r.end_us, int(instance.weight_bytes[r.model]))
         holdings.setdefault(r.gpu, []).append(held)
+    # KV is held as working memory is, from start to end.
     working = instance.template_memory[instance.task_template] + kv_bytes(instance, timeline)
     for task in np.flatnonzero(working):
         held = (int(timeline.start_us[task]), int(timeline.end_us[task]), int(working[task]))
@@ -141,6 +146,7 @@ def _models_ready(instance: Instance, timeline: Timeline) -> Iterator[Violation]
     """R3: a task runs only while every model it needs is ready on its GPU: ready <= start, end <= residency end."""
     task, model = instance.model_uses()
     serving = serving_residency(instance, timeline, task, model)
+    # -1 at the end: where nothing serves a use the index -1 finds it.
     until = np.array([_end(r) for r in timeline.residencies] + [-1], np.int64)[serving]
     for use in np.flatnonzero((serving < 0) | (timeline.end_us[task] > until)):
         subject = f"{name_task(instance, int(task[use]))} with model {instance.models[model[use]].name}"
@@ -160,6 +166,7 @@ def _loads_block_compute(instance: Instance, timeline: Timeline) -> Iterator[Vio
         return
     for group in _by(timeline, lambda r: r.gpu, lambda r: not r.initial):
         tasks = np.flatnonzero(timeline.gpu == group[0].gpu)
+        # Sorted by start, with the latest end so far: where several run at a time the last need not end last.
         tasks = tasks[np.argsort(timeline.start_us[tasks], kind="stable")]
         starts, ends = timeline.start_us[tasks], np.maximum.accumulate(timeline.end_us[tasks])
         for residency in group:
@@ -173,6 +180,7 @@ def _loads_block_compute(instance: Instance, timeline: Timeline) -> Iterator[Vio
 
 def _initial(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
     """R6: initially resident models, and only those, are ready at time 0 without a load."""
+    # A plan may leave initial residencies out (R7), but claim none of its own.
     given = {(resident.gpu, resident.model, resident.slot) for resident in instance.initial}
     for residency in timeline.residencies:
         if not residency.initial:
@@ -192,6 +200,7 @@ def _runs(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
     for task in np.flatnonzero(allowed == NEVER):
         gpu = instance.cluster.gpus[timeline.gpu[task]].id
         yield Violation("T1", name_task(instance, int(task)), "GPU is not eligible", gpu, "an eligible GPU")
+    # Batches and requests have times of their own rules.
     own_time = instance.template_batch[instance.task_template] == NONE
     if instance.streams is not None:
         own_time &= instance.streams.template[instance.task_template] == NONE
@@ -212,6 +221,7 @@ def _precedence(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
     same_server = (instance.gpu_server[a] == instance.gpu_server[b]).astype(np.int64)
     transfer = instance.transfer_us[edge, instance.gpu_class[a], instance.gpu_class[b], same_server]
     if instance.streams is not None:
+        # KV depends on the tokens of the request, not on the edge alone.
         transfer = transfer.copy()
         for moved in np.flatnonzero(instance.streams.kv_edge[edge]).tolist():
             transfer[moved] = instance.kv_transfer_time(int(source[moved]), int(a[moved]), int(b[moved]))
@@ -223,6 +233,7 @@ def _precedence(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
     for task in np.flatnonzero(instance.input_us[instance.task_template]):
         subject = f"{name_task(instance, int(task))} from its ingress"
         least = instance.earliest_start(int(task), int(timeline.gpu[task]))
+        # On the ingress server the release is the limit, which T1 has told already.
         travels = least > instance.job_release_us[instance.task_job[task]]
         if travels and timeline.start_us[task] < least:
             yield Violation("T2", subject, "starts before its input arrives", int(timeline.start_us[task]), least)
@@ -260,6 +271,7 @@ def _levels(holdings: Sequence[_Holding]) -> list[tuple[int, int]]:
     """Return the instants at which something is taken, with what is then held; ends come before starts."""
     events = [(begin, 1, amount) for begin, _, amount in holdings]
     events += [(end, 0, -amount) for _, end, amount in holdings if end is not None]
+    # At one instant ends (0) come before starts (1): what ends makes room for what starts.
     events.sort()
     held = np.cumsum(np.array([amount for _, _, amount in events], np.int64))
     return [(instant, int(level)) for (instant, start, _), level in zip(events, held, strict=True) if start]

@@ -60,6 +60,7 @@ class Memory:
             for slot, capacity in enumerate(self._slots)
             if self._holder[slot] is None and capacity >= size
         ]
+        # The smallest leaves the larger ones to larger models; of equals the lowest number.
         return min(empty)[1] if empty else None
 
     def has_room(self, model: int) -> bool:
@@ -105,6 +106,7 @@ class Memory:
             self.free_bytes -= self._weight_bytes[model]
         else:
             self._holder[slot] = model
+            # A slot is taken whole, whatever its model leaves of it.
             self.free_bytes -= self._slots[slot]
         self.residents[model] = slot
         return slot
@@ -121,6 +123,7 @@ class Memory:
 
     def refuse_bytes(self, held_bytes: int) -> str | None:
         """Return which rule keeps a task from holding memory now; None if none does."""
+        # Slots divide all the memory, so that none is left for tasks.
         if held_bytes and self._slots:
             return f"R2 {self.id}: has slots, so no memory for tasks"
         if held_bytes > self.free_bytes:
@@ -250,6 +253,7 @@ class GPUState:
         if not self.memory.ready.issuperset(run.models):
             model = next(model for model in run.models if model not in self.memory.ready)
             return f"R3 {self.id}: model {model} is not ready"
+        # Two batches of one class at one instant could not be told from one larger batch.
         if self.runs and self.begins(run.batch, run.start_us):
             return f"T3b {self.id}: a batch of the same class starts at this instant; start all its tasks at once"
         return self.memory.refuse_bytes(run.memory_bytes) if run.memory_bytes else None
@@ -280,6 +284,7 @@ class GPUState:
     def compute_free_us(self, share: int = WHOLE) -> int:
         """Return from when on this share of compute should be free, by what runs; 0 if it is free already."""
         free, when = self.free_share, 0
+        # In the order in which they end, until enough is free.
         for run in sorted(self.runs.values(), key=lambda run: run.end_us):
             if free >= share:
                 break
@@ -304,6 +309,7 @@ class GPUState:
                 return f"R5 {self.id}: is loading, and loads block compute"
         elif self.serves != request.stream:
             return f"S1 {self.id}: serves stream {self.serves}, and not {request.stream} before it is empty"
+        # A plan may allow fewer at once than there are seats, never more.
         elif serving.requests >= min(most, request.speed.seats):
             return f"S1 {self.id}: serves {serving.requests} requests, and no seat is free"
         if not self.memory.ready.issuperset(request.models):
@@ -324,6 +330,7 @@ class GPUState:
         """Let a request join that nothing refuses; return what serves it."""
         if self.serving is None:
             self.serving, self.serves, self._serving_run = StreamRun(request.speed, now), request.stream, request.task
+            # To everybody else a GPU that serves is one run of the whole compute, whose end nobody knows.
             self.begin_run(Run((request.task,), now, now, NONE, request.models))
         self.serving.join(request.task, request.tokens.uncached, request.tokens.output)
         if request.kv_bytes:
@@ -338,6 +345,7 @@ class GPUState:
         first, ended = self.serving.advance(stride)
         for task in ended:
             self.memory.free_bytes += self._kv_bytes.pop(task, 0)
+        # Empty: only now another class, batch or load may begin (S1).
         if not self.serving.requests:
             self.serving, self.serves = None, NONE
             self.end_run(self._serving_run)

@@ -143,6 +143,7 @@ def interruptible(*numbers: signal.Signals) -> Iterator[threading.Event]:
     stop = threading.Event()
 
     def ask(number: int, frame: FrameType | None) -> None:
+        # Whoever asks twice does not want to wait for the answer so far.
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
@@ -151,6 +152,7 @@ def interruptible(*numbers: signal.Signals) -> Iterator[threading.Event]:
     try:
         yield stop
     finally:
+        # In notebooks and libraries the handlers belong to somebody else.
         for number, handler in before.items():
             signal.signal(number, handler)
 

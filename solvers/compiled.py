@@ -199,6 +199,7 @@ def allocating_kernel(function: Callable[Parameters, Returned]) -> Callable[Para
 
 def random_state(seed: int) -> RandomState:
     """Return the state of a random stream; equal seeds give equal streams on every machine."""
+    # Odd, so that it is not 0, which xorshift never leaves.
     return np.random.SeedSequence(seed).generate_state(1, np.uint64) | np.uint64(1)
 
 
@@ -210,11 +211,14 @@ def random_below(state: RandomState, limit: int) -> int:
     x ^= x << np.uint64(25)
     x ^= x >> np.uint64(27)
     state[0] = x
+    # The upper bits: the lowest ones of the multiplication are the least random.
     high = (x * np.uint64(2685821657736338717)) >> np.uint64(33)
+    # Scaled, not reduced modulo the limit: no division, and 31 by 31 bits cannot overflow.
     return int(np.int64((high * np.uint64(limit)) >> np.uint64(31)))
 
 
 @kernel
 def random_unit(state: RandomState) -> float:
     """Return a random number in (0, 1)."""
+    # Never 0 nor 1, whose logarithms the callers take.
     return (random_below(state, 2147483647) + 0.5) / 2147483648.0

@@ -85,6 +85,7 @@ def solve(
     starts
         Further plans to begin with, as far as there is time to make and check them.
     """
+    # One task at a time on more GPUs: all that is faster and stronger for such windows serves this one.
     lanes = lanes_of(instance)
     if lanes is not None:
         spread = None if hint is None else lanes.to_twin(hint)
@@ -118,18 +119,22 @@ def _run(
     """
     if search.instance.streams is not None:
         return serve(search, budget, hint, starts), None
+    # Some task ends on no GPU before it goes, even alone: nothing else needs to be asked.
     if cannot_end(on_twin(search).instance):
         search.deny(WINDOWS)
         return None, None
     if hint is not None:
         search.offer(hint, Origin.HINT)
+    # What hands in plans may take longer than the limit: first one that surely comes.
     if search.timeline is None and search.instance.n_tasks > _DISPATCHED_TASKS:
         dispatch(on_twin(search))
     _offer_starts(search, starts, budget)
+    # After the first plans: a bound that meets one ends the search before anything dear begins.
     formula = offer_formulas(search, budget)
     if consecutive.applies(search.instance, search.objective) and not search.proved:
         consecutive.improve(search, _CONSECUTIVE_SHARE * search.remaining_s)
     priced = None if search.proved else _raise_and_prove(search, budget, bound_share)
+    # What one solver alone claims is not told before another one has had its say.
     if search.rests_on is not None:
         from truenorth.solvers.confirming import confirm
 
@@ -198,6 +203,7 @@ def _plan_and_bound(search: Search, plans: Search, budget: Budget, limit_s: floa
 
 def _count_out(search: Search, budget: Budget, moves: int) -> Priced | None:
     """Look for plans and raise the bound by counted work."""
+    # A share of the moves, as of the time where time is the limit.
     singly = int(BEGIN_SHARE * moves) if search.instance.batches else 0
     if singly:
         plan_singly(search, replace(budget, iterations=singly), search.remaining_s)
@@ -216,12 +222,15 @@ def plan_singly(search: Search, budget: Budget, limit_s: float) -> None:
     over = Deadline(search, search.elapsed_s + limit_s)
 
     def watch(progress: Progress) -> None:
+        # Nothing that runs alone can beat what is known: the time goes to batches.
         if progress.bound is not None and search.value is not None and progress.bound >= search.value:
             over.set()
 
+    # One worker and no farm: the others are busy with the window itself.
     alone = replace(budget, time_limit_s=limit_s, method=Method.SEARCH, workers=1, watch=watch, stop=over, farm=None)
     found = solve(singles.twin, search.objective, alone).timeline
     gathered = None if found is None else singles.back(found)
+    # Starts that were moved apart may break a rule: such a plan is dropped without a word.
     if gathered is not None and not check(search.instance, gathered):
         search.offer(gathered)
 
@@ -269,6 +278,7 @@ def _certify(search: Search, formula: tuple[Fraction, str], priced: Priced | Non
     """Return better prices if what is certified lies below what is proved, and time is left."""
     certified = formula[0] if priced is None else max(formula[0], priced.bound)
     left_s = min(_CERTIFY_SHARE * search.limit_s, search.remaining_s)
+    # What is certified is as good as what is proved, or there is no time for better.
     if search.bound is None or search.bound <= certified or left_s <= 0:
         return priced
     from truenorth.solvers.bounds.lagrangian.improve import METHOD
@@ -313,6 +323,7 @@ def _offer_starts(search: Search, starts: Starts, budget: Budget) -> None:
         return min(search.remaining_s, share * budget.time_limit_s - search.elapsed_s)
 
     for timeline in starts(left_s):
+        # The first plan is taken even beyond the limit: without one there is no answer.
         if search.timeline is not None and search.remaining_s <= 0:
             return
         search.offer(timeline, Origin.POLICY)

@@ -39,6 +39,7 @@ def suits_cp_sat(search: Search) -> bool:
     instance, most = search.instance, EXACT_TASKS if search.objective.is_sum else EXACT_TASKS_OF_MAXIMA
     if instance.n_tasks > most:
         return False
+    # Late: OR-Tools is slow to import, and windows that are too large do not need it.
     from truenorth.solvers.exact.cp_sat import build_s
 
     return build_s(instance) <= _CP_SAT_SHARE * search.remaining_s
@@ -98,6 +99,7 @@ def _prove_by_start_orders(search: Search, budget: Budget, priced: Priced) -> No
     parts.improve(search, priced, _START_ORDERS_SHARE * search.remaining_s, budget.workers)
     if not search.proved:
         anneal(search, budget, _BETTER_PLAN_SHARE * search.remaining_s)
+    # Only a better plan leaves fewer states within the limit.
     if not search.proved and search.value != before:
         parts.improve(search, priced, _START_ORDERS_SHARE * search.remaining_s, budget.workers)
 
@@ -115,6 +117,7 @@ def _anneal_and_prove(search: Search, budget: Budget) -> None:
     """
     from truenorth.solvers.exact import cp_sat
 
+    # Half of the workers each; of an odd number annealing gets one more.
     limit_s, provers = _SIDE_BY_SIDE_SHARE * search.remaining_s, budget.workers // 2
     with ThreadPoolExecutor(1) as pool:
         proving = pool.submit(cp_sat.prove_maximum, search, provers, budget.seed, limit_s)

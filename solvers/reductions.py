@@ -142,6 +142,7 @@ class Lanes(Reduction):
         gpus = np.empty_like(timeline.gpu)
         for task in np.lexsort((timeline.end_us, timeline.start_us)).tolist():
             gpu = int(timeline.gpu[task])
+            # One is free: the plan keeps the limit of k at a time, and tasks come in order of start.
             lane = int(np.flatnonzero(free_us[gpu] <= timeline.start_us[task])[0])
             free_us[gpu, lane] = timeline.end_us[task]
             gpus[task] = gpu * self.count + lane
@@ -150,6 +151,7 @@ class Lanes(Reduction):
     def back(self, timeline: Timeline) -> Timeline:
         """Return a plan of the twin as one of the window."""
         gathered = replace(timeline, gpu=timeline.gpu // self.count)
+        # A false twin must not become a false plan, nor a false bound.
         assert_feasible(self.instance, gathered)
         return gathered
 
@@ -159,10 +161,12 @@ def lanes_of(instance: Instance) -> Lanes | None:
 
     They must run k at a time, k > 1, whatever their shares, on GPUs that are always there.
     """
+    # Two shares of 0.4 fit, as two of 0.5 do: what counts is how many fit side by side.
     counts = {WHOLE // share for share in instance.template_share.tolist()}
     plain = not instance.batches and not instance.template_memory.any() and not any(instance.needs)
     # One GPU keeps its outputs; the lanes of several would be as far apart as GPUs are.
     near = instance.n_gpus == 1 or not (instance.transfer_us.any() or instance.input_us.any())
+    # Limits name GPUs and replicas, which lanes would count anew.
     unlimited = instance.always_available and instance.restrictions == Restrictions()
     if len(counts) > 1 or 1 in counts or not (plain and near and unlimited):
         return None
@@ -212,12 +216,14 @@ class Visits(Reduction):
                 gpus.append(replace(gpu, id=f"{gpu.id} from {interval[0]} us", available=Availability((interval,))))
                 of_gpu.append(index)
         visited = np.array(of_gpu, np.int64)
+        # The intervals of a GPU stand together, so that their number is where they begin.
         first = np.searchsorted(visited, np.arange(instance.n_gpus)).astype(np.int64)
         twin = Instance(
             Cluster(tuple(gpus), instance.cluster.network),
             instance.models,
             instance.jobs,
             instance.overlap_loads,
+            # What is there at the beginning is there in the first interval alone.
             tuple(InitialResidency(int(first[r.gpu]), r.model, r.slot) for r in instance.initial),
             _spread_limits(instance.restrictions, visited),
             instance.catalogue,
@@ -230,6 +236,7 @@ class Visits(Reduction):
             self._visit(g, start) for g, start in zip(timeline.gpu.tolist(), timeline.start_us.tolist(), strict=True)
         ]
         stays = [replace(r, gpu=self._visit(r.gpu, r.load_start_us)) for r in timeline.residencies]
+        # The order in which timelines list residencies, by GPU and load.
         stays.sort(key=lambda r: (r.gpu, r.load_start_us, r.ready_us, r.model))
         return replace(timeline, gpu=np.array(gpu, np.int64), residencies=tuple(stays))
 
@@ -281,6 +288,7 @@ def on_twin(search: Search) -> Search:
 
 def _spread_limits(limits: Restrictions, of_gpu: Ints) -> Restrictions:
     """Return an operator's limits for the GPUs of the twin."""
+    # Who may use a GPU may use it in each of its intervals.
     models, workflows = (
         {name: frozenset(np.flatnonzero(np.isin(of_gpu, sorted(gpus))).tolist()) for name, gpus in limit.items()}
         for limit in (limits.model_gpus, limits.workflow_gpus)
@@ -292,6 +300,7 @@ def _refuse_long_transfers(instance: Instance) -> None:
     longest = int(instance.transfer_us[..., 1].max(initial=0))
     for gpu in instance.cluster.gpus:
         for before, after in pairwise(gpu.available.intervals):
+            # An output on its way to the GPU's next visit would seem to come from another GPU.
             if after[0] - before[1] < longest:
                 problem = (
                     f"a transfer within a server takes {longest} us, and {gpu.id} is away for {after[0] - before[1]}"

@@ -61,6 +61,7 @@ def raise_bound(
     from truenorth.solvers.bounds.lagrangian.sections import has_sections, raise_in_sections
 
     at_most_s = search.remaining_s if limit_s is None else min(limit_s, search.remaining_s)
+    # It cannot be interrupted before it first looks at the clock: rather not begun.
     if _ASCENT_S_PER_TASK * search.instance.n_tasks > _ASCENT_SHARE * at_most_s:
         return known
     if has_sections(search.instance, search.objective, at_most_s, farm):
@@ -81,6 +82,7 @@ def anneal(search: Search, budget: Budget, limit_s: float | None = None) -> None
     from truenorth.solvers.search.teams import Exchange
 
     plans, limit_s = on_twin(search), search.remaining_s if limit_s is None else limit_s
+    # Those that lag behind go on from the plans of the better half.
     exchange = Exchange(limit_s, budget.workers)
     with ThreadPoolExecutor(budget.workers) as pool:
         running = [
@@ -127,6 +129,7 @@ def anneal_and_bound(
     from truenorth.solvers.search.teams import Exchange
 
     seed, workers, end_s = budget.seed, budget.workers, search.elapsed_s + limit_s
+    # Plans first: a bound closes no gap without one.
     if workers == 1:
         bound_s = min(bound_s, _LONE_BOUND_SHARE * limit_s)
         begin(BEGIN_SHARE * (limit_s - bound_s))
@@ -148,6 +151,7 @@ def anneal_and_bound(
             pool.submit(annealing.improve, plans, seed + index, None, limit_s, exchange=exchange)
             for index in range(2, workers)
         ]
+        # In this thread, while others anneal and bound already.
         begin(BEGIN_SHARE * limit_s)
         annealing.improve(plans, seed, None, end_s - search.elapsed_s, exchange=exchange)
         for done in annealings:
@@ -194,8 +198,10 @@ def bound_and_beam(search: Search, budget: Budget, limit_s: float) -> Priced | N
     look for plans by beams as well.
     """
     farm, end_s, planners = budget.farm, search.elapsed_s + limit_s, max(1, budget.workers - 1)
+    # A lone worker raises the bound no further later on, and gives it its whole share now.
     share = _BOUND_SHARE if budget.workers == 1 else _GUIDE_SHARE
     guide_s = max(share * limit_s, min(_SHORT_GUIDE_S, _SHORT_GUIDE_SHARE * limit_s))
+    # Beams and annealing both start from a plan, and the limit may be short.
     if search.timeline is None:
         dispatch(search)
     from truenorth.solvers.bounds.lagrangian.sections import has_sections
@@ -203,6 +209,7 @@ def bound_and_beam(search: Search, budget: Budget, limit_s: float) -> Priced | N
     from truenorth.solvers.remote import PriceRows, search_remotely
 
     in_sections = has_sections(search.instance, search.objective, guide_s, farm)
+    # Workers elsewhere do one thing at a time: sections of prices where there are some, else plans.
     pricers, lookers = (farm, None) if in_sections else (None, farm)
     with ThreadPoolExecutor(budget.workers) as pool:
         with search_remotely(search, lookers, budget, search.elapsed_s + guide_s):
@@ -218,6 +225,7 @@ def bound_and_beam(search: Search, budget: Budget, limit_s: float) -> Priced | N
             if priced is not None:
                 run_beams(search, replace(budget, workers=planners), priced, left_s, together=True)
             left_s = end_s - search.elapsed_s
+            # Beams gain nothing any more: annealing may, until the end.
             if left_s > 0 and not search.stop.is_set():
                 anneal(search, replace(budget, workers=planners), left_s)
             return bounding.result()
@@ -230,6 +238,7 @@ def _raise_and_prove(search: Search, limit_s: float, priced: Priced | None, farm
     if priced is None or not parts.suits(search, priced, (1 - _BEFORE_PARTS_SHARE) * limit_s):
         return raise_bound(search, limit_s, priced, farm)
     end_s = search.elapsed_s + limit_s
+    # Cuts lie where GPUs idle, that is where prices are 0: better prices give better cuts.
     better = raise_bound(search, _BEFORE_PARTS_SHARE * limit_s, priced, farm) or priced
     parts.improve(search, better, end_s - search.elapsed_s)
     return better
@@ -250,6 +259,7 @@ def count_out(search: Search, budget: Budget, moves: int) -> Priced | None:
         return _run_strands(search, budget, moves, None)
     first = max(1, int(_GUIDE_SHARE * moves))
     priced = _run_strands(search, budget, first, None)
+    # No prices, no beams: the first part was all there is to do.
     if priced is None or search.proved or moves == first:
         return priced
     better = _run_strands(search, budget, moves - first, priced)
@@ -262,10 +272,12 @@ def _run_strands(search: Search, budget: Budget, moves: int, priced: Priced | No
 
     plans = on_twin(search)
     planning, bounding = _Strand(plans, moves), _Strand(search, moves)
+    # As many as there are strands: further workers could change nothing that is counted.
     with ThreadPoolExecutor(min(2, budget.workers)) as pool:
         looking, raising = pool.submit(_look, planning, budget.seed, priced), pool.submit(improve, bounding)
         looking.result()
         found = raising.result()
+    # In a fixed order, whichever strand was done first: so the result does not depend on it.
     if planning.timeline is not None:
         plans.offer(planning.timeline, planning.origin)
     if bounding.bound is not None and bounding.bound_method is not None:

@@ -48,6 +48,7 @@ class RemainingWork:
     def _expected_us(self, job: int) -> int:
         """Return the work of the tasks that have not started, each as far as it is likely."""
         site = self._site
+        # Without branches likelihoods are 1, and multiplying by them would only cost time.
         decided = not site.jobs[job].workflow.branches
         left = (task for task in site.job_tasks[job] if task not in site.dropped and site.started_us[task] < 0)
         templates = (site.template[task] for task in left)
@@ -102,6 +103,7 @@ class CentralQueue(QueuePolicy):
         most = self.batches.largest(site.template[task], gpu)
         alike = (other for other in self.waiting or self.ready_us if site.batch[site.template[other]] == batch)
         able = (other for other in alike if other in self.ready_us and self.can_run(other, gpu))
+        # A list first: binding changes what is iterated over.
         for other in list(islice(able, max(0, most - 1))):
             self.bind(other, gpu)
 
@@ -214,11 +216,13 @@ class Srpt(CentralQueue):
     def offer(self) -> None:
         """Let every task choose the GPU on which it would finish first."""
         site, view = self.site, self.view
+        # Nearly sorted from the last time, which is when sorting is cheap.
         self.waiting.sort(key=self._precedence)
         view.advance()
         free = np.maximum(self._free_at, site.now)
         left = []
         for position, task in enumerate(self.waiting):
+            # Nobody is left to take one; the order stays for the next time.
             if not self.idle:
                 left.extend(self.waiting[position:])
                 break
@@ -234,12 +238,14 @@ class Srpt(CentralQueue):
                 free[best] = self._free_at[best] = finish[best]
                 self.bind_batch(task, best)
             else:
+                # It waits for that GPU: who comes behind must not count on it.
                 free[best] += site.run_time(task, best)
                 left.append(task)
         self.waiting = [task for task in left if task in self.ready_us]
 
     def _precedence(self, task: int) -> tuple[int, int]:
         job = self.site.job[task]
+        # A microsecond of delay costs 1 / P_j: work per cost is work x P_j.
         path_us = self.site.jobs[job].critical_path_us if self._order == "slowdown" else 1
         return self._work.remaining_us[job] * path_us, task
 

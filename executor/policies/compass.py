@@ -86,6 +86,7 @@ class Compass(QueuePolicy):
         """Adjust the plan, unless the task is a join."""
         site, view = self.site, self.view
         template, planned, server = site.template[task], site.gpu[task], site.gpu_server[here]
+        # The paper leaves joins where they are: inputs are on their way from several workers.
         if not self.readings.adjust or len(site.inputs[template]) > 1:
             return
         view.advance()
@@ -166,6 +167,7 @@ class ReleasedCompass(QueuePolicy):
             raise PolicyError("policy compass-released knows no servers that come and go; allowed is compass")
         super().begin(site)
         self._planner = JobPlanner(site)
+        # Run times queued, without the running task: so the released code counts load.
         self._waiting_us = [0] * site.n_gpus
         stale = self.readings.staleness
         self._loads = [_PastValues(0, stale) for _ in range(site.n_gpus)]
@@ -192,6 +194,7 @@ class ReleasedCompass(QueuePolicy):
                 alone = len(site.inputs[site.template[task + offset]]) == 1
                 if alone and task + offset not in site.dropped:
                     self._adjust(task + offset, edge, gpu, end + site.run_time(task, gpu))
+        # From now on it does not count, though it still occupies the worker.
         self._waiting_us[gpu] -= site.run_time(task, gpu)
         self._loads[gpu].add(site.now, self._waiting_us[gpu])
 
@@ -233,6 +236,7 @@ class ReleasedCompass(QueuePolicy):
 
     def _load(self, gpu: int, model: int, evict: Sequence[int], slot: int | None) -> None:
         super()._load(gpu, model, evict, slot)
+        # Seen once the fetch ends, without the write-backs before it.
         fetched = self.site.now + self.site.load_time(model, gpu)
         self._models[gpu].add(fetched, self._residents(gpu))
 
@@ -253,6 +257,7 @@ class _PastValues(Generic[T]):
     """
 
     def __init__(self, value: T, reach_us: int) -> None:
+        # -1 lies before everything, so that there is always a value.
         self._times, self._values, self._reach_us = [-1], [value], reach_us
 
     def add(self, time_us: int, value: T) -> None:
@@ -283,6 +288,7 @@ class _ReleasedCosts:
         """Add, per missing model, its load time, or twice that if it exceeds what is left of the memory."""
         for model in needs:
             missing = np.array([model not in models for models in self._models])
+            # Something must leave first: that counts as another load.
             full = self._used + self._size[model] > self._memory
             row = np.add(row, self._load_rows[model] * missing * (1 + full), out=out)
 
@@ -300,6 +306,7 @@ def twin_instance(instance: Instance) -> Instance:
     on a GPU twice. Tasks and jobs keep their numbers. A model without users keeps its name; an initial residency goes
     to the first workflow that uses the model. A twin is its own twin.
     """
+    # Dictionaries in place of sets: the order of models decides their numbers.
     used: dict[str, dict[str, None]] = {}
     for workflow in instance.workflows:
         models = (model for task in (workflow.of or workflow).tasks for model in task.models)

@@ -61,6 +61,7 @@ class DueQueue(CentralQueue):
         self._tails: dict[int, list[int]] = {}
         self._job_due_us: list[int] = []
         self._queued_us = [0] * len(site.models)
+        # Replicas, those under way among them.
         self._copies = [0] * len(site.models)
         for memory in site.memory:
             for model in memory.residents:
@@ -73,6 +74,7 @@ class DueQueue(CentralQueue):
     def runnable(self, task: int, server: int) -> None:
         """Let a task wait among those of its class."""
         self.ready_us[task] = self.site.now
+        # By due time, then by number: equals go in the order of release.
         insort(self.groups.setdefault(self._key(task), []), (self.due_us(task), task))
         self._count_work(task, 1)
 
@@ -92,6 +94,7 @@ class DueQueue(CentralQueue):
         made = self.site.jobs[job]
         relative = made.deadline_us
         if relative is None:
+            # As if promised: a multiple of what the job takes alone.
             relative = int(self._readings.due * made.critical_path_us)
         self._job_due_us.append(made.release_us + relative)
         super().released(job)
@@ -109,6 +112,7 @@ class DueQueue(CentralQueue):
         """Return what tasks that may run together have in common."""
         template = self.site.template[task]
         batch = self.site.batch[template]
+        # Negative, so that no class has the same number; such a group has batches of one.
         return (~template, ()) if batch == NONE else (batch, self.site.able_gpus(task))
 
     def _count_work(self, task: int, sign: int) -> None:
@@ -135,6 +139,7 @@ class DueQueue(CentralQueue):
             if gpu != NOWHERE:
                 first = self.on_time(group, gpu)
                 asked.append((first == len(group), group[first % len(group)], key))
+        # Those that can still be on time come first, then the earliest due.
         for _, _, key in sorted(asked):
             group = self.groups[key]
             gpu = self._best_gpu(group)
@@ -149,6 +154,7 @@ class DueQueue(CentralQueue):
 
     def _best_gpu(self, group: Group) -> int:
         """Return the idle GPU that serves the first task of a group fastest, NOWHERE if none has its models."""
+        # The first stands for all: tasks of a group run on the same GPUs, with the same models.
         task, site = group[0][1], self.site
         template, favoured = site.template[task], self.favoured(task)
         needs = site.needs[template]
@@ -193,8 +199,10 @@ class DueQueue(CentralQueue):
             if group and self.can_run(group[0][1], gpu):
                 wanted |= dict.fromkeys((m for m in site.needs[template] if m not in memory.residents), template)
         worth = {model: self._worth(model, gpu, self._copies[model] + 1) for model in wanted}
+        # Most worth first; equals by number, so that runs repeat.
         for model in sorted(wanted, key=lambda m: (-worth[m], m)):
             evict, slot = room_for(site, gpu, model, site.needs[wanted[model]], self._may_leave(gpu))
+            # A victim that is worth as much would be asked for again at once.
             cheap = all(self._worth(victim, gpu, self._copies[victim]) < worth[model] for victim in evict)
             if cheap and makes_room(site, gpu, model, evict):
                 self._load(gpu, model, evict, slot)
@@ -235,6 +243,7 @@ class Clockwork(DueQueue):
             return [task for _, task in group[:largest]]
         due_us, task = group[first]
         size = min(largest, len(group) - first)
+        # The earliest due of them decides: later members have more time.
         while size > 1 and self.site.now + self.run_us(task, gpu, size) > due_us:
             size -= 1
         return [task for _, task in group[first : first + size]]
@@ -255,6 +264,7 @@ class Deferred(DueQueue):
         size = min(largest, len(group))
         latest_us = group[0][0] - self.run_us(group[0][1], gpu, size)
         if size < largest and self.site.now < latest_us:
+            # Waiting causes no event by itself.
             self.site.wake(latest_us)
             return ()
         return [task for _, task in (*group[first:], *group[:first])[:size]]

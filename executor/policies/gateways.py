@@ -53,6 +53,7 @@ class Gateway(Lru):
             super().runnable(task, server)
             return
         gpu = self._tied(task)
+        # A request that is tied to one that has gone has no choice.
         if gpu == NOWHERE:
             gpu = self.choose(task, self._able(task, server))
         elif not site.could_end(task, gpu):
@@ -87,10 +88,12 @@ class Gateway(Lru):
             return found
         self.view.advance()
         waits = self.view.waits(server)
+        # Somebody has to leave anyway: where it has to wait least.
         return [min(able, key=lambda gpu: (waits[gpu], gpu))]
 
     def _has_room(self, gpu: int, needs: Sequence[int]) -> bool:
         memory = self.site.memory[gpu]
+        # Residents include models under way, whose bytes are taken already.
         absent = [model for model in needs if model not in memory.residents]
         return not absent or sum(self.site.weight_bytes[model] for model in absent) <= memory.free_bytes
 
@@ -126,7 +129,9 @@ class Gateway(Lru):
             return super()._work_us(task, gpu)
         if task not in self._work:
             speed = site.speed(task, gpu)
+            # Its part of the iterations of a full GPU, of which it is one of `seats`.
             steps_us = self.expected_answer(task) * speed.tau[-1] / speed.seats
+            # Kept: what is counted off must be what was counted on, whatever has been learnt meanwhile.
             self._work[task] = speed.prefill_us(site.tokens[task].uncached) + round(steps_us)
         return self._work[task]
 
@@ -136,6 +141,7 @@ class Gateway(Lru):
         if site.stream[site.template[task]] == NONE:
             return super()._begin(task, gpu)
         lacking = site.lacks_room(task)
+        # Idle models leave only as far as the KV needs their room, and only if that suffices.
         if lacking:
             needs = site.needs[site.template[task]]
             idle = [model for model in self.eviction_order(gpu) if model not in needs]
@@ -178,6 +184,7 @@ class LeastRequests(Gateway):
 
     def least_of(self, row: NDArray[np.int64] | NDArray[np.float64], task: int, gpus: Sequence[int]) -> int:
         """Return which of these GPUs has the least value in a row; of equals the ingress server's, then the lowest."""
+        # Of equals the nearest: the job's inputs are there.
         favoured = set(self.view.gpus_of[self.site.job_ingress[self.site.job[task]]])
         return min(gpus, key=lambda gpu: (row[gpu], gpu not in favoured, gpu))
 
@@ -226,6 +233,7 @@ class LeastTokens(LeastRequests):
 
     def outstanding_tokens(self) -> NDArray[np.float64]:
         """Return the tokens that are outstanding on every GPU; how long answers will be is the mean so far."""
+        # Known parts: prompts, and answers where they are known.
         row = self.tokens.astype(np.float64)
         if not self.knows_lengths:
             for stream, requests in self._requests_of.items():
@@ -309,6 +317,7 @@ class PrefixAffinity(LeastTokens):
     def choose(self, task: int, gpus: Sequence[int]) -> int:
         """Return the node of the request before it, unless that has too many."""
         most, fewest = (int(pick(self.outstanding[gpu] for gpu in gpus)) for pick in (max, min))
+        # Both: small numbers are out of proportion easily, large ones by a few requests always.
         unbalanced = most - fewest > self._balance_abs and most > self._balance_rel * fewest
         before = self._went.get(self._prefix(task), NOWHERE)
         return super().choose(task, gpus) if unbalanced or before not in gpus else before

@@ -102,6 +102,7 @@ class JobPlanner:
         """Return until when a task that takes a share of a worker, or may not run at all, counts as keeping it busy."""
         site, before_us = self._site, available.item(worker)
         ran_us = site.run_us[template][site.gpu_class[worker]]
+        # A task of share s keeps the worker busy for s times its run.
         busy_us = end_us - (ran_us - ran_us * site.share[template] // WHOLE)
         return before_us + round(site.likelihood[template] * (busy_us - before_us))
 
@@ -124,8 +125,10 @@ class JobPlanner:
         where, finish = [0] * len(steps), [0] * len(steps)
         wait_for, uniform, dropped = self.transfers.wait_for, self.runs.uniform, site.dropped
         for task, template, inputs, brought, needs, partly in steps:
+            # Its job takes another branch.
             if dropped and tasks[task] in dropped:
                 continue
+            # Not written to: rows are made in `start`.
             earliest = available
             for offset, edge in site.needed_inputs(tasks[task]) if dropped else inputs:
                 source = task + offset
@@ -136,6 +139,7 @@ class JobPlanner:
             if needs and costs is not None:
                 costs.add(earliest, needs, start)
                 earliest = start
+            # One number where all workers are as fast: no row needs to be added.
             run_us = uniform[template]
             if run_us is None:
                 earliest = np.add(earliest, self.runs.row[template], out=start)

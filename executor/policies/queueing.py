@@ -71,6 +71,7 @@ class QueuePolicy(Policy):
         self._prefetches_left = [self.options.prefetch] * site.n_gpus
         self._prefetches = self.options.prefetch > 0 and site.overlap_loads
         self.run_rows = RunRows(site)
+        # Tasks that no GPU can do in time for now, with the server where that was found.
         self._without_place: dict[int, int] = {}
         self._awaited = [NOWHERE] * site.n_gpus
 
@@ -164,6 +165,7 @@ class QueuePolicy(Policy):
     def decided(self, job: int, dropped: Sequence[int]) -> None:
         """Take what will not run out of the queues, and pass on tasks that have waited for nothing else."""
         site = self.site
+        # A dictionary keeps the order in which they were met, which a set would not.
         followers: dict[int, None] = {}
         for task in dropped:
             self._without_place.pop(task, None)
@@ -181,6 +183,7 @@ class QueuePolicy(Policy):
         If the GPU goes too soon for it, the task stays where it is; without a place it is placed when it can run.
         """
         site = self.site
+        # Its GPU would go before: better nowhere than on the way to where it cannot run.
         if not site.could_end(task, gpu):
             if site.gpu[task] == NOWHERE and not site.predecessors_left[task]:
                 self.wait_for_gpu(task, site.job_ingress[site.job[task]])
@@ -199,6 +202,7 @@ class QueuePolicy(Policy):
 
     def came(self, gpu: int) -> None:
         """Place what no other GPU could do."""
+        # Emptied first: who finds no place again is noted anew.
         waiting, self._without_place = self._without_place, {}
         for task, server in waiting.items():
             self.seek_place(task, server)
@@ -268,9 +272,11 @@ class QueuePolicy(Policy):
                 continue  # after a wake-up most of them
             if stays and state.loading == awaited[gpu] != NOWHERE:
                 continue  # the task in turn can do nothing before that load ends, nor can those behind it
+            # Several may start at once where tasks need only a share of the compute.
             while queue or in_turn[gpu] != NOWHERE:
                 if not (state.free_share or state.serving) or not self._serve(gpu):
                     break
+            # Only then: a prefetch must never come before a load on the critical path.
             if queue and self._prefetches and self._prefetches_left[gpu] and state.loading == NOWHERE:
                 self._prefetch(gpu)
 
@@ -301,6 +307,7 @@ class QueuePolicy(Policy):
         """Return the place in a queue of the first task whose inputs are there; None if there is none."""
         missing = self.site.inputs_missing
         for position, task in enumerate(self.queue[gpu]):
+            # First in, first out, but for those that wait for inputs themselves.
             if not missing[task]:
                 return position
         return None
@@ -319,8 +326,10 @@ class QueuePolicy(Policy):
         if ready.issuperset(needs):
             return self._begin(task, gpu)
         if state.refuse_copying() is None:
+            # The largest first, while there is most room.
             absent = (model for model in needs if model not in ready)
             model = max(absent, key=site.weight_bytes.__getitem__)
+            # FIFO spares nobody: so the released simulator does it.
             spare = self.options.evict in ("lookahead", "lru")
             evict, slot = room_for(site, gpu, model, needs, self.eviction_order(gpu), spare)
             if not state.runs or makes_room(site, gpu, model, evict):

@@ -40,6 +40,7 @@ def replay(instance: Instance, timeline: Timeline) -> Callable[[], Policy]:
     PolicyError
         If the timeline breaks a rule, so that it cannot be carried out.
     """
+    # What breaks a rule might wait for itself in a circle.
     violations = check(instance, timeline)
     if violations:
         raise PolicyError(f"the plan cannot be carried out; violations: {len(violations)}, first: {violations[0]}")
@@ -64,6 +65,7 @@ class Replay(Policy):
         self._gpu: list[int] = timeline.gpu.tolist()
         self._operations = operations = _Operations(instance, timeline)
         loads = range(instance.n_tasks, len(operations.waiting))
+        # Loads that wait for nothing may begin before any job is released.
         self._possible = [(operations.planned_us[key], key) for key in loads if not operations.waiting[key]]
         heapify(self._possible)
         self._under_way: dict[int, int] = {}
@@ -102,6 +104,7 @@ class Replay(Policy):
         """Carry out every operation that waits for nothing, in the planned order."""
         site, operations, refused = self.site, self._operations, []
         in_order = dict.fromkeys(gpu for gpu in gpus if gpu in operations.in_order)
+        # In planned order, whatever became possible first.
         while self._possible:
             planned_us, operation = heappop(self._possible)
             gpu = operations.gpu_of(operation)
@@ -127,6 +130,7 @@ class Replay(Policy):
         while queue and queue[0] in self._free_now:
             operation = queue[0]
             planned_us = operations.planned_us[operation]
+            # Joining sooner than planned could delay requests that the plan has in the same iterations.
             if operations.joins(operation) and planned_us > site.now:
                 site.wake(planned_us)
                 return
@@ -165,8 +169,10 @@ class Replay(Policy):
         freed = operations.then[running] if running != NOWHERE else []
         for operation in freed:
             members = operations.members.get(operation)  # a load has none
+            # A member that is not released yet has no number on the site.
             if not members or members[-1] >= len(site.gpu) or self._gpu[operation] != gpu:
                 continue
+            # What has to evict first cannot be begun without a word.
             if operations.evicted_by.get(operation):
                 continue
             inputs = sum(site.inputs_missing[member] > 0 for member in members)
@@ -190,6 +196,7 @@ class Replay(Policy):
                 return True
             return False
         interval = self._instance.cluster.gpus[gpu].available.at(planned_us)
+        # Too late: no later interval is the one that it was planned for.
         if interval is None or self.site.now >= interval[1]:
             problem = f"GPU {gpu} went before what was planned at {planned_us} us"
             raise PolicyError(f"the plan cannot be carried out: {problem}")
@@ -292,11 +299,13 @@ class _Operations:
     def _sequences(self) -> None:
         """Put loads and runs of GPUs with requests in one order; what has ended by then leaves before the next."""
         served = {int(self._plan.gpu[task]) for task in self._requests}
+        # Requests that join at one instant do so in the order of the file.
         place = {task: at for at, task in enumerate(file_order(self._instance, self._plan).tolist())}
         begun: dict[int, list[tuple[int, int, int]]] = {gpu: [] for gpu in served}
         for residency, load in self._load_key.items():
             stay = self._plan.residencies[residency]
             if stay.gpu in served:
+                # -1: a load comes before the runs of its instant, which may need it.
                 begun[stay.gpu].append((stay.load_start_us, -1, load))
         for gpu, run in self._runs():
             if gpu in served:

@@ -244,6 +244,7 @@ class _Fit:
         self._site, self._tasks = site, tasks
         self._shelf = [Memory(gpu, site.weight_bytes) for gpu in site.cluster.gpus]
         for shelf, memory in zip(self._shelf, site.memory, strict=True):
+            # What is there at the beginning stays there.
             for model, slot in memory.residents.items():
                 shelf.hold_model(model, slot)
         self.pins: list[list[tuple[int, int | None]]] = [[] for _ in self._shelf]
@@ -255,11 +256,13 @@ class _Fit:
     def cover(self, balanced: bool) -> int:
         """Give every task a GPU that holds its models; return the task that found none, or -1."""
         sizes, tasks = self._site.weight_bytes, self._tasks
+        # Large sets first, while there is room; among equals those of most work.
         largest_first = sorted(
             range(len(tasks)), key=lambda t: (-sum(sizes[m] for m in tasks[t].needs), -tasks[t].work_us)
         )
         for task in largest_first:
             possible = [gpu for gpu in tasks[task].eligible if self._fits(task, gpu)]
+            # A GPU that has all of its models needs no copy.
             held = [gpu for gpu in possible if not self._absent(task, gpu)]
             if not possible:
                 return task
@@ -271,6 +274,7 @@ class _Fit:
         """Add copies while there is room, always for the task with the most demand per copy."""
         growing = set(range(len(self._tasks)))
         while growing:
+            # Whose copies carry most each; of equals the first.
             task = max(growing, key=lambda t: (self._tasks[t].work_us / len(self._hosts[t]), -t))
             hosts = set(self._hosts[task])
             possible = [gpu for gpu in self._tasks[task].eligible if gpu not in hosts and self._fits(task, gpu)]
@@ -286,6 +290,7 @@ class _Fit:
 
     def _fits(self, task: int, gpu: int) -> bool:
         absent, shelf = self._absent(task, gpu), self._shelf[gpu]
+        # The operator allows so many replicas.
         if any(self._copies[model] >= self._limit[model] for model in absent):
             return False
         sizes = [self._site.weight_bytes[model] for model in absent]
@@ -305,6 +310,7 @@ class _Fit:
             self._copies[model] += 1
         hosts = self._hosts[task]
         for host in hosts:
+            # Taken off before the new host is added, since the demand is shared by all alike.
             self._carried[host] -= self._tasks[task].work_us / len(hosts)
         hosts.append(gpu)
         for host in hosts:

@@ -110,6 +110,7 @@ class Comparison(WithTimelines, WithRows):
     @property
     def _remarks(self) -> list[str]:
         """What the marks in the rows mean."""
+        # What ran on another instance is shown, but ranks with nobody.
         twins = [row.policy for row in self.rows if row.twin]
         on_twins = [f"On a twin of the scenario, not on the scenario itself: {', '.join(twins)}."] if twins else []
         return on_twins + [f"Without a rank: {row.problem}." for row in self.rows if row.problem]
@@ -127,6 +128,7 @@ class Comparison(WithTimelines, WithRows):
     @property
     def best(self) -> str | None:
         """Name of the contender with the best objective on the scenario itself; None if there is none."""
+        # Rows are sorted: the first that has a ratio is the best.
         ranked = (row.policy for row in self.rows if row.ratio_to_best is not None and not row.twin)
         return next(ranked, None)
 
@@ -216,6 +218,7 @@ class ComparisonOrigin(Origin):
 
 def compare_within(asked: CompareQuestion, scenario: Scenario, budget: Budget) -> Comparison:
     """Compare on a scenario; simulations, which come first, do not count against the budget's time."""
+    # Noise on what happens would have the plan planned for one truth and the policies run in another.
     if not parse_uncertainty(asked.noise).keeps_truth:
         raise NoiseError(
             f"{asked.noise!r} moves plan and bound too; "
@@ -227,6 +230,7 @@ def compare_within(asked: CompareQuestion, scenario: Scenario, budget: Budget) -
     if asked.policies is None:
         stays = scenario.instance.always_available
         simulations, left_out = _serving(run, stays, _default_policies(scenario, asked.noise))
+        # Said, so that nobody takes its absence for a failure.
         if scenario.instance.streams is None and not _lists_are_short(scenario):
             left_out[AHEAD] = "its decisions take long on so many GPUs and tasks; it runs where it is named"
     else:
@@ -235,12 +239,15 @@ def compare_within(asked: CompareQuestion, scenario: Scenario, budget: Budget) -
     if asked.regret:
         scenario.instance.require_no_streams("regret")
     apart = _choose_apart(scenario, simulations) if asked.regret is None else _find(scenario, simulations, asked.regret)
+    # However many are taken apart, most of the time is the plan's.
     held_share = min(_HOLD_SHARE, _HELD_TOGETHER / max(1, len(apart)))
     held_s = min(_LONGEST_HOLD_S, held_share * budget.time_limit_s)
     held = [hold(scenario, s.timeline, s.policy, replace(budget, time_limit_s=held_s)) for s in apart]
+    # Started from all that ran: the plan is then no worse than any of them, however short the limit.
     planned = plan_within(scenario, budget.share(1), starts=_starts(scenario, simulations, held) or None)
     regrets = tuple(steps.closed_by(planned.result, clairvoyance_in(simulations)) for steps in held)
     rows = rows_of(planned, simulations, broken, asked.warmup)
+    # With the policies that ran, so that the command repeats what is shown, not what was guessed.
     repeated = replace(asked, policies=(*(s.policy for s in simulations), *broken))
     return Comparison(scenario, planned, simulations, asked.warmup, rows, repeated, regrets, left_out)
 
@@ -264,6 +271,7 @@ def _starts(scenario: Scenario, simulations: Sequence[Simulation], held: Sequenc
 
     So it is even if there is time to check only one.
     """
+    # What ran on a twin, or happened with other times, is no plan of this instance.
     ran = [s for s in simulations if s.instance is scenario.instance and not s.timeline.realised]
     known = [(s.value, s.timeline) for s in ran] + [(steps.steps[-1].value, steps.best) for steps in held]
     return [timeline for _, timeline in sorted(known, key=lambda pair: pair[0])]
@@ -285,6 +293,7 @@ def _serving(
             simulations.append(run(policy))
         except IllegalActionError:  # a fault of the policy, not of the window
             raise
+        # Where servers go for good a policy may wait for ever, which is told and not counted as its fault.
         except StalledError as error:
             if stays:
                 raise
@@ -302,6 +311,7 @@ def _keeping_the_rules(
     for policy in policies:
         try:
             simulations.append(run(policy))
+        # A policy of the user's own: its row says which rule, and the others are compared all the same.
         except BrokenRulesError as error:
             broken[policy] = str(error)
     return tuple(simulations), broken
@@ -315,6 +325,7 @@ def _choose_apart(scenario: Scenario, simulations: Sequence[Simulation]) -> list
     if not scenario.instance.always_available or scenario.instance.streams is not None:
         return []
     online = [s for s in simulations if s.instance is scenario.instance and not s.clairvoyant]
+    # Stable: of equals the one that was named first.
     chosen = sorted(online, key=lambda s: s.value)[:1]
     return chosen + [s for s in online if s.policy == COMPASS and s not in chosen]
 
@@ -327,4 +338,5 @@ def _find(scenario: Scenario, simulations: Sequence[Simulation], names: Sequence
             named = any(s.policy == name for s in simulations)
             why = "ran on an instance of its own" if named else "is none of the policies that are compared"
             raise QuestionError(f"{name!r} {why}; allowed are {', '.join(ran) or 'none'}", "regret")
+    # Each once, in the order in which they were named.
     return [ran[name] for name in dict.fromkeys(names)]

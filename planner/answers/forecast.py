@@ -46,7 +46,9 @@ class Forecast:
         foretold = len(self.latency_us), Interval(float(of_runs.mean()), float(low), float(high))
         if not len(measured_us):
             return ForecastComparison(*foretold, None, None, None, None)
+        # Job by job, across the draws.
         lows, highs = np.quantile(self.latency_us, (_LOW, _HIGH), axis=0)
+        # As many simulated runs as were measured take their place: what chance alone makes of a mean.
         groups = len(self.latency_us) // len(measured_us)
         alike = self.latency_us[: groups * len(measured_us)].reshape(groups, len(measured_us), -1).mean(axis=1)
         return ForecastComparison(
@@ -124,6 +126,7 @@ def forecast(
         )
     found = []
     for number in range(draws):
+        # A stream of its own for every draw: contenders meet the same luck, however many draws there are.
         luck = np.random.default_rng([seed, number])
         durations = Durations(
             {task: _draw(luck, spread) for task, spread in enumerate(runs)},
@@ -156,4 +159,5 @@ def _runs_of(instance: Instance, samples: Samples, task: int) -> Spread:
 
 
 def _draw(luck: np.random.Generator, spread: Spread) -> int:
+    # Drawn as it was measured, not from a curve through the samples.
     return max(1, round(spread.samples_us[int(luck.integers(len(spread.samples_us)))]))

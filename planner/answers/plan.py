@@ -214,6 +214,7 @@ def starts_for(instance: Instance, seed: int, given: Sequence[Timeline] | None =
         """Yield what the policies make of it, as far as the time allows."""
         policies = START_POLICIES if instance.streams is None else STREAM_STARTS
         for name in (*BATCHING_STARTS, *policies) if instance.batches else policies:
+            # A simulation that cannot end in time gives no plan at all.
             if left_s() <= _S_PER_TASK * instance.n_tasks:
                 return
             try:

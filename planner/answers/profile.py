@@ -97,6 +97,7 @@ class Profile:
             If a file cannot be written.
         """
         document = dict(self.document)
+        # The file goes elsewhere, and names its trace relative to itself.
         trace = document["workload"].get("trace")
         if trace is not None:
             there = os.path.relpath(self.scenario.source.folder / trace["file"], path.parent)
@@ -253,7 +254,9 @@ def profile(
     InputError
         If the scenario does not hold with what was measured, for instance because a model fits no GPU.
     """
+    # From the document: an instance knows only the workflows that some job asks for.
     of_all = build_workflows(scenario.document).values()
+    # Requests are measured as steps and prefills, not as runs.
     workflows = [of for of in of_all if all(task.stream is None for task in of.tasks)]
     requests = typical_requests(scenario.instance)
     needed = {name for of in workflows for task in of.tasks for name in task.models}
@@ -281,7 +284,9 @@ def typical_requests(instance: Instance) -> list[TypicalRequest]:
     for index, stream in enumerate(streams.classes):
         speeds = [speed for speed in map(stream.speed_on, sorted(kinds)) if speed is not None]
         requests = [streams.tokens(task) for task in np.flatnonzero(of_task == index).tolist()]
+        # The higher median: a prompt that occurs, not a mean of two.
         prompt = median_high([tokens.uncached for tokens in requests if tokens.uncached] or [1])
+        # Half-way through its answer a request has its mean context.
         context = median_high([tokens.prompt + tokens.output // 2 for tokens in requests])
         concurrency = sorted({k for speed in speeds for k in speed.step_us})
         chunk = max(speed.chunk for speed in speeds)
@@ -307,6 +312,7 @@ def measured_document(scenario: Scenario, measurements: Measurements) -> dict[st
     kinds = {gpu.kind for gpu in scenario.instance.cluster.gpus}
     for (workflow, task), spread in measurements.runs.items():
         section = document["workflows"][workflow]["tasks"][task]
+        # Tasks of batch classes have their times from the class.
         if "batch" not in section:
             section["runtime"] = _of_kinds(section["runtime"], kinds, _time(max(1.0, spread.median_us)))
     for name, sizes in measurements.batches.items():
@@ -319,6 +325,7 @@ def measured_document(scenario: Scenario, measurements: Measurements) -> dict[st
         section["kv_per_token"] = _of_kinds(section.get("kv_per_token"), kinds, f"{times.kv_bytes} B")
     cluster = document["cluster"]
     if measurements.load is not None:
+        # One machine was measured, and stands for all GPUs alike.
         for group in cluster.get("groups", [cluster]):
             group["gpu"] |= {
                 "load_bandwidth": _bandwidth(measurements.load),
@@ -335,6 +342,7 @@ def _within_server(cluster: Cluster, line: FittedLine) -> dict[str, Any]:
     They are whole transfers, so they say nothing where the given network charges the copies by way of the hosts on top
     (`staged`), unless all GPUs are on one server: then that is left out.
     """
+    # Staged transfers add copies by way of hosts, which what was measured holds already.
     one_server = len({gpu.server for gpu in cluster.gpus}) == 1
     if cluster.network.staged and not one_server:
         return {}
@@ -359,12 +367,14 @@ def _tables(given: Mapping[str, Any], kinds: set[str], sizes: Mapping[int, Sprea
 def _table(given: Mapping[str, Any], sizes: Mapping[int, Spread]) -> dict[str, Any]:
     longest, times = 1.0, {}
     for size in sorted(map(int, given)):
+        # Chance may make a larger batch look faster, which the format refuses.
         longest = max(longest, sizes[size].median_us)
         times[size] = _time(longest)
     return {Plain(size): times[int(size)] for size in given}
 
 
 def _rounded(spread: Spread) -> list[float]:
+    # Tenths of a microsecond; what would round to 0 keeps a digit, since samples are above 0.
     return [round(us, 1) or spread.samples_us[0] for us in spread.samples_us]
 
 
@@ -374,6 +384,7 @@ def _time(us: float) -> str:
     >>> _time(1234.6), _time(17.2)
     ('1.235 ms', '17 us')
     """
+    # The format counts whole microseconds.
     whole = round(us)
     return f"{Decimal(whole).scaleb(-3)} ms" if whole >= 1000 else f"{whole} us"
 

@@ -131,6 +131,7 @@ class Regret(WithRows):
             Loss(
                 after.part,
                 before.value - after.value,
+                # The exact values lie between bound and value of their steps: so do their difference's ends.
                 max(Fraction(0), before.lower_bound - after.value),
                 before.value - after.lower_bound,
             )
@@ -170,6 +171,7 @@ class Regret(WithRows):
         return [self._row(loss) for loss in self.losses]
 
     def _row(self, loss: Loss) -> LossRow:
+        # Without any regret no part has a share of it.
         objective, share = self.scenario.objective, float(loss.lost / self.total) if self.total else None
         lost, least, most = (reported_value(objective, value) for value in (loss.lost, loss.at_least, loss.at_most))
         return LossRow(loss.part, lost, least, most, share)

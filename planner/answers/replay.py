@@ -84,6 +84,7 @@ class Replayed(WithTimelines):
     @cached_property
     def violations(self) -> list[Violation]:
         """Rules that the measured timeline breaks, without any tolerance, by jobs that did not fail."""
+        # What a failed job left half done breaks rules that say nothing of the rest.
         failed = tuple(f"job {failure.job} " for failure in self.live.records.failures)
         found = check(self.instance, self.timeline)
         return [violation for violation in found if not (failed and violation.subject.startswith(failed))]
@@ -158,6 +159,7 @@ class Replayed(WithTimelines):
         if not self.live.records.failures:
             value = reported_value(objective, timeline_value(objective, self.instance, self.timeline))
         gpu = np.array(self.timeline.gpu)
+        # A run that failed did not take place.
         gpu[[run.subject for run in self.live.records.runs if run.error is not None]] = UNPLACED
         kept = replace(self.timeline, gpu=gpu)
         options = {"device": self.settings.device, "runner": self.runner, "virtual": self.settings.sharing}
@@ -203,9 +205,11 @@ def replay_on_devices(
     named = str(policy)
     plan = feasible_timeline(instance, Path(policy)) if isinstance(policy, Path) or is_file(policy) else None
     chosen: Callable[[], Policy] = parse(named, scenario) if plan is None else replay(instance, plan)
+    # Of the simulator's released twin, whose models are copies that no device can load.
     if instance_for(instance, chosen) is not instance:
         raise DeviceError(f"policy {policy} runs on a twin of the instance, whose models no device has; use another")
     predicted = simulate(instance, chosen, seed)
+    # Before the devices run: a prediction that is made afterwards is none.
     foreseen = None if samples is None else forecast(instance, chosen, samples, seed=seed)
     kept = replace(settings, keep_outputs=settings.keep_outputs or check_outputs)
     live = run_live(instance, chosen, runner, kept, seed=seed, plan=plan)
@@ -220,6 +224,7 @@ def replay_on_devices(
 
 def _orders(instance: Instance, timeline: Timeline) -> list[list[int]]:
     """Return, per GPU, its tasks and the models it loads, each in order of start."""
+    # Runs that start together are told apart by their ends, lest their order looks changed.
     by_start = np.lexsort((timeline.end_us, timeline.start_us))
     if instance.streams is not None:
         by_start = file_order(instance, timeline)

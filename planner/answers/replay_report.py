@@ -304,6 +304,7 @@ def _both(replayed: Replayed, objective: Objective) -> Both:
         return reported_value(objective, timeline_value(objective, replayed.instance, timeline))
 
     predicted = value(replayed.predicted)
+    # Without all jobs there is no value to compare.
     if replayed.live.records.failures:
         return Both(predicted, None, None)
     measured = value(replayed.timeline)
@@ -342,8 +343,10 @@ def _forecast(replayed: Replayed) -> ForecastComparison | None:
 
 
 def _durations(records: Sequence[Record]) -> DurationsTogether:
+    # What failed took no time that could be compared.
     done = [record for record in records if record.error is None]
     given = sum(record.expected_us for record in done)
+    # Absolute: times too long and too short must not cancel out.
     astray = sum(abs(record.took_us - record.expected_us) for record in done)
     took = sum(record.took_us for record in done)
     return DurationsTogether(len(done), _seconds(given), _seconds(took), astray / given if given else None)
@@ -360,6 +363,7 @@ def _spread(values: Sequence[int]) -> DispatchSpread:
 
 
 def _copy(replayed: Replayed) -> CopyReached:
+    # Loads that had others make way took longer for it: they say nothing of the copy engine.
     moved = {(move.gpu, move.at_us) for move in replayed.live.records.moves}
     loads = [
         load

@@ -75,6 +75,7 @@ class HeldSteps:
         ValueError
             If the result has no plan, or a worse one.
         """
+        # No objective is negative.
         bound = result.lower_bound or Fraction(0)
         if result.timeline is None or result.value is None or result.value > self.steps[-1].value:
             raise ValueError("the plan must start from the best timeline of the steps before it")
@@ -135,6 +136,7 @@ def take_apart(
     starts = () if known_plan is None else (known_plan,)
     made = plan_within(scenario, budget.share(1), hint=held.best, starts=starts)
     search.offer(held.best)
+    # Whichever is better: the chain closes with the best that anybody knows.
     for found in (known, made.result):
         if found is not None and found.timeline is not None:
             search.offer(found.timeline)
@@ -150,9 +152,11 @@ def hold(scenario: Scenario, timeline: Timeline, policy: str, budget: Budget) ->
     ran = with_given_loads(instance, timeline)
     value = timeline_value(objective, instance, ran)
     steps = [RegretStep(AS_IT_RAN, ran, value, value)]
+    # Each step starts from the one before, so that no value ever rises.
     steps.append(_with_free_residency(instance, objective, steps[0]))
     if instance.batches:
         steps.append(_with_free_batches(instance, objective, ran, steps[-1], budget.share(_BATCHES_SHARE)))
+    # Wider clusters set order and placement free together, in the step that the plan is.
     if instance.n_tasks * instance.n_gpus**2 <= _WIDEST:
         placed = replace(scenario, instance=with_placement(instance, ran.gpu))
         start, most_s = steps[-1].timeline, max(_LEAST_ORDER_S, _ORDER_S_PER_TASK * instance.n_tasks)
@@ -171,15 +175,18 @@ def with_given_loads(instance: Instance, timeline: Timeline) -> Timeline:
     ValueError
         If a run took another time than the given one, or a load less.
     """
+    # A plan has the given times by the rules.
     if not timeline.realised:
         return timeline
     given_us = _given_us(instance, timeline)
     if not np.array_equal(timeline.end_us - timeline.start_us, given_us):
         raise ValueError("its runs took other times than the given ones; regret compares what the given times allow")
     residencies = [
+        # Later, not earlier: the room that it needs is surely there by then.
         stay if stay.initial else replace(stay, load_start_us=stay.ready_us - instance.load_time(stay.model, stay.gpu))
         for stay in timeline.residencies
     ]
+    # An earlier start might need room that was not free yet.
     if any(new.load_start_us < old.load_start_us for new, old in zip(residencies, timeline.residencies, strict=True)):
         raise ValueError("a load took less than the given time; regret compares what the given times allow")
     return Timeline.build(instance.n_tasks, timeline.placements, residencies)
@@ -193,6 +200,7 @@ def _given_us(instance: Instance, timeline: Timeline) -> Ints:
     leaders = batch_leaders(instance, timeline)
     size = np.bincount(leaders, minlength=instance.n_tasks)[leaders]
     in_class = batch != NONE
+    # A batch has the time of its size, whichever member is asked.
     given_us[in_class] = instance.batch_us[batch[in_class], gpu_class[in_class], size[in_class]]
     return given_us
 
@@ -202,6 +210,7 @@ def _with_free_residency(instance: Instance, objective: Objective, ran: RegretSt
     decoder = Decoder(instance, objective)
     decisions = decoder.encode(ran.timeline)
     loads_nothing = Decoder(without_models(instance), objective).timeline(decisions)
+    # Same order and places, and nobody waits for a load: nothing that keeps them is better.
     bound = None if loads_nothing is None else timeline_value(objective, instance, loads_nothing)
     found = decoder.timeline(decisions)
     return _best_in_order(instance, objective, RESIDENCY, bound, ran.timeline, ran.timeline, found)
@@ -283,6 +292,7 @@ def _step(
 
 def worth_of_clairvoyance(scenario: Scenario, time_limit_s: float, seed: int) -> Clairvoyance | None:
     """Run the receding horizon with and without the whole window in sight, unless that would take too long."""
+    # Beside the chain: rather not told than paid for with its time.
     if len(scenario.instance.jobs) ** 2 * _RECEDING_S_PER_SQUARED_JOB > time_limit_s:
         return None
     try:

@@ -187,6 +187,7 @@ class Trial(WithTimelines, WithRows):
         scenario, runs, values = self.scenario, self.runs[contender.name], self._values(contender.name)
         predicted = _value(scenario, contender.predicted)
         known = [value for value in values if value is not None]
+        # Within a repeat, so that what the machine did meanwhile cancels out.
         paired = [value - other for value, other in zip(values, first, strict=False) if None not in (value, other)]  # type: ignore[operator]
         counted = self.counted(contender.name)
         bounds = [bound for run in counted if (bound := realised_bound_s(run)) is not None]
@@ -268,9 +269,12 @@ def trial(
     stop = stop or threading.Event()
     contenders = [_contender(scenario, name, time_limit_s, samples, seed, stop) for name in policies]
     draw, ran, ended = random.Random(seed), list[Replayed](), None  # noqa: S311
+    # Random within each repeat: who runs after whom, and on how warm a machine, is left to chance.
     turns = [one for _ in range(repeats) for one in draw.sample(contenders, len(contenders))]
+    # Outputs are kept to be compared, and dropped run by run: they may be large.
     instance, kept = scenario.instance, replace(settings, keep_outputs=True)
     outputs = _RunOutputs(instance)
+    # One crew for all runs: set up and calibrated once, so that contenders differ by what they decide.
     with live_crew(instance, runner, kept) as crew:
         machine = [describe_machine(crew.physical)]
         try:
@@ -282,6 +286,7 @@ def trial(
                 keep(number, ran[-1])
                 watch(number)
         except (StoppedError, DeviceError) as error:
+            # What was measured is told, however it ended; without any run there is nothing to tell.
             if not ran:
                 raise
             ended = "interrupted" if isinstance(error, StoppedError) else str(error)
@@ -319,6 +324,7 @@ def realised_bound_s(run: Replayed) -> float | None:
         return None
     factor = np.ones(instance.n_tasks)
     for record in records.runs:
+        # Per task, since a bound may take each at the time that it took.
         factor[record.subject] = max(1, record.took_us) / record.expected_us
     bound = closed_form.best(_with_fastest_loads(stretch(instance, factor), run), Objective.MEAN_LATENCY)[0]
     return reported_bound(Objective.MEAN_LATENCY, bound)
@@ -330,6 +336,7 @@ def _with_fastest_loads(instance: Instance, run: Replayed) -> Instance:
     if fastest is None:
         return instance
     gpus = tuple(
+        # Overheads are in the measured times already.
         replace(gpu, load_bandwidth=max(gpu.load_bandwidth, fastest), load_overhead_us=0)
         for gpu in instance.cluster.gpus
     )

@@ -43,6 +43,7 @@ class Alone:
         self._run, self._load = instance.run_us.tolist(), instance.load_us.tolist()
         self.fastest = [min(run for run in row if run != NEVER) for row in self._run]
         self.head, self.tail = [0] * len(self.fastest), [0] * len(self.fastest)
+        # As a list: numbers of numpy are slow one by one, and overflow.
         self._first: list[int] = instance.template_first.tolist()
         for first, workflow in zip(self._first, instance.workflows, strict=False):
             self._chain(first, workflow.topological, instance.inputs, self.head)
@@ -56,6 +57,7 @@ class Alone:
     def _chain(self, first: int, order: tuple[int, ...], arcs: Arcs, out: list[int]) -> None:
         for position in order:
             beside = [first + position + offset for offset, _ in arcs[first + position]]
+            # In topological order all that comes before has its value.
             out[first + position] = max((self.fastest[t] + out[t] for t in beside), default=0)
 
     def runs(self, template: int, c: int) -> list[int]:
@@ -157,6 +159,7 @@ class Alone:
         """Return the least transfer between two classes; 0 within one."""
         if a == b:
             return 0
+        # Two classes may share a server, lie on several, or both: the faster way counts.
         links = [1] if self._servers[a] & self._servers[b] else []
         links += [0] if len(self._servers[a] | self._servers[b]) > 1 else []
         return min(int(self.instance.transfer_us[edge, a, b, link]) for link in links)

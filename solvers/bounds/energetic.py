@@ -98,6 +98,7 @@ def prove(instance: Instance, objective: Objective) -> Proof | None:
 def _captive_work(instance: Instance) -> Iterator[_Captive]:
     """Yield the work that is confined to a set of GPU classes, for every set that some template is confined to."""
     eligible = instance.run_us != NEVER
+    # Beside the sets that templates are confined to, the whole cluster, on which all tasks run.
     sets = {tuple(row) for row in eligible.tolist()} | {(True,) * eligible.shape[1]}
     earliest, tail, work = critical_path.earliest(instance), tails_us(instance), Work.of(instance, bounded=True)
     least = np.array(work.least, np.int64)
@@ -124,9 +125,11 @@ def _last_end(instance: Instance, objective: Objective, charged: Charges) -> Pro
         if not len(work.tasks):
             continue
         for _ in range(SLOWDOWN_STEPS):
+            # Each step refutes the level reached before, and so raises it.
             level = best.value
             due = _due(charged, work, level)
             lateness, last = _most_late(work, due)
+            # Nothing is late at this level, so that no interval says that it cannot be reached.
             if lateness <= 0 and charged.term is not Term.COMPLETION:
                 break
             first = _fullest_from(work, due <= last)
@@ -149,6 +152,7 @@ def _done_us(instance: Instance, work: _Captive, first: int) -> int:
         return first - (-left // work.speed)
     counts = np.bincount(instance.gpu_class).tolist()
     there = [(counts[c], gpu.available) for c, gpu in enumerate(instance.class_gpu) if c in work.classes]
+    # Speed changes only when a GPU comes or goes.
     turns = {
         at for _, available in there for interval in available.intervals for at in interval if first < at < FOREVER
     }
@@ -190,6 +194,7 @@ def _most_late(work: _Captive, due: Ints) -> tuple[int, int]:
         until, (due_now, remaining) = now + waiting[0][1], waiting[0]
         if coming < len(order):
             until = min(until, head[order[coming]] * speed)
+        # Preempted: the release that is next may be due sooner.
         if until - now < remaining:
             heapq.heapreplace(waiting, (due_now, remaining - (until - now)))
         else:
@@ -202,6 +207,7 @@ def _most_late(work: _Captive, due: Ints) -> tuple[int, int]:
 def _fullest_from(work: _Captive, chosen: Flags) -> int:
     """Return the instant from which on the chosen tasks, and no earlier ones, keep the GPUs busy for longest."""
     head, done_there = work.head[chosen], work.work[chosen]
+    # From the latest head on: each sum is the work that begins no earlier.
     order = np.argsort(head, kind="stable")[::-1]
     ends = zip(head[order].tolist(), np.cumsum(done_there[order]).tolist(), strict=True)
     return int(max((work.speed * begin + done, begin) for begin, done in ends)[1])
@@ -261,6 +267,7 @@ class _Spans:
         for due, work in zip(self.due[inside].tolist(), self.work[inside].tolist(), strict=True):
             heapq.heappush(kept, -work)
             total += work
+            # Moore and Hodgson: of what is due until now the largest goes, so that most others stay.
             if total > self.speed * (due - first):
                 total += heapq.heappop(kept)
                 removed += 1

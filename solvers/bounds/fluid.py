@@ -82,6 +82,7 @@ class Demand:
         excess = self._total - gpus * self.rate
         if excess <= 0:
             return 0
+        # Work: each job saves its own, the largest first, so that as few as possible are late.
         if self.share is None:
             return int(np.searchsorted(np.cumsum(self.amount), ceil(excess)) + 1)
         late = Fraction(0)
@@ -94,6 +95,7 @@ class Demand:
 
     def gpus(self, most_late: int) -> int:
         """Return the least number of GPUs on which no more jobs than that must be late."""
+        # With so many nobody is late; more GPUs never make more jobs late.
         low, high = 0, -(-self._total // self.rate)
         while low < high:
             middle = (low + high) // 2
@@ -164,6 +166,7 @@ def least_gpus(instance: Instance, due: Ints, most_late: int) -> tuple[int, Dema
     """
     worst: tuple[int, Demand | None] = (1, None)
     for demand in demands(instance, due):
+        # To look for the number is dear: only where what is known does not suffice.
         needed = demand.gpus(most_late) if demand.late(worst[0]) > most_late else 0
         if needed > worst[0]:
             worst = needed, demand
@@ -282,10 +285,13 @@ class _Jobs:
         """Return the work that jobs on time do in a window, whatever the plan, in the batches that do least of it."""
         first, beyond = self._touching(begin, end)
         tasks = slice(int(self.first_task[first]), int(self.first_task[beyond]))
+        # Of each task and size the least that lies inside, shifted as far left or right as it can be.
         inside = np.minimum(self.earliest_end[:, tasks] - begin, end - self.latest_start[:, tasks])
         inside = np.minimum(inside, np.minimum(self.run[:, tasks], end - begin))
+        # Nobody knows in which size of batch it runs: the least of all sizes counts.
         done = (np.maximum(inside, 0) * self.rate[:, tasks]).min(axis=0)
         energy = np.add.reduceat(done, self.first_task[first:beyond] - tasks.start) if beyond > first else done
+        # Descending, as `late` takes them.
         amount = -np.sort(-energy[energy > 0])
         models = self._named(tasks, done)
         return Demand(begin, end, "compute", models, amount, None, Fraction((end - begin) * self.parts), self.parts)
@@ -302,6 +308,7 @@ class _Jobs:
         first, beyond = self._touching(begin, end)
         inside = np.flatnonzero((self.release[first:beyond] >= begin) & (self.due[first:beyond] <= end)) + first
         gpus = self.instance.class_gpu
+        # The largest GPU and the fastest link stand for all: fewer models fit in truth.
         room = max(gpu.memory_bytes for gpu in gpus)
         rate = max(gpu.load_bandwidth for gpu in gpus) * (end - begin) / 1_000_000
         yield from self._loads(inside, begin, end, "memory", self.instance.weight_bytes, room + rate)

@@ -143,6 +143,7 @@ class StreamFloor:
         Cost: O(tasks).
         If wrong: requests in time count as late.
         """
+        # Of a single token there is no time between tokens.
         several = np.flatnonzero(self._streams.output > 1)
         step_us = [min((speed.tau[1] for speed in row if speed is not None), default=0) for row in self._speeds]
         steps = self._streams.output[several] - 1
@@ -160,6 +161,7 @@ class StreamFloor:
         Cost: O(n) for each of some thousand windows.
         If wrong: a floor above what is enough.
         """
+        # Those that are late in any case use up what may be late.
         due_us, late = self._without_hopeless(limit)
         if late < 0:
             return None
@@ -171,6 +173,7 @@ class StreamFloor:
         in_the_end = self._charges(calls, surely, None)
         for way, table in in_time.items():
             for each in weights:
+                # The cut takes the floats as they are: rounding a weight makes another cut, no false one.
                 weight = np.array([float(one) for one in each])
                 soon, at_last = (np.min(costs * weight, axis=1) for costs in (table, in_the_end[way]))
                 load = _Load.of(calls, latest, surely, soon, at_last, late)
@@ -212,6 +215,7 @@ class StreamFloor:
                     "KV": stream_costs.kv_us(speed, asked, room),
                 }
                 for way, costs in charged.items():
+                    # A request that never fits costs nothing there but the impossible.
                     found[way][of_class, group] = np.where(held <= room, costs, np.inf)
         return found
 
@@ -296,7 +300,9 @@ class _Load:
         due = (latest_us < NO_DUE) & np.isfinite(soon)
         soon = np.where(due, soon, 0.0)
         at_last = np.where(due & (surely_us < NO_DUE), np.minimum(at_last, soon), 0.0)
+        # As fine as sums of all charges fit 62 bits.
         fine = max(1, min(_FINE, int(2.0**61 / max(1.0, soon.sum()))))
+        # Down: nobody is charged more than it costs.
         in_time = np.floor(soon * fine).astype(np.int64)
         in_the_end = np.floor(at_last * fine).astype(np.int64)
         latest, surely = np.where(due, latest_us, NO_DUE), np.where(due, surely_us, NO_DUE)
@@ -308,6 +314,7 @@ class _Load:
         ends = np.unique(np.concatenate((self.latest_us, self.surely_us)))
         ends = ends[ends < NO_DUE]
         best = 0, 0, Fraction(0)
+        # A coarse grid first, then a finer one around the best: any window is a valid one.
         from_begin, to_begin, from_end, to_end = 0, len(begins) - 1, 0, len(ends) - 1
         for _ in range(_ROUNDS if len(begins) and len(ends) else 0):
             at_begin, at_end = _spread(from_begin, to_begin), _spread(from_end, to_end)

@@ -107,10 +107,12 @@ class SolverRun:
         self.solver.parameters.subsolvers.extend(subsolvers)
         if len(subsolvers) > workers:
             self.solver.parameters.interleave_search = True
+            # Neighbourhood searches look for plans, which annealing does better; the workers are there to prove.
             self.solver.parameters.use_lns = False
         self.solver.parameters.random_seed = seed
         # The signal belongs to whoever runs the search: the solver's own handler would replace theirs.
         self.solver.parameters.catch_sigint_signal = False
+        # Below what counts as proved, so that it goes no further than anybody asks.
         self.solver.parameters.relative_gap_limit = 5e-7
         self.solver.parameters.max_time_in_seconds = min(limit_s, search.remaining_s)
         if log is not None:
@@ -137,6 +139,7 @@ class SolverRun:
         return self.search.remaining_s <= 0 or self.search.proved
 
     def _offer_news(self) -> None:
+        # The last is the best: each solution improves on the one before.
         for values in _drained(self.solutions.found)[-1:]:
             self.search.offer(read_timeline(self.formulation, values))
         for bound in _drained(self.bounds)[-1:]:
@@ -144,6 +147,7 @@ class SolverRun:
 
     def _offer_bound(self, scaled: float) -> None:
         """Offer a bound that the solver states in floating point; it holds among plans no worse than the known one."""
+        # Beyond 2^53 floats are no longer all whole numbers: one step down is surely no higher.
         whole = math.floor(scaled if abs(scaled) < _EXACT_FLOATS else math.nextafter(scaled, -math.inf))
         incumbent = self.formulation.incumbent
         self.offer_bound(whole if incumbent is None else min(whole, incumbent))
@@ -154,6 +158,7 @@ class SolverRun:
             self._offer_bound(self.solver.best_objective_bound)
         elif self.status == "INFEASIBLE":
             self.search.deny(CP_SAT)
+        # MODEL_INVALID, say: a fault of the formulation or the solver, and no statement about the window.
         elif self.status != "UNKNOWN":
             self.search.distrust(SOLVER_OF[CP_SAT], f"CP-SAT says {self.status} of the model of a window")
 
@@ -167,6 +172,7 @@ class _Solutions(cp_model.CpSolverSolutionCallback):
 
     def on_solution_callback(self) -> None:
         """Keep the values of all variables."""
+        # A copy: the solver reuses its message.
         self.found.put(list(self.response_proto.solution))
 
 
@@ -339,6 +345,7 @@ def _run(
 
     def offer_bound(bound: int) -> None:
         proved = scaled.true_bound(bound)
+        # Windows leave out plans worse than the known one: beyond its value the bound says nothing.
         search.offer_bound(proved if value is None else min(proved, value), METHOD)
 
     SolverRun(search, formulation, offer_bound, workers, seed, limit_s, subsolvers, log).follow()
@@ -351,12 +358,14 @@ def _floors(search: Search, known: Timeline, scaled: ScaledObjective, workers: i
         return ()
     lower = completion_lower_us(search.instance)
     alone = [weight * term for weight, term in zip(scaled.weights, scaled.terms(search.instance, lower), strict=True)]
+    # Floors help the proof of the whole, and must leave it its time.
     floors, kept_s = [0], search.remaining_s * (1 - _SHARE_OF_FLOORS)
     for count in range(1, jobs):
         budget_s = search.remaining_s - kept_s
         part = replace(search.instance, jobs=search.instance.jobs[:count])
         if search.faults or budget_s <= build_s(part):
             break
+        # Valid without any proof: the job alone, beside what the others cost at least.
         floors.append(floors[-1] + alone[count - 1])
         plan = restrict(search.instance, known, part)
         floors[-1] = _floor(search, part, plan, scaled.first_jobs(count), tuple(floors), budget_s, workers, seed)
@@ -385,6 +394,7 @@ def _floor(
     bounds = [floors[-1]]
     SolverRun(trial, formulation, bounds.append, workers, seed, trial.remaining_s, _for_sums(workers)).follow()
     reached = scaled.combine(scaled.terms(part, completion_us(part, trial.timeline or plan)))
+    # A bound above a plan of the very same jobs: one of the two is wrong, and the plan is checked.
     if max(bounds) > reached:
         trial.distrust(SOLVER_OF[METHOD], f"{METHOD} bounds first jobs by {max(bounds)}, but has a plan of {reached}")
     for said in trial.faults:

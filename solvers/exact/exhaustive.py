@@ -68,11 +68,13 @@ def _cheapest(costs: _Costs) -> _Node | None:
         node = heapq.heappop(queue)[-1]
         if not node.state.left:
             return node
+        # Several may stay for one state: what costs less may have begun later.
         known = seen.setdefault(costs.rules.key(node.state), [])
         if any(other.cost <= node.cost and other.begun_us <= node.begun_us for other in known):
             continue
         known.append(node)
         for step in costs.rules.steps(node.state, node.step.declined):
+            # Evictions take no time and do not count as begun.
             begun = sum(not isinstance(event, Drop) for event in step.events) * node.state.now_us
             push(_Node(step, costs.after(node, step), node.begun_us + begun, node))
     return None
@@ -85,6 +87,7 @@ class _Costs:
         self.rules, self.instance, self.objective = rules, rules.instance, objective
         instance = rules.instance
         factors = [self._factor(job) for job in range(len(instance.jobs))]
+        # So that all costs are whole, and equal ones equal.
         self.scale = lcm(*(factor.denominator for factor in factors))
         self.factor = [int(factor * self.scale) for factor in factors]
         self.fastest = [
@@ -128,6 +131,7 @@ class _Costs:
         """Return the cost after a step: once the last task of a job has begun its completion is known."""
         ends = _ends(node.state) | {t: e.run.end_us for e in step.events if isinstance(e, Start) for t in e.run.tasks}
         done = {int(self.instance.task_job[task]) for task in node.state.left - step.state.left}
+        # Jobs of which a task is still left.
         done -= {int(self.instance.task_job[task]) for task in step.state.left}
         # What ended before is not the last to end.
         completions = {job: max(ends.get(task, 0) for task in self.instance.tasks_of(job)) for job in done}
@@ -163,6 +167,7 @@ def _ends(state: State) -> dict[int, int]:
 
 def _timeline(instance: Instance, last: _Node) -> Timeline:
     """Return what has happened until a node."""
+    # From the end back to the first state.
     history = [last]
     while history[-1].before is not None:
         history.append(history[-1].before)

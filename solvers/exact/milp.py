@@ -128,6 +128,7 @@ def improve(search: Search, workers: int = 2, seed: int = 0, solver: str = HIGHS
     if solver not in available_solvers():
         raise ValueError(f"PuLP finds no solver {solver}; it finds {', '.join(available_solvers())}")
     if cannot_end(search.instance):
+        # No solver is needed for this.
         search.deny(WINDOWS)
         return
     size = search.instance.n_tasks**2 * search.instance.n_gpus
@@ -267,11 +268,13 @@ class _HighsRun(_SolverThread):
     def __init__(self, search: Search, formulation: AnyFormulation, workers: int, seed: int) -> None:
         super().__init__(search, formulation, _HIGHS_TOLERANCES)
         self.start = {} if search.timeline is None else _start(formulation, search.timeline)
+        # Only the latest counts, and the thread of HiGHS must never wait for this one.
         self.solutions: deque[list[float]] = deque(maxlen=1)
         self.bounds: deque[float] = deque(maxlen=1)
         self.solver = pulp.HiGHS(
             msg=False,
             timeLimit=search.remaining_s,
+            # To the end: a gap that a solver calls small is none that proves anything.
             gapRel=0.0,
             gapAbs=0.0,
             callbackTuple=(self._hear, None),
@@ -299,10 +302,12 @@ class _HighsRun(_SolverThread):
     def _hear(self, event: cb.HighsCallbackType, message: str, report: Any, answer: Any, _: object) -> None:
         """Keep what HiGHS reports, in its thread, and answer whether it is to stop."""
         if event == cb.HighsCallbackType.kCallbackMipImprovingSolution:
+            # A copy, made at once: what is reported belongs to HiGHS.
             self.solutions.append(list(report.mip_solution))
         elif event == cb.HighsCallbackType.kCallbackMipLogging:
             self.bounds.append(report.mip_dual_bound)
         elif self.ending:
+            # Asked often while HiGHS works: the only way to stop it.
             answer.user_interrupt = True
 
     def _offer_news(self) -> None:

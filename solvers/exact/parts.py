@@ -61,6 +61,7 @@ class JobsPart:
     @classmethod
     def of(cls, instance: Instance, objective: Objective, jobs: range) -> JobsPart:
         """Return the part of a window that some jobs are, not all of them without weight."""
+        # Releases stay as they are, so that plans need not be shifted.
         alone = replace(instance, jobs=instance.jobs[jobs.start : jobs.stop])
         weights = charges(objective, instance).job_weights[jobs.start : jobs.stop]
         first, last = instance.job_first_task[[jobs.start, jobs.stop]].tolist()
@@ -96,6 +97,7 @@ def cut(search: Search, priced: Priced) -> list[range]:
         return whole
     rate, weights = ComputeRate.of(priced), charges(search.objective, instance).job_weights
     edges_us = np.arange(len(rate.by_slot) + 1) * rate.slot_us
+    # In floats: cuts are a choice, and prove nothing by themselves.
     paid = np.concatenate(([0.0], np.cumsum(rate.by_slot) * rate.slot_us)) / float(rate.scale)
     release_us, first_task = instance.job_release_us, instance.job_first_task
     # The longest latency in the plan: whoever was released longer ago has ended.
@@ -107,9 +109,11 @@ def cut(search: Search, priced: Priced) -> list[range]:
         end_us = np.maximum(timeline.end_us[last], release_us[job])
         start_us = np.maximum(timeline.start_us[last], release_us[job])
         lost = np.interp(end_us, edges_us, paid) - np.interp(start_us, edges_us, paid)
+        # A part of jobs without weight costs nothing whatever it does: it joins the next one.
         if lost.sum() <= little and any(weights[cuts[-1] : job]):
             cuts.append(job)
     if len(cuts) > 1 and not any(weights[cuts[-1] :]):
+        # The last part would have no weight: it joins the one before.
         cuts.pop()
     return [range(first, last) for first, last in pairwise([*cuts, len(instance.jobs)])]
 
@@ -120,6 +124,7 @@ def suits(search: Search, priced: Priced, limit_s: float) -> bool:
     if limit_s < _S_PER_TASK * instance.n_tasks:
         return False
     sizes = [int(np.diff(instance.job_first_task[[jobs.start, jobs.stop]])[0]) for jobs in cut(search, priced)]
+    # Where most tasks lie in larger parts the Lagrangian of the whole is worth more.
     return len(sizes) > 1 and 2 * sum(size for size in sizes if size <= _MOST_TASKS) >= instance.n_tasks
 
 
@@ -137,6 +142,7 @@ def improve(search: Search, priced: Priced, limit_s: float, workers: int = 1) ->
     """
     end_s = search.elapsed_s + limit_s
     ranges, timeline, rate = cut(search, priced), search.timeline, ComputeRate.of(priced)
+    # The whole window is the only part.
     if len(ranges) == 1 or timeline is None:
         start_orders.improve(search, rate, limit_s)
         return
@@ -152,19 +158,23 @@ def improve(search: Search, priced: Priced, limit_s: float, workers: int = 1) ->
     def prove_at_once(at: int) -> None:
         """Prove a part at prices of the whole window if that takes few states."""
         if not searches[at].proved and parts[at].size <= _MOST_TASKS and left_s() > 0:
+            # Prices of the window in units of the part's own objective.
             own = rate._replace(scale=rate.scale * parts[at].share)
             start_orders.improve(searches[at], own, left_s(), _FEW_STATES)
 
     def prove_alone(at: int) -> None:
         """Prove a part at prices of its own, in its share of the time that is left."""
+        # By size; what the small ones do not need goes to those behind them.
         share = min(1.0, workers * parts[at].size / sum(part.size for part in parts[at:]))
         if not searches[at].proved and searches[at].bound_method != start_orders.METHOD and left_s() > 0:
             _prove_alone(searches[at], share * left_s())
 
     with ThreadPoolExecutor(workers) as pool:
+        # All at known prices first: most are proved so, in a fraction of the time that new prices take.
         for prove in (prove_at_once, prove_alone):
             list(pool.map(prove, range(len(parts))))
     _join(search, timeline, zip(parts, searches, strict=True))
+    # A part without a bound counts 0: no objective is negative.
     bounds = [part.share * (alone.bound or 0) for part, alone in zip(parts, searches, strict=True)]
     search.offer_bound(sum(bounds, Fraction(0)), start_orders.METHOD)
 
@@ -192,12 +202,14 @@ def _join(search: Search, timeline: Timeline, found: Iterable[tuple[JobsPart, Se
     """Offer the plan with better ones of some parts in it, under the names of the GPUs that suit it best."""
     decoder, gpus = Decoder(search.instance, search.objective, idle_first=True), search.instance.n_gpus
     start_us, gpu = timeline.start_us.copy(), timeline.gpu.copy()
+    # GPUs are alike, so a part may use any names: those that load least at its seams are the best.
     names = list(permutations(range(gpus))) if gpus <= _MOST_RENAMED else [tuple(range(gpus))]
     for part, alone in found:
         own = alone.timeline
         if own is None or (own.start_us == timeline.start_us[part.tasks]).all():
             continue
         start_us[part.tasks] = own.start_us
+        # Behind a part its neighbours may start sooner or later: the decoder times them anew.
         order, tried = np.lexsort((timeline.end_us, start_us)).astype(np.int64), []
         for name in names:
             gpu[part.tasks] = np.array(name)[own.gpu]

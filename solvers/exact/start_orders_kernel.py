@@ -178,8 +178,10 @@ def _first_to_fit(
         task = ready[index]
         if task == NONE:
             break
+        # Its output may be under way for longer than it runs: moving it to another GPU could delay others.
         if tables.run_us[task] < tables.apart_us[task]:
             continue
+        # It would load what others here may be waiting to load.
         if tables.needs[task] & ~states.models[at, gpu] and states.loads_us[at, gpu] > states.free_us[at, gpu]:
             continue
         end = start_us[index, gpu] + tables.run_us[task]
@@ -209,6 +211,7 @@ def _start(growth: Growth, at: int, task: int, gpu: int, start: int, to: int) ->
     tables, states, out = growth.tables, growth.states, growth.out
     end, now = start + tables.run_us[task], FAR
     for g in range(tables.gpus):
+        # Starts are in order: nobody starts before this one any more, wherever it is.
         out.free_us[to, g] = end if g == gpu else max(states.free_us[at, g], start)
         out.models[to, g], out.name[to, g] = states.models[at, g], states.name[at, g]
         now = min(now, out.free_us[to, g])
@@ -218,12 +221,15 @@ def _start(growth: Growth, at: int, task: int, gpu: int, start: int, to: int) ->
     _keep_sent(growth, at, task, gpu, end, to)
     for g in range(tables.gpus):
         free = out.free_us[to, g]
+        # What a GPU still has to sell, at the prices: Lagrange's bound subtracts all compute that is there.
         total -= tables.prefix[len(tables.rate)] - price_until(tables.prefix, tables.rate, tables.slot_us, free)
         out.loads_us[to, g] = _load_sum(tables.load_us, out.models[to, g] | wanted)
+        # See Because: its loads delay nobody from here on.
         if out.loads_us[to, g] <= free:
             out.models[to, g] = 0
     for job in range(len(tables.weight)):
         total += _rest_of_job(tables, job, now, out, to)
+    # What held before the start holds behind it; rounding of columns could lose some.
     out.bound[to] = max(states.bound[at], total)
     if out.bound[to] > growth.limit:
         return False
@@ -252,6 +258,7 @@ def _advance_jobs(growth: Growth, at: int, task: int, end: int, now: int, to: in
         stage, due = states.stage[at, job], states.due_us[at, job]
         if tables.job[task] == job:
             stage = tables.next_stage[stage, task - tables.first_task[job]]
+            # The longest path behind it is its tail.
             due = max(due, end + tables.tail_us[task])
             if tables.done[stage]:
                 cost += tables.weight[job] * (due - tables.due_us[job])
@@ -288,6 +295,7 @@ def _keep_sent(growth: Growth, at: int, task: int, gpu: int, end: int, to: int) 
         sent, place, ends = task, gpu, end
         if k < room:
             sent, place, ends = states.sent[at, k], states.place[at, k], states.ends_us[at, k]
+        # By `now` it has arrived everywhere, and every later start finds it there.
         if sent < 0 or ends + tables.apart_us[sent] <= now:
             continue
         if tables.tail_us[sent] and not tables.done[out.stage[to, tables.job[sent]]]:
@@ -391,6 +399,7 @@ def _as_early(tables: OrderTables, ours: States, a: int, theirs: States, b: int,
         free = theirs.free_us[b, g]
         if ours.free_us[a, g] > free:
             return False
+        # More models used delays loads, unless all loads end before the GPU is free anyway.
         if ours.models[a, g] & ~theirs.models[b, g] and ours.loads_us[a, g] > free:
             return False
     for job in range(len(tables.weight)):
@@ -428,6 +437,7 @@ def _within_reach(tables: OrderTables, states: States, at: int, ahead: Ahead, li
     """
     guide, to_go, apart_us = ahead.states, ahead.to_go, ahead.apart_us
     key = states.key[at]
+    # The relaxation's states are sorted by key: halving finds the first of this one.
     low, high = 0, len(guide.key)
     while low < high:
         middle = (low + high) // 2
@@ -472,6 +482,7 @@ def dominate(tables: OrderTables, states: States, order: Ints, instead: Ints) ->
             a = order[x]
             if instead[a] != a:
                 continue
+            # To compare with fewer is slower later, never wrong.
             if compared == MOST_COMPARED:
                 break
             compared += 1

@@ -91,8 +91,10 @@ def least_rests(
     for i in range(tasks):
         later = prices[i].copy()
         for x in range(columns - 2, -1, -1):
+            # A task may wait: from some column on it pays the least of all behind it.
             later[x] = min(later[x], later[x + 1])
         for x in range(columns):
+            # Rounded down twice: a begin inside a column counts as at its beginning, which only lowers the price.
             paid[x] += later[min(columns - 1, max((x * column_us + lead_us[i]) // column_us, loads_us[i] // column_us))]
     soonest, longest = 0, 0
     for i in range(tasks):
@@ -104,17 +106,21 @@ def least_rests(
         best = weight * max(soonest_us, columns * column_us) + paid[x]
         nexts, least = np.empty(tasks, np.int64), np.empty(tasks, np.int64)
         for i in range(tasks):
+            # `nexts` only grows with the completion, so that each column is looked at once.
             nexts[i] = max((x * column_us + lead_us[i]) // column_us, loads_us[i] // column_us)
             least[i] = FAR
         for column in range(soonest_us // column_us, columns):
             cost = weight * max(soonest_us, column * column_us)
+            # Later completions cost no less, and nobody pays less than `paid`.
             if cost + paid[x] >= best:
                 break
             for i in range(tasks):
+                # The last column in which the task may still begin and all that follows it end in time, rounded up.
                 last = min(columns - 1, ((column + 1) * column_us - 1 - run_us[i] - tail_us[i]) // column_us)
                 while nexts[i] <= last:
                     least[i] = min(least[i], prices[i, nexts[i]])
                     nexts[i] += 1
+                # Sums of FAR would overflow 64 bits.
                 cost = min(FAR, cost + least[i])
             best = min(best, cost)
         rest[x] = best
@@ -232,14 +238,17 @@ def tabulate(
     """
     (rate, slot_us, scale), tasks = bought_at, instance.n_tasks
     charged, horizon = charges(objective, instance), horizon_us(instance)
+    # Sums of starts break ties between states: they must not overflow.
     if horizon * tasks >= 1 << 62:
         return None
     weight = np.array([int(weight * scale) for weight in charged.job_weights], np.int64)
     windows = time_windows(instance, ScaledObjective.of(objective, instance, horizon), None, horizon)
+    # All GPUs are of one class here, so that class 0 stands for all.
     run_us = np.array([instance.run_time(task, 0) for task in range(tasks)], np.int64)
     needs = np.array([sum(1 << model for model in instance.task_needs(task)) for task in range(tasks)], np.int64)
     load_us, tail_us = _load_times(instance), _tails(instance, run_us)
     prefix = np.concatenate(([0], np.cumsum(rate) * slot_us)).astype(np.int64)
+    # Behind the last price compute is free: room for the longest run and path that begin there.
     slots = len(rate) + int(run_us.max() + tail_us.max()) // slot_us + 2
     together = 1 + slots // _MOST_COLUMNS
     prices = _RunPrices(prefix, rate, slot_us, together, slots // together + 1)
@@ -254,6 +263,7 @@ def tabulate(
             if stages is None:
                 return None
             allowance.go_on()
+            # Before they are made, for one workflow may have the tables of hundreds of stages.
             allowance.fit((len(rows.only) + len(stages)) * prices.columns, _ENTRY_BYTES)
             kinds[kind] = _add_rows(rows, of_job, stages, prices, largest)
         first_stage.append(kinds[kind])
@@ -324,9 +334,11 @@ def _add_rows(rows: _Rows, job: _JobTasks, stages: list[frozenset[int]], prices:
             lead_us = _leads(job, left)
             own = job.run_us[left], job.tail_us[left], lead_us, job.loads_us[left]
             least_rests(by_task, *own, job.weight, prices.column_us, rest, paid)
+        # Two that can start leave it open who is first; the last one has no rest behind it.
         if len(ready) == 1 and len(left) > 1:
             first = ready[0]
             waits = all(_follows(job.before, first, task) for task in left)
+            # If some task need not wait for it, the rest may begin when it does.
             run_us = int(job.run_us[first]) if waits else 0
             price, loads_us = prices.of(int(job.run_us[first])), int(job.loads_us[first])
             start_first(price, run_us, loads_us, prices.column_us, rows.rest[row_of[started | {first}]], rest)

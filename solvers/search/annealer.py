@@ -92,6 +92,7 @@ class Waypoint(NamedTuple):
 def cumulate(frequencies: tuple[float, ...]) -> Floats:
     """Return cumulated probabilities of moves that are tried so often, the last of them 1."""
     cumulated = np.cumsum(np.array(frequencies) / sum(frequencies))
+    # Sums of floats may end just below 1: then a draw above it would be past the last kind.
     cumulated[-1] = 1.0
     return cumulated
 
@@ -239,6 +240,7 @@ class Annealer:
 
     def _keep_best(self) -> None:
         """Keep the current decisions if they are the best so far."""
+        # By more than rounding, or sums in another order would count as progress.
         if self.cost < self.best_cost * (1 - 1e-12):
             self.best_cost, self.best = self.cost, self.decisions()
 
@@ -257,17 +259,21 @@ class Annealer:
     def _anneal_window(self, first: int, beyond: int, temperature: float) -> None:
         """Anneal a window, then decode the plan to its end; keep the change or take it back by its exact cost."""
         plan, gpus = self._plan, self.decoder.instance.n_gpus
+        # Never before the carried state, which cannot go back.
         lead = max(self._at, self._part(max(0, first - self.parameters.lead_per_gpu * gpus)))
         last = min(self._end, beyond + self.parameters.tail_per_gpu * gpus)
         if lead > self._at:
             self._advance(lead)
+        # Costs of a window are exact only to its end: what stands behind may undo the gain, and then this comes back.
         old_order, old_time = plan.order[lead:last].copy(), plan.time[plan.order[lead:last]].copy()
         old_gpu, old_joins = plan.gpu[old_order], self._joins[old_order]
         window = Window(lead, first, beyond, last, *self._so_far)
         width = beyond - first
+        # More where the decode behind it outlasts them; never more than a look at the clock can wait for.
         moves = max(1, min(max(self.parameters.moves * width, self._judged // TASKS_PER_MOVE), SLICE // width))
         before, after, cost = self._anneal(window, temperature, moves)
         self.moves += moves
+        # Metropolis once more, on the whole plan: what the window's own moves paid already is allowed for.
         if cost - self.cost > max(0.0, after - before) - temperature * np.log(random_unit(self.random)):
             plan.order[lead:last] = old_order
             plan.position[old_order] = np.arange(lead, last)

@@ -76,12 +76,14 @@ def improvements(
     begin = starts(decoder, start, lambda: progress() >= 1)
     if not begin or decoder.cost(begin[0]) == INFEASIBLE:
         return
+    # Offered before any move is tried: whoever stops at once has at least that.
     first = decoder.timeline(begin[0])
     if first is not None:
         yield first
     annealer = Annealer(decoder, begin[0], seed, settings)
     share = annealer.cost / len(instance.jobs)
     if exchange is not None:
+        # Annealings that meet must be equally hot, or the coldest would take over all plans.
         share = exchange.agree_on(share)
 
     def done() -> float:
@@ -90,10 +92,12 @@ def improvements(
 
     def temperature() -> float | None:
         passed = done()
+        # Geometric, from `hot` to `cold` by the share of the time.
         return None if passed >= 1 else share * settings.hot * (settings.cold / settings.hot) ** passed
 
     team, leads = _join(exchange, is_shared(instance, objective, settings))
     if not leads:
+        # Who follows offers nothing: its leader has the plan.
         team.follow(annealer, temperature)
         return
     offered, last_offer, meetings = annealer.best_cost, time.monotonic(), 0
@@ -102,6 +106,7 @@ def improvements(
         if exchange is not None and int(done() * MEETINGS) > meetings:
             meetings = int(done() * MEETINGS)
             _meet(exchange, seed, annealer)
+        # To decode a plan for an offer takes time that moves could use; with counted moves only the end counts.
         due = iterations is None and time.monotonic() - last_offer > _OFFER_EVERY_S
         if annealer.best_cost < offered and (due or done() >= 1):
             timeline = decoder.timeline(annealer.best)
@@ -169,6 +174,7 @@ def _improve_along(
     if stretch is None or progress() >= 1:
         return
     annealer = BandAnnealer(decoder, stretches, stretch, seed, settings)
+    # Relative to what a job costs on average, so that it means the same whatever the unit and the load.
     hot = settings.hot * stretches.cost / len(decoder.instance.jobs)
 
     def done() -> float:
@@ -182,6 +188,7 @@ def _improve_along(
     while passed < 1:
         annealer.sweep_band(temperature)
         now = min(1.0, done())
+        # By the share of what was left: a slow band does not use up the time of those behind it.
         annealer.move_on((now - passed) / (1 - passed))
         passed = now
         # Offers depend on the clock, so that none is made before the end where moves are counted.
@@ -234,6 +241,7 @@ def improve(
         if search.stop.is_set() or search.proved:
             return 1.0
         passed = (search.elapsed_s - begin_s) / limit if limit > 0 else 1.0
+        # Several annealings share one clock, or they would cool apart; one's own limit still holds.
         return passed if exchange is None else max(exchange.passed, 1.0 if passed >= 1 else 0.0)
 
     if search.timeline is not None and progress() >= 1:
@@ -243,4 +251,5 @@ def improve(
         search.instance, search.objective, search.timeline, seed, iterations, progress, parameters, exchange
     ):
         search.offer(timeline, origin)
+        # Only the first plan comes from the rules or from before.
         origin = Origin.SEARCH

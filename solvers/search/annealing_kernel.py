@@ -98,12 +98,14 @@ def anneal_window(
     told: what stands before a window evicts for what comes behind it, and there the plan is decoded from its beginning.
     """
     _note_next_uses(scene, serving, window.last)
+    # What its moves are judged against.
     before = evaluate(scene, serving, window, INFEASIBLE)
     after = anneal(scene, serving, plan, window, schedule, before)
     if serving is not None:
         return before, after, INFEASIBLE
     tasks = plan.order.shape[0]
     _note_next_uses(scene, serving, tasks)
+    # From the lead to the end of the order, with what was paid before it.
     rest = Window(window.lead, window.first, window.beyond, tasks, window.total, window.worst)
     return before, after, evaluate(scene, serving, rest, INFEASIBLE)
 
@@ -113,6 +115,7 @@ def _note_next_uses(scene: Scene, serving: Serving | None, last: int) -> None:
     """Give the moment `scene.origin` the next uses of models from a position on."""
     for gpu in range(scene.origin.upcoming.shape[0]):
         for model in range(scene.origin.upcoming.shape[1]):
+            # Nothing is to be used again, until looking ahead says so.
             scene.origin.upcoming[gpu, model] = FAR
     look_ahead(scene.on.tables, scene.origin, scene.on.work, serving, last, scene.on.work.order.shape[0])
 
@@ -149,6 +152,7 @@ def anneal(
         worst = worst_of(retiming, tables, plan, window)
     for _ in range(schedule.moves):
         draw, kind = random_unit(random), 0
+        # Few kinds: a walk is as fast as a search by halves.
         while schedule.chances[kind] < draw:
             kind += 1
         schedule.counts[kind, 0] += 1
@@ -191,10 +195,12 @@ def _judge_move(
     """Return the cost of the plan up to the end of a window with the move, as `evaluate`, and that of the worst job."""
     allowed = limit - now.cost if now.foreseen > 0 else INFEASIBLE
     if now.foreseen > 0:
+        # An estimate is off by some temperatures' worth: only what exceeds that is given up unseen.
         doubted = allowed + doubt
         more = estimate(scene, plan, window, doubted, now.foreseen)
         if more > doubted:
             return INFEASIBLE, now.worst
+        # What the estimate noted must not be taken for what `retime` finds.
         forget(scene.retiming, plan, scene.on.work)
     more = retime(scene, plan, window, allowed, now.foreseen)
     # Steps and worst jobs cannot be foreseen; sums of delays have no worst job.
@@ -210,6 +216,7 @@ def _foresee(scene: Scene, window: Window) -> float:
     tables, summed = scene.on.tables, 0.0
     for place in range(window.lead, window.last):
         job = tables.task_job[scene.on.work.order[place]]
+        # One such job is enough: no slope holds for the whole window.
         if tables.step[job] > 0 or tables.peak[job] > 0:
             return 0.0
         summed += tables.linear[job]

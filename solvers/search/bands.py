@@ -80,6 +80,7 @@ class Stretches:
         self._seam = seam
         self._lock = threading.Lock()
         tasks = len(self._order)
+        # No stretch is shorter than its seams are worth.
         parts = max(1, min(workers, tasks // self._shortest))
         seams = [tasks * part // parts for part in range(parts + 1)]
         plan = self._now()
@@ -93,6 +94,7 @@ class Stretches:
         with self._lock:
             if self._free:
                 return self._free.pop(0)
+            # What has been touched stays with whoever touched it.
             longest = max(self._stretches, key=lambda held: held.beyond - held.touched)
             middle = (longest.touched + longest.beyond) // 2
             if longest.beyond - middle < self._shortest:
@@ -105,6 +107,7 @@ class Stretches:
     def reserve(self, stretch: Stretch, settled: int, beyond: int) -> int:
         """Return up to which position a stretch may be changed now, this one at most, nothing before `settled`."""
         with self._lock:
+            # Somebody may have taken the rear half meanwhile.
             end = min(beyond, stretch.beyond)
             stretch.settled, stretch.touched = settled, max(stretch.touched, end)
             return end
@@ -116,6 +119,7 @@ class Stretches:
     def cross(self, stretch: Stretch) -> Decisions | None:
         """Let a stretch go on behind its seam, if whoever began there is done with that part; return the plan now."""
         with self._lock:
+            # Who began behind the seam still changes what would be annealed again.
             if stretch.follower is None or stretch.follower.settled < stretch.beyond + self._seam:
                 return None
             stretch.beyond, stretch.follower = stretch.beyond + self._seam, None
@@ -169,6 +173,7 @@ class BandAnnealer(Annealer):
         self._width, self._band, self._horizon = parameters.tasks_per_gpu * gpus, BAND * gpus, HORIZON * gpus
         self._tail = parameters.tail_per_gpu * gpus
         self._judged = self._band + self._horizon
+        # It enters from outside with one window inside, so that the first tasks are hot first, too.
         self._back = float(stretch.first - self._band + self._width)
 
     def sweep_band(self, temperature: Callable[[float], float | None]) -> None:
@@ -186,6 +191,7 @@ class BandAnnealer(Annealer):
         beyond = min(stretch.beyond, max(back + self._band, first + self._width))
         self._begin_at(first, beyond)
         for low, high in self._windows(first, min(beyond, self._end)):
+            # 0 at the front of the band, where it is hot, 1 at its back.
             behind_front = 1.0 - ((low + high) / 2 - self._back) / self._band
             current = temperature(min(1.0, max(0.0, behind_front)))
             if current is None:

@@ -93,17 +93,21 @@ def improve(search: Search, guide: Guide, limit_s: float, seed: int = 0, threads
         return search.stop.is_set() or search.proved or search.elapsed_s > end_s or search.remaining_s <= 0
 
     decoder, turn, known = Decoder(search.instance, search.objective, idle_first=True), 0, search.value
+    # A first beam that is cut off has no plan at all: its width is what half the time is good for.
     affordable = int(threads * _FIRST_SHARE * limit_s / (_S_PER_STATE * search.instance.n_tasks))
     width = max(1, min(_FIRST_WIDTH, affordable))
     widest = 0
+    # Three that gain nothing say that wider ones will hardly either.
     while not enough() and (turn < _TRIES or search.value != known) and widest < len(_GRAINS):
         begun_s = search.elapsed_s
         timeline = plan(decoder, guide, width, _GRAINS[(seed + turn) % len(_GRAINS)], enough, threads, search.count)
         if timeline is not None:
             search.offer(timeline)
+        # Another grain each time: what counts as alike differs, and with it which states survive.
         turn += 1
         took_s = search.elapsed_s - begun_s
         grown = min(threads * _MOST_WIDTH, _GROWTH * width)
+        # Counted once the width has stopped growing.
         widest += grown == width
         if search.elapsed_s + took_s * grown / width <= end_s:
             width = grown
@@ -137,17 +141,20 @@ def plan(
     work_us = int(decoder.tables.fastest_us[instance.task_template].sum())
     bucket_us = max(1, work_us // (_BUCKETS_PER_TASK * instance.n_tasks))
     grain_us = max(1, int(instance.job_critical_us.mean()) // grains)
+    # Rounded up: parts together keep no fewer than one beam would.
     each = -(-width // threads)
     beams = [
         start(guide, decoder.origin, instance.gpu_class, instance.n_tasks, each, grain_us, bucket_us, part, threads)
         for part in range(threads)
     ]
     keep_first(guide, beams[0])
+    # Kernels release the lock of the interpreter, so that threads suffice.
     until = _FIRST_ALONE if threads > 1 else LAST
     with ThreadPoolExecutor(threads) as pool:
         while any(beam.states.any() for beam in beams):
             look = partial(_look_until, decoder, guide, until, enough, count)
             beams = list(pool.map(look, beams))
+            # Cut off; once no states are left the plan is whole, whatever the clock says.
             if enough() and any(beam.states.any() for beam in beams):
                 return None
             if threads > 1:
@@ -162,6 +169,7 @@ def _look_until(
     """Look on at the states of a beam before a bucket, unless it is enough."""
     more = True
     while more and not enough():
+        # A kernel cannot grow arrays: room for the states of one call, and those of its last bucket.
         beam = with_room(beam, _AT_ONCE + beam.at.shape[1])
         before = int(beam.counts[TRAIL])
         more = look_on(decoder.tables, guide, beam, _AT_ONCE, until)
@@ -177,6 +185,7 @@ def _timeline(decoder: Decoder, beams: list[Beam]) -> Timeline | None:
     came, move = best.best_end.tolist()
     moves = [move]
     while came != NONE:
+        # The trail of a state leads through the parts that held it, from the last start back to the first.
         entry, part = divmod(came, len(beams))
         moves.append(int(beams[part].trail_move[entry]))
         came = int(beams[part].trail_from[entry])
@@ -196,6 +205,7 @@ def deal_out(beams: list[Beam], nearest: int, width: int) -> None:
     width
         States of a bucket that are kept.
     """
+    # In order of buckets: `_choose` sorts within them alone.
     places = [np.nonzero(np.arange(beam.at.shape[1]) < beam.states[:, None]) for beam in beams]
     ats = [beam.at[place] for beam, place in zip(beams, places, strict=True)]
     buckets = np.concatenate([place[0] for place in places])
@@ -205,6 +215,7 @@ def deal_out(beams: list[Beam], nearest: int, width: int) -> None:
     source = np.repeat(np.arange(len(beams)), [len(at) for at in ats])[kept]
     at = np.concatenate(ats)[kept]
     length = max((_length(beam, own) for beam, own in zip(beams, ats, strict=True)), default=0)
+    # As long as the longest row in use; most have few open jobs.
     rows = np.empty((len(kept), length), np.int64)
     paid, key, came, move = np.empty(len(kept)), *np.empty((3, len(kept)), np.int64)
     for part, beam in enumerate(beams):
@@ -213,9 +224,11 @@ def deal_out(beams: list[Beam], nearest: int, width: int) -> None:
         paid[mine], key[mine] = beam.paid[at[mine]], beam.key[at[mine]]
         came[mine], move[mine] = beam.came[at[mine]], beam.move[at[mine]]
     most = np.full(len(beams[0].most), np.inf)
+    # The last that is kept of a full bucket is what later ones must beat, in every part.
     full = rank == width - 1
     most[buckets[kept][full]] = bound[kept][full]
     for part, beam in enumerate(beams):
+        # Dealt like cards, best first: every part gets its share of the good ones.
         mine = np.flatnonzero(rank % len(beams) == part)[: len(beam.unused)]  # the others have no row
         count = len(mine)
         beam.rows[:count, :length] = rows[mine]
@@ -233,6 +246,7 @@ def deal_out(beams: list[Beam], nearest: int, width: int) -> None:
         beam.at[buckets[kept][mine], place] = np.arange(count)
         beam.bound[buckets[kept][mine], place] = bound[kept][mine]
         beam.alike[buckets[kept][mine], place] = alike[kept][mine]
+        # Places were written behind the back of the tables of hashes: they are made anew.
         settle(beam)
         beam.most[:] = most
 
@@ -244,7 +258,9 @@ def _length(beam: Beam, at: Ints) -> int:
 
 def _choose(buckets: Ints, bound: np.ndarray, alike: Ints, width: int) -> tuple[Ints, Ints]:
     """Return the best states of each bucket, of those that are alike one, and which of its bucket each is."""
+    # The last key counts first: by bucket, then by hash, then by bound.
     order = np.lexsort((bound, alike, buckets))
+    # The first of each run of equal hashes is its cheapest.
     new = np.ones(len(order), bool)
     new[1:] = (alike[order][1:] != alike[order][:-1]) | (buckets[order][1:] != buckets[order][:-1])
     order = order[new]

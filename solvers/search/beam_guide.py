@@ -121,8 +121,10 @@ def tabulate(instance: Instance, objective: Objective, rate: Floats, slot_us: in
         ComputePrices per microsecond, in units of the objective. Shape [classes, slots].
     """
     critical_us = int(instance.job_critical_us.mean())
+    # Behind the last slot compute costs nothing: a few critical paths there are enough for every rest.
     horizon_us = rate.shape[1] * slot_us + 8 * int(instance.job_critical_us.max())
     kind_of = _kinds(instance, objective, horizon_us)
+    # Reversed, so that the first job of each kind stands for it: the tables begin with its release.
     first_job = {kind: job for job, kind in reversed(list(enumerate(kind_of)))}
     found: dict[int, list[frozenset[int]]] = {}
     for kind, job in first_job.items():
@@ -134,18 +136,23 @@ def tabulate(instance: Instance, objective: Objective, rate: Floats, slot_us: in
             found[kind.workflow] = sets
     of_kind = {kind: _STEPS * len(found[kind.workflow]) for kind in first_job}
     slack_us = {kind: max(0, kind.due_us - int(instance.job_release_us[job])) for kind, job in first_job.items()}
+    # Up to a due time completions cost nothing, so that all are tried: half a square per line.
     ends = sum(lines * slack_us[kind] ** 2 / 2 for kind, lines in of_kind.items())
+    # Columns get so wide that both limits are kept.
     least_us = horizon_us * sum(of_kind.values()) // _MOST_ENTRIES, int((ends / _MOST_ENDS) ** 0.5)
     column_us = max(1, critical_us // _COLUMNS, *least_us)
+    # So coarse a table cannot tell a good beginning from a bad one.
     if column_us * _LEAST_COLUMNS > max(critical_us, _LEAST_COLUMNS):
         return None
     prices = ComputePrices(rate, np.pad(np.cumsum(rate, axis=1) * slot_us, ((0, 0), (1, 0))), slot_us, column_us)
+    # `found` has the largest sets first, so that what follows a stage is always there before it.
     stages, first_stage = list[_Stage](), {}
     for kind, job in first_job.items():
         run_us = instance.run_us[instance.task_template[instance.tasks_of(job)]]
         release_us = int(instance.job_release_us[job])
         columns = release_us // column_us, horizon_us // column_us + 2
         _add_stages(stages, found[kind.workflow], _inputs(instance, job), run_us, kind, prices, columns)
+        # The empty set comes last.
         first_stage[kind] = len(stages) - 1
     return _join(instance, stages, kind_of, np.array([first_stage[kind] for kind in kind_of], np.int64), prices)
 
@@ -153,6 +160,7 @@ def tabulate(instance: Instance, objective: Objective, rate: Floats, slot_us: in
 def _kinds(instance: Instance, objective: Objective, horizon_us: int) -> list[_Kind]:
     """Return the kind of each job; one that is due after the horizon costs nothing."""
     charged = charges(objective, instance)
+    # Due before it can end: late whenever it ends, so that the due time only shifts the cost.
     due_us = np.where(charged.due_us <= instance.job_release_us + instance.job_critical_us, 0, charged.due_us)
     listed = zip(instance.job_workflow.tolist(), charged.job_weights, due_us.tolist(), strict=True)
     return [
@@ -186,6 +194,7 @@ def _add_stages(
         The first that is needed, and their number.
     """
     beyond_us = np.maximum(prices.column_us * np.arange(columns[1]) - kind.due_us, 0)
+    # What cannot run on a class has a run time below every true one.
     fastest_us = np.where(run_us == NEVER, run_us.max(), run_us).min(axis=1)
     number = {started: len(stages) + index for index, started in enumerate(found)}
     for started in found:
@@ -193,9 +202,11 @@ def _add_stages(
         ready = [task for task in left if before[task] <= started]
         following = [number[started | {task}] if task in ready else -1 for task in range(len(before))]
         awaited = frozenset[int]().union(*(before[task] for task in ready))
+        # Those whose outputs nobody waits for any more matter neither here nor there.
         beside = {task for task in started - awaited if any(task in before[other] for other in left)}
         cost = np.zeros((_STEPS if beside else 1, columns[1]))
         if left and kind.weight:  # what costs nothing can wait until compute does not, either
+            # All that can start next is taken to have started: the line in which nothing beside it is late.
             next_cost = stages[number[started | frozenset(ready)]].cost[0]
             price_stage(prices, next_cost, run_us[ready], kind.weight, kind.due_us, columns[0], cost)
         else:
@@ -218,6 +229,7 @@ def _join(
     weight = np.array([stage.weight for stage in stages])
     due_us, number = np.array([kind.due_us for kind in kinds], np.int64), dict[_Kind, int]()
     slack_us = np.where(due_us > 0, due_us - instance.job_release_us, 0).tolist()
+    # Kinds differ by due time; jobs are alike when they have as much time left at their release.
     alike = [kind._replace(due_us=slack) for kind, slack in zip(kinds, slack_us, strict=True)]
     released = [
         cost_from(cost, int(line[stage]), float(weight[stage]), prices.column_us, int(instance.job_release_us[job]))
@@ -230,6 +242,7 @@ def _join(
         first_task=instance.job_first_task,
         kind=np.array([number.setdefault(kind, len(number)) for kind in alike], np.int64),
         first_stage=first_stage,
+        # Summed from the back: what is not released yet, by the number of those that are.
         later=np.concatenate((np.cumsum(np.array(released)[by_release][::-1])[::-1], [0.0])),
         following=np.array([stage.following + [-1] * (most - len(stage.following)) for stage in stages], np.int64),
         awaited=np.array([stage.awaited for stage in stages], np.int64),

@@ -137,13 +137,16 @@ def _go_to(guide: Guide, beam: Beam, instant: int) -> bool:
     """Let time pass; return whether there was room for all jobs that are then released."""
     row, released = beam.row, beam.row[RELEASED]
     row[NOW] = instant
+    # Jobs enter in order of release, which `_find_next` relies on.
     while released < len(guide.by_release) and guide.release_us[guide.by_release[released]] <= instant:
         at = beam.first_job + row[ACTIVE] * beam.job_stride
+        # More jobs are open than a row holds: such a state cannot be written, and is left out.
         if at >= len(row):
             return False
         job = guide.by_release[released]
         row[at + JOB], row[at + STAGE] = job, guide.first_stage[job]
         for k in range(FIRST_END, beam.job_stride):
+            # End 0 on GPU 0: what has not started holds nobody up.
             row[at + k] = 0
         row[ACTIVE] += 1
         released += 1
@@ -185,12 +188,14 @@ def _rests(tables: InstanceTables, guide: Guide, beam: Beam) -> float:
         begin, line = now, guide.line[stage]
         if guide.awaited[stage]:
             begin = max(begin, _latest_end(beam, job, guide.awaited[stage]))
+        # Who ends beside the next tasks delays only what follows both: told in steps, rounded to the nearest.
         if guide.beside[stage]:
             late_us = _latest_end(beam, job, guide.beside[stage]) - begin - guide.longest_us[stage]
             if late_us > 0:
                 line += min((late_us + guide.step_us // 2) // guide.step_us, guide.lines[stage] - 1)
         total += cost_from(guide.cost, line, guide.weight[stage], prices.column_us, begin)
     for gpu in range(len(beam.sorted_us)):
+        # A state that has used compute up pays for it, or those that waited would look dear.
         total += price_until(prices, tables.gpu_class[gpu], max(now, row[FIRST_GPU + gpu * beam.gpu_stride + FREE]))
     return float(total)
 
@@ -214,10 +219,12 @@ def _find_next(tables: InstanceTables, guide: Guide, beam: Beam) -> int:
         job = beam.first_job + index * beam.job_stride
         stage, kind = row[job + STAGE], guide.kind[row[job + JOB]]
         for task in range(guide.following.shape[1]):
+            # It has started, or waits for a task that has not.
             if guide.following[stage, task] < 0 or beam.taken[kind] >> task & 1:
                 continue
             template, waits = tables.task_template[guide.first_task[row[job + JOB]] + task], False
             for entry in range(tables.input_first[template], tables.input_first[template + 1]):
+                # Inputs that are made count as there: how long they travel depends on the GPU, which `_run` knows.
                 waits |= row[job + FIRST_END + task + tables.input_offset[entry]] >> GPU_BITS > row[NOW]
             if not waits:
                 beam.taken[kind] |= 1 << task
@@ -240,6 +247,7 @@ def _is_first(tables: InstanceTables, beam: Beam, gpu: int) -> bool:
     """Say whether no idle GPU of the class before this one holds the same models."""
     at = FIRST_GPU + gpu * beam.gpu_stride
     for other in range(gpu):
+        # GPUs that are alike in all this lead to the same states: one of them is enough.
         if tables.gpu_class[other] == tables.gpu_class[gpu]:
             before = FIRST_GPU + other * beam.gpu_stride
             if beam.row[before + FREE] <= beam.row[NOW] and _holds_the_same(beam, before, at):
@@ -264,6 +272,7 @@ def _load(tables: InstanceTables, beam: Beam, at: int, gpu_class: int, model: in
         chosen, first_use = NONE, FAR
         for other in range(models):
             k = at + FIRST_MODEL + 2 * other
+            # The lowest number wins a tie.
             if row[k] >= 0 and not (leaving | needed) >> other & 1 and row[k + 1] < first_use:
                 chosen, first_use = other, row[k + 1]
         if chosen == NONE:
@@ -271,12 +280,14 @@ def _load(tables: InstanceTables, beam: Beam, at: int, gpu_class: int, model: in
         leaving |= 1 << chosen
         room += tables.weight_bytes[chosen]
     for other in range(models):
+        # What a later, larger victim made superfluous stays.
         if leaving >> other & 1 and room - tables.weight_bytes[other] >= size:
             leaving ^= 1 << other
             room -= tables.weight_bytes[other]
     for other in range(models):
         if leaving >> other & 1:
             k = at + FIRST_MODEL + 2 * other
+            # A load waits for the end of the last use of what it replaces.
             earliest = max(earliest, row[k + 1])
             row[k], row[k + 1] = NONE, NONE
     k, ready = at + FIRST_MODEL + 2 * model, earliest + tables.load_us[model, gpu_class]
@@ -301,6 +312,7 @@ def _run(tables: InstanceTables, beam: Beam, gpu: int, job: int, first: int, tas
     for entry in range(tables.input_first[template], tables.input_first[template + 1]):
         came = row[job + FIRST_END + task + tables.input_offset[entry]]
         source = came & ((1 << GPU_BITS) - 1)
+        # 0: another server, 1: the same server, 2: the same GPU, as `transfer_us` has them.
         close = int(tables.gpu_server[source] == tables.gpu_server[gpu]) + int(source == gpu)
         begin = max(
             begin,
@@ -337,6 +349,7 @@ def _start_tasks(tables: InstanceTables, guide: Guide, beam: Beam, beginning: Be
         at = FIRST_GPU + gpu * beam.gpu_stride
         if row[at + FREE] > now or not _is_first(tables, beam, gpu):
             continue
+        # To save one GPU is cheaper than to copy the whole state, most of which a start leaves alone.
         for k in range(beam.gpu_stride):
             beam.saved[k] = row[at + k]
         for index in range(count):
@@ -352,8 +365,10 @@ def _start_tasks(tables: InstanceTables, guide: Guide, beam: Beam, beginning: Be
                 cost = beginning.paid
                 if guide.longest_us[row[job + STAGE]] == 0:
                     latest = _latest_end(beam, job, (1 << (beam.job_stride - FIRST_END)) - 1)
+                    # A job pays once, when its last task has started: then its completion is known.
                     cost += guide.weight[stage] * max(0, latest - guide.due_us[row[job + JOB]])
                 grown = Beginning(cost, beginning.key ^ beam.task_key[first + task], beginning.came)
+                # It may let time pass, hence the three numbers that are put back behind it.
                 _offer(tables, guide, beam, grown, (first + task) << GPU_BITS | gpu)
                 row[NOW], row[RELEASED], row[ACTIVE] = now, released, active
                 row[STARTED] -= 1
@@ -399,6 +414,7 @@ def _wait(tables: InstanceTables, guide: Guide, beam: Beam, beginning: Beginning
     """
     row, until = beam.row, FAR
     if row[RELEASED] < len(guide.by_release):
+        # Whoever waits for longer waits again from there.
         until = guide.release_us[guide.by_release[row[RELEASED]]]
     for gpu in range(len(beam.sorted_us)):
         free = row[FIRST_GPU + gpu * beam.gpu_stride + FREE]

@@ -145,10 +145,14 @@ def start(
     active = min(len(guide.release_us), _MOST_ACTIVE)
     row = np.zeros(first_job + active * (FIRST_END + guide.following.shape[1]), np.int64)
     held = row[FIRST_GPU:first_job].reshape(gpus, FIRST_MODEL + 2 * models)
+    # Both engines are free at 0, the zeros of the row; a model that is not there is ready at NONE.
     held[:, ROOM], held[:, FIRST_MODEL::2], held[:, FIRST_MODEL + 1 :: 2] = origin.room, origin.ready, origin.last_use
+    # Twice the states that a bucket can hold, or more: probing stays short, and always ends at an empty place.
     rows, places = _ROWS_PER_STATE * width + 1000, 1 << (4 * width).bit_length()
     counts = np.zeros(3, np.int64)
+    # `unused` is a stack: what was given back last is taken first, while it is still in the cache.
     counts[FREE_ROWS] = rows
+    # Room for twice the width, so that a bucket is thinned out once per so many states and not at each.
     each = (_AHEAD, 2 * width)
     return Beam(
         rows=np.empty((rows, len(row)), np.int64),
@@ -173,9 +177,11 @@ def start(
         next_task=np.empty(active * guide.following.shape[1], np.int64),
         taken=np.zeros(int(guide.kind.max()) + 1, np.int64),
         sorted_us=np.zeros(gpus, np.int64),
+        # Seeded, so that equal arguments give equal plans; 62 bits, for keys are signed.
         task_key=np.random.default_rng(_SEED).integers(1, 1 << 62, tasks),
         best=np.full(1, np.inf),
         best_end=np.full(2, NONE, np.int64),
+        # Stable, so that the GPUs of a class stay in the order in which they are named.
         by_class=np.argsort(gpu_class, kind="stable"),
         class_from=np.searchsorted(np.sort(gpu_class), np.sort(gpu_class)),
         grain_us=grain_us,
@@ -214,6 +220,7 @@ def order_by_bound(beam: Beam, bucket: int, count: int, best: int) -> None:
         pivot = beam.bound[bucket, (low + high) // 2]
         i, j = low, high
         while i <= j:
+            # Strictly: equal bounds are swapped, which keeps the parts balanced where many are equal.
             while beam.bound[bucket, i] < pivot:
                 i += 1
             while pivot < beam.bound[bucket, j]:
@@ -225,6 +232,7 @@ def order_by_bound(beam: Beam, bucket: int, count: int, best: int) -> None:
                 beam.bound[bucket, j], beam.at[bucket, j], beam.alike[bucket, j] = bound, at, known
                 i += 1
                 j -= 1
+        # Only the part that the last of the best lies in is sorted on.
         if best - 1 <= j:
             high = j
         elif best - 1 >= i:
@@ -309,8 +317,10 @@ def keep_state(beam: Beam, bound: float, beginning: Beginning, move: int) -> Non
     row, gpus = beam.row, len(beam.sorted_us)
     taken_us = 0
     for gpu in range(gpus):
+        # An idle GPU is taken until now: no later start can use what has passed.
         taken_us += max(row[FIRST_GPU + gpu * beam.gpu_stride + FREE], row[NOW])
     buckets, nearest = len(beam.states), beam.counts[NEAREST]
+    # Buckets are a ring: what is too early or too late for it goes to the nearest end.
     bucket = min(max(taken_us // beam.bucket_us, nearest), nearest + buckets - 1) % buckets
     if bound >= beam.most[bucket]:  # the bucket was full of better ones when it was last thinned out
         return
@@ -324,6 +334,7 @@ def keep_state(beam: Beam, bound: float, beginning: Beginning, move: int) -> Non
             break
         slot = (slot + 1) & mask
     if place == NONE:
+        # No row is left for it; a beam that is so full leaves it out as it leaves out the dear ones.
         if beam.counts[FREE_ROWS] == 0:
             return
         beam.counts[FREE_ROWS] -= 1
@@ -333,6 +344,7 @@ def keep_state(beam: Beam, bound: float, beginning: Beginning, move: int) -> Non
         beam.states[bucket] += 1
     at = beam.at[bucket, place]
     beam.bound[bucket, place] = bound
+    # What stands behind the jobs that are open is left from other states and never read.
     for k in range(beam.first_job + row[ACTIVE] * beam.job_stride):
         beam.rows[at, k] = row[k]
     beam.paid[at], beam.key[at], beam.came[at], beam.move[at] = beginning.paid, beginning.key, beginning.came, move

@@ -41,12 +41,14 @@ def look_ahead(
     if serving is not None:
         for gpu in range(serving.runs.latest.shape[0]):
             serving.runs.latest[gpu] = NONE
+    # Backwards, so that what was noted last is what comes next.
     for position in range(last - 1, first - 1, -1):
         task = work.order[position]
         gpu, template = work.gpu[task], tables.task_template[task]
         if serving is not None:
             serving.runs.next_on_gpu[task] = serving.runs.latest[gpu]
             serving.runs.latest[gpu] = task
+            # Batches are formed anew in each decode.
             serving.runs.placed[task] = 0
         use = tables.use_first[task]
         for need in range(tables.need_first[template], tables.need_first[template + 1]):
@@ -97,6 +99,7 @@ def _models_ready(on: Decoding, serving: Serving | None, template: int, gpu: int
     tables, state = on.tables, on.state
     first, beyond = tables.need_first[template], tables.need_first[template + 1]
     slotted = tables.slot_bytes.shape[1] > 0 and tables.slot_bytes[gpu, 0] > 0
+    # One missing model finds a slot wherever it can leave; only several can keep each other out.
     if slotted and beyond - first > 1 and not clear_slots(on, gpu, template):
         return NONE
     ready = 0
@@ -130,6 +133,7 @@ def append(on: Decoding, serving: Serving | None, task: int, gpu: int, position:
     tables, state, work = on.tables, on.state, on.work
     template = tables.task_template[task]
     runtime = run_length(tables, serving, template, gpu, size)
+    # Whoever proposes a GPU need not know whether it can run the task.
     if runtime == NEVER:
         return False
     begin = _inputs_arrive(tables, work, serving, task, gpu, size)
@@ -160,6 +164,7 @@ def append(on: Decoding, serving: Serving | None, task: int, gpu: int, position:
     before = state.last_task[gpu]
     if serving is not None:
         serving.runs.until[task] = finish if before == NONE else max(finish, serving.runs.until[before])
+    # A list per GPU, backwards, by which gaps and held memory are found.
     work.previous[task] = before
     state.last_task[gpu] = task
     state.compute_free[gpu] = finish if serving is None else max(state.compute_free[gpu], finish)
@@ -214,6 +219,7 @@ def decode(on: Decoding, serving: Serving | None, first: int, last: int, cost: C
             late = max(finish - tables.due_us[job], early)
             total += tables.linear[job] * (late - early) + tables.step[job] * (int(late > 0) - int(early > 0))
             worst = max(worst, tables.peak[job] * late)
+        # Asked at each task: most moves of an annealing are too dear long before the end.
         if total + worst > limit:
             break
     return total, worst

@@ -57,6 +57,7 @@ def find_room(on: Decoding, gpu: int, model: int, position: int) -> tuple[int, i
     Models whose `upcoming` is not beyond `position` are needed by the task that the load is for, and stay.
     """
     tables, state = on.tables, on.state
+    # Loads of a GPU go one after the other, in the order in which they are needed.
     earliest, slot = state.copy_free[gpu], NONE
     if tables.replicas[model] != NONE:
         earliest = max(earliest, _take_replica(on, gpu, model))
@@ -86,6 +87,7 @@ def _begin_load(on: Decoding, serving: Serving | None, gpu: int, model: int, slo
         state.compute_free[gpu] = max(state.compute_free[gpu], earliest + duration)
     _make_room(on, gpu, model, slot, earliest)
     row = state.records[0]
+    # One row per load; the end is written when the model leaves.
     state.records[0] += 1
     residencies[row, MODEL] = model
     residencies[row, GPU] = gpu
@@ -269,16 +271,19 @@ def _take_replica(on: Decoding, gpu: int, model: int) -> int:
     for replica in range(tables.replicas[model]):
         holder = state.replica_gpu[model, replica]
         if holder == NONE:
+            # Equal ones go to the lowest number.
             if free == NONE or state.replica_free[model, replica] < state.replica_free[model, free]:
                 free = replica
         elif state.upcoming[holder, model] > held_use and not (
             tables.no_swaps and state.last_use[holder, model] != NONE
         ):
+            # As with victims: whoever needs it furthest ahead misses it least.
             held, held_use = replica, state.upcoming[holder, model]
     if free == NONE:
         if held == NONE:
             return FAR
         holder = state.replica_gpu[model, held]
+        # NONE, that is -1, if it was never used: then it may leave at once.
         instant = max(state.last_use[holder, model], 0)
         _evict(on, holder, model, instant)
         # Later loads of the holder count on the room, so they must not start before it is there.
@@ -342,6 +347,7 @@ def _compute_gap(state: ClusterState, work: DecodedTasks, ends: Ints, gpu: int, 
     """
     found = max(earliest, state.compute_free[gpu])
     task = state.last_task[gpu]
+    # Backwards: the earliest gap is the last that is found.
     while task != NONE and ends[task] > earliest:
         before = work.previous[task]
         # The gap between this task and the one before it, as far as it lies beyond `earliest`.

@@ -66,9 +66,11 @@ def rules(tables: InstanceTables, permitted: Mask) -> Iterator[Rule]:
     earliest first. Makespan: longest path first. Maximum slowdown: the times at which some slowdown is reached.
     """
     none = np.zeros(len(tables.due_us))
+    # Jobs that cost nothing go last, but in a finite order.
     weight = np.where(tables.linear > 0, tables.linear, tables.linear[tables.linear > 0].min(initial=1.0) * 1e-6)
     by_due = tables.due_us.astype(np.float64)
     if tables.peak.any():
+        # A maximum: the longest path first, or as if all jobs reached the same slowdown.
         orders = [(none, by_due, -1.0), *((none, by_due + reached / tables.peak, 0.0) for reached in (2.0, 4.0, 8.0))]
     else:
         orders = [(1 / weight, none, 0.0), (none, by_due, 0.0)]
@@ -90,10 +92,12 @@ def greedy_decisions(decoder: Decoder, enough: Callable[[], bool] = lambda: Fals
     found: list[tuple[float, int, Decisions]] = []
     tries = product(_sizes(decoder.service), rules(decoder.tables, permitted))
     pairs = decoder.instance.n_tasks * decoder.instance.n_gpus
+    # At least one rule, however large the window: without any there is no plan.
     for most, rule in islice(tries, max(1, EFFORT // pairs)):
         decisions = _run(decoder, rule, most)
         cost = INFEASIBLE if decisions is None else decoder.cost(decisions)
         if decisions is not None and cost < INFEASIBLE:
+            # The number breaks ties, for decisions have no order.
             found.append((cost, len(found), decisions))
             if enough():
                 break
@@ -161,7 +165,9 @@ def dispatch(on: Decoding, serving: Serving | None, rule: Rule, most: int, stand
         # Nobody could start: time jumps to the next release or arrival.
         if not ready:
             now = max(now, waiting[0][0])
+        # Nothing starts before some GPU takes something.
         now = max(now, int(opens.min()))
+        # All GPUs have gone, or take nothing more.
         if now == FAR:
             break
         _get_ready(tables, rule, remaining, waiting, ready, now)
@@ -231,6 +237,7 @@ def _begin_waiting(
         template, job = tables.task_template[task], tables.task_job[task]
         for entry in range(tables.input_first[template], tables.input_first[template + 1]):
             missing[task] += int(missing[task + tables.input_offset[entry]] != NONE)
+        # At their fastest: where they will run is not known yet.
         remaining[job] += tables.fastest_us[template]
         if missing[task] == 0:
             released = max(int(tables.release_us[job]), int(inputs_end(tables, work, task)))
@@ -285,6 +292,7 @@ def _take_along(serving: Serving | None, ready: list[tuple[float, int]], leader:
     batch = service.task_batch[leader]
     if batch == NONE:
         return 1
+    # The largest on any class; the GPU that is chosen may allow fewer.
     most = min(most, service.largest[batch].max())
     size = 1
     values = np.empty(most)

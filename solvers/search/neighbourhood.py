@@ -125,6 +125,7 @@ def _propose_model(around: Neighbourhood, task: int) -> bool:
         return False
     model, source = tables.need_model[tables.need_first[template]], plan.gpu[task]
     target = draw_other_gpu(around, task)
+    # It runs on no other GPU.
     if target == source:
         return False
     place = plan.position[task]
@@ -183,6 +184,7 @@ def take_along(around: Neighbourhood, task: int, gpu: int) -> bool:
             steps -= 1
         place += direction
     if found >= 0:
+        # A microsecond behind a later one, at the time of an earlier one: the merge puts it on the right side.
         take(plan, task, gpu, plan.time[plan.order[found]] + int(direction > 0))
     return found >= 0
 
@@ -203,6 +205,7 @@ def _keep_precedence(tables: InstanceTables, plan: CurrentPlan, task: int) -> bo
     template = tables.task_template[task]
     time = plan.moved_time[0]
     for entry in range(tables.input_first[template], tables.input_first[template + 1]):
+        # Strictly behind what it needs, at the latest right before what needs it.
         time = max(time, plan.time[task + tables.input_offset[entry]] + 1)
     for entry in range(tables.output_first[template], tables.output_first[template + 1]):
         time = min(time, plan.time[task + tables.output_offset[entry]])

@@ -216,6 +216,7 @@ def _push(nodes: NodeStates, gpu: int, key: int) -> None:
     nodes.state[gpu, DECODES] += 1
     while at > 0:
         above = (at - 1) >> 1
+        # Written out: a heap of a fixed row compiles to a few instructions, and allocates nothing.
         if nodes.decodes[gpu, above] <= key:
             break
         nodes.decodes[gpu, at] = nodes.decodes[gpu, above]
@@ -231,6 +232,7 @@ def _pop(nodes: NodeStates, gpu: int) -> int:
     key = nodes.decodes[gpu, count]
     at, below = 0, 1
     while below < count:
+        # The smaller of the two below moves up, until the last key fits.
         if below + 1 < count and nodes.decodes[gpu, below + 1] < nodes.decodes[gpu, below]:
             below += 1
         if nodes.decodes[gpu, below] >= key:
@@ -264,6 +266,7 @@ def _arrival(on: Queues, task: int, gpu: int) -> int:
     for entry in range(tables.input_first[template], tables.input_first[template + 1]):
         source = task + tables.input_offset[entry]
         ended = _end_of(on, source)
+        # Asked again when that request has ended: no arrival can be told before.
         if ended >= FAR:
             return int(FAR)
         other = plan.gpu[source]
@@ -284,6 +287,7 @@ def _touch(on: Queues, task: int) -> None:
     trial.stamp[task] = trial.counter[NOW]
     trial.touched[trial.counter[TOUCHED]] = task
     trial.counter[TOUCHED] += 1
+    # Until it is known: who waits for it must not take the old end for the new one.
     trial.end[task] = FAR
 
 
@@ -301,10 +305,12 @@ def _join(on: Queues, gpu: int, task: int, alone: int) -> None:
         nodes.prompt[gpu, nodes.state[gpu, PROMPTS]] = task
         nodes.rest[gpu, nodes.state[gpu, PROMPTS]] = uncached
         nodes.state[gpu, PROMPTS] += 1
+        # Prompts share the chunk of an iteration in the order in which they joined.
         nodes.state[gpu, BUDGET] -= min(uncached, nodes.state[gpu, BUDGET])
     else:
         nodes.fresh[gpu, nodes.state[gpu, FRESH]] = task
         nodes.state[gpu, FRESH] += 1
+        # Iteration and task in one number, so that the heap gives who ends first, the lowest of equals.
         _push(nodes, gpu, (nodes.state[gpu, ITERATION] + requests.output[task]) * len(trial.stamp) + task)
 
 
@@ -324,7 +330,9 @@ def _set_stride(on: Queues, gpu: int) -> None:
     requests, plan, nodes = on.requests, on.plan, on.nodes
     kind, c = nodes.state[gpu, KIND], on.tables.gpu_class[gpu]
     length_us = requests.tau[kind, c, nodes.state[gpu, DECODES]]
+    # As long as nothing ends, joins or comes to the end of a prompt, iterations take equally long.
     most = FAR
+    # The first iteration of who joined gives its first token, which has to be noted.
     if nodes.state[gpu, FRESH] > 0:
         most = 1
     elif nodes.state[gpu, DECODES] > 0:
@@ -333,11 +341,13 @@ def _set_stride(on: Queues, gpu: int) -> None:
     if prompts > 0:
         taken = chunk - nodes.state[gpu, BUDGET]
         length_us += (taken * requests.per[kind, c] + requests.rate[kind, c] - 1) // requests.rate[kind, c]
+        # A lone prompt takes full chunks until its last; several share them in another way each time.
         most = min(most, max(1, nodes.rest[gpu, 0] // chunk) if prompts == 1 else 1)
     elif nodes.position[gpu] < plan.length[gpu]:
         task = plan.queue[gpu, nodes.position[gpu]]
         if requests.kind[task] == kind and _fits(on, gpu, task):
             ready = _arrival(on, task, gpu)
+            # Rounded up: nobody joins before the boundary at or after its arrival.
             if ready < FAR:
                 most = min(most, (ready - nodes.state[gpu, BOUNDARY] + length_us - 1) // length_us)
     nodes.strides[gpu] = most
@@ -363,12 +373,14 @@ def _settle(on: Queues, gpu: int) -> bool:
             if ready >= FAR:
                 break
             begin = max(state[gpu, BOUNDARY], ready)
+            # From here on all is as in the plan: the rest of the queue need not be run again.
             unchanged = requests.apart and nodes.position[gpu] > on.trial.until[gpu]
             if unchanged and plan.alone[task] == 1 and plan.start[task] == begin:
                 nodes.position[gpu] = plan.length[gpu]
                 break
             state[gpu, BOUNDARY], state[gpu, ITERATION], state[gpu, USED] = begin, 0, 0
             state[gpu, BUDGET], state[gpu, KIND] = requests.chunk[kind, c], kind
+            # It does not fit an empty GPU, so it never will.
             if not _fits(on, gpu, task):
                 return False
         _join(on, gpu, task, int(empty))
@@ -388,6 +400,7 @@ def _advance(on: Queues, gpu: int) -> None:
     chunk, n_tasks = requests.chunk[state[gpu, KIND], on.tables.gpu_class[gpu]], len(trial.stamp)
     state[gpu, BOUNDARY] = now = nodes.ends_us[gpu]
     state[gpu, ITERATION] += nodes.strides[gpu]
+    # They came without a prompt, so that their first iteration gives their first token.
     for at in range(state[gpu, FRESH]):
         trial.first[nodes.fresh[gpu, at]] = now
     state[gpu, FRESH] = 0
@@ -410,6 +423,7 @@ def _advance(on: Queues, gpu: int) -> None:
         nodes.prompt[gpu, at - done] = nodes.prompt[gpu, at]
         nodes.rest[gpu, at - done] = nodes.rest[gpu, at]
     state[gpu, PROMPTS] = prompts - done
+    # A new iteration has a whole chunk, less what the prompt under way takes of it.
     state[gpu, BUDGET] = chunk
     if state[gpu, PROMPTS] > 0:
         state[gpu, BUDGET] -= min(chunk, nodes.rest[gpu, 0])

@@ -112,6 +112,7 @@ class Replanner:
         self._stands = len(moment.standing)
         nothing = Decisions(np.full(instance.n_tasks, NONE, np.int64), np.full(instance.n_tasks, NONE, np.int64))
         self._work, self._serving = self._decoder.work(nothing), self._decoder.serving(nothing)
+        # In order of start: the decoder's list begins with what stands.
         for position, run in enumerate(sorted(moment.standing, key=lambda run: (run.start_us, run.end_us))):
             self._work.order[position] = run.task
             self._work.gpu[run.task] = run.gpu
@@ -134,6 +135,7 @@ class Replanner:
         leaders = batch_leaders(self._instance, stands)
         for run in sorted(moment.standing, key=lambda run: (run.start_us, run.task)):
             runs.placed[run.task] = 1
+            # Members are their leader's; what has ended holds nothing any more.
             if leaders[run.task] != run.task or run.end_us <= moment.now_us:
                 continue
             members = int((leaders[[other.task for other in moment.standing]] == run.task).sum())
@@ -149,6 +151,7 @@ class Replanner:
 
     def _completed(self, moment: Moment) -> Ints:
         """Return the earliest completions that the standing tasks allow."""
+        # No job ends sooner than alone, nor before what it has started.
         completed, tables = self._tables.ideal_us.copy(), self._tables
         for run in moment.standing:
             job, tail = tables.task_job[run.task], tables.tail_us[tables.task_template[run.task]]
@@ -179,17 +182,21 @@ class Replanner:
         best = min(self._dispatched(), key=lambda candidate: candidate.cost)
         if previous:
             kept = self._inserted(previous, best)
+            # At equal cost the plan before stays: who carries it out changes less.
             best = kept if kept.cost <= best.cost else best
+        # One task alone is left to the rules.
         if len(best.decisions.order) - self._stands > 1:
             best = self._annealed(best, moves, random, parameters)
         return self._timeline(best.decisions)
 
     def _dispatched(self) -> Iterator[Candidate]:
         """Yield the plans of the dispatch rules."""
+        # Two sizes of batches at most: every rule with every size dispatches all tasks once more.
         sizes = LARGEST_BATCHES[:1] if self._serving is None else LARGEST_BATCHES[:2]
         for most, rule in product(sizes, rules(self._tables, self._permitted)):
             on = Decoding(self._tables, copy_of(self._origin), self._fresh_work(), self._residencies)
             serving = self._fresh_serving(None)
+            # A rule may come to a stop where nothing fits any more.
             if dispatch(on, serving, rule, most, self._stands) == len(on.work.order):
                 joins = None if serving is None else serving.runs.joins
                 yield self._judged(Decisions(on.work.order, on.work.gpu, joins))
@@ -211,6 +218,7 @@ class Replanner:
         return Candidate(cost, decisions, self._work.start.copy())
 
     def _scene(self, order: Ints, gpu: Ints) -> Scene:
+        # A decode before left its own next uses there.
         self._origin.upcoming[:] = FAR
         work = self._work._replace(order=order, gpu=gpu)
         on = Decoding(self._tables, self._state, work, self._residencies)
@@ -249,11 +257,13 @@ class Replanner:
         window = self._whole(tasks)._replace(beyond=beyond, last=last)
         share, best = start.cost / len(self._before), start
         for step in range(ROUNDS):
+            # Geometric, as in every annealing, but by rounds: moves are counted, not timed.
             temperature = share * parameters.hot * (parameters.cold / parameters.hot) ** (step / (ROUNDS - 1))
             schedule = Schedule(temperature, moves // ROUNDS, chances, random, counts)
             self._anneal(plan, joins, window, schedule)
             found = self._judged(Decisions(plan.order, plan.gpu, joins))
             if found.cost < best.cost:
+                # Copies: annealing goes on in these very arrays.
                 kept = Decisions(plan.order.copy(), plan.gpu.copy(), None if joins is None else joins.copy())
                 best = Candidate(found.cost, kept, found.start_us)
         return best
@@ -272,6 +282,7 @@ class Replanner:
 
     def _timeline(self, decisions: Decisions) -> Timeline:
         stays = self._origin.records[0]
+        # A decode before may have ended them.
         self._residencies[:stays, END] = NONE
         work = self._work
         self._judged(decisions)
@@ -299,6 +310,7 @@ def _state_at(instance: Instance, tables: InstanceTables, moment: Moment) -> tup
     residencies = np.empty((int(tables.use_first[-1]) + len(moment.stays), 7), np.int64)
     for row, stay in enumerate(moment.stays):
         slot = NONE if stay.slot is None else stay.slot
+        # Marked initial, as if there from 0: its load is no business of this plan.
         residencies[row] = (stay.model, stay.gpu, slot, 0, stay.ready_us, NONE, 1)
         where = stay.gpu, stay.model
         state.ready[where], state.last_use[where] = stay.ready_us, stay.last_use_us

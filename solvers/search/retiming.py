@@ -240,6 +240,7 @@ def place(scene: Scene, plan: CurrentPlan, moments: Ints, row: int, task: int, p
         on.work.next_use[use + need - first] = place_of(plan, retiming.pairs[use + need - first, MOVED])
     # Rows of residencies are of no interest here, and need no more room than one decode does.
     loads = state.records[0]
+    # By the decoder's own rule, so that both mean the same times.
     if not append(on, None, task, gpu, position, 1):
         return False
     moments[row, ENGINES, LEAVING] = 0
@@ -318,11 +319,13 @@ def begin(retiming: Retiming, plan: CurrentPlan) -> None:
     retiming.counts[STAMP] += 1
     retiming.counts[PLACED] = retiming.counts[RELINKED] = retiming.counts[JOBS] = 0
     retiming.counts[AFFECTED] = retiming.counts[DIRTY] = retiming.counts[AHEAD] = 0
+    # At least the end of the move; inputs that change carry it on.
     retiming.counts[REACH] = plan.old_range[1]
     for at in range(plan.how_many[0]):
         task = plan.moved[at]
         retiming.tasks[task, SHIFTED] = retiming.counts[STAMP]
         retiming.tasks[task, OLD_GPU] = plan.old_gpu[at]
+        # The GPU that it leaves changes as much as the one that it comes to.
         _affect(retiming, plan.old_gpu[at])
         _affect(retiming, plan.gpu[task])
 
@@ -345,6 +348,7 @@ def find_anchors(retiming: Retiming, plan: CurrentPlan, last: int) -> None:
         retiming.gpus[retiming.affected[at], ANCHOR] = NONE
     position = low
     while missing > 0 and position < last:
+        # Behind the range of the move both orders are the same.
         task = plan.old_order[position] if position < high else plan.order[position]
         gpu = retiming.tasks[task, OLD_GPU] if retiming.tasks[task, SHIFTED] == stamp else plan.gpu[task]
         if retiming.gpus[gpu, TOUCHES] == 1 and retiming.gpus[gpu, ANCHOR] == NONE:

@@ -91,24 +91,29 @@ def retime(scene: Scene, plan: CurrentPlan, window: Window, allowed: float, fore
     find_anchors(retiming, plan, last)
     position, grown = _find_start(retiming, tables, state, plan, window.lead, last), 0.0
     while position < last:
+        # Here the move begins; until then only evictions that look ahead could differ.
         if position == plan.old_range[0]:
             _follow_all(retiming, state, plan, position)
         task = plan.order[position]
         if _stands(retiming, state, plan, task, position):
+            # No GPU differs from what is noted, and nobody awaits another input: the rest stands.
             if position >= retiming.counts[REACH] and retiming.counts[DIRTY] == 0:
                 break
             position += 1
             continue
         if retiming.gpus[plan.gpu[task], FOLLOWED] != retiming.counts[STAMP]:
             _follow(retiming, state, plan, plan.gpu[task], task, position)
+        # Written beside the noted moments: a move that is refused leaves those as they are.
         row = retiming.counts[PLACED]
         if not place(scene, plan, retiming.fresh, row, task, position):
             return INFEASIBLE
         retiming.placed[row] = task
         retiming.counts[PLACED] = row + 1
+        # Followers wait for another end, or for the same from another GPU.
         if work.end[task] != retiming.tasks[task, END] or retiming.tasks[task, SHIFTED] == retiming.counts[STAMP]:
             touch_followers(retiming, tables, plan, task, last)
             grown += charge(scene, plan, window, task)
+        # Inside the move the old ends say nothing about who is late.
         if position >= plan.old_range[1]:
             measure(retiming, plan.gpu[task], work.end[task] - retiming.tasks[task, END])
             # Not before the GPUs of the move have come to a task behind it: until then nobody knows what they gain.
@@ -128,6 +133,7 @@ def _stands(retiming: Retiming, state: ClusterState, plan: CurrentPlan, task: in
         if not settled or not is_as_noted(retiming.noted, retiming.tasks[task, ROW], state, gpu):
             return False
         measure(retiming, gpu, 0)
+        # It has caught up with what is noted: from here on it costs nothing.
         retiming.gpus[gpu, FOLLOWED] = 0
         retiming.counts[DIRTY] -= 1
     begins = not settled and position == retiming.gpus[gpu, SINCE]
@@ -145,6 +151,7 @@ def _follow_all(retiming: Retiming, state: ClusterState, plan: CurrentPlan, posi
 @inlined
 def _relink(retiming: Retiming, use: int, task: int) -> None:
     """Give a use of a model another next use, for the time of the move."""
+    # Listed, so that `forget` need not look at all pairs.
     if retiming.pairs[use, MOVED] != task:
         retiming.pairs[use, MOVED] = task
         retiming.relinked[retiming.counts[RELINKED]] = use
@@ -163,10 +170,12 @@ def _find_start(
         anchor = retiming.gpus[gpu, ANCHOR]
         retiming.gpus[gpu, SINCE] = low
         for model in range(retiming.models.shape[2]):
+            # No task of it comes behind the move: what it is left with counts.
             if anchor == NONE:
                 retiming.models[gpu, WITHOUT, model] = retiming.final[gpu, FOLLOWING, model]
             else:
                 retiming.models[gpu, WITHOUT, model] = retiming.noted[retiming.tasks[anchor, ROW], FOLLOWING, model]
+    # Backwards: the next use of a model is the one seen last.
     for position in range(high - 1, low - 1, -1):
         task = plan.order[position]
         gpu, use, template = plan.gpu[task], tables.use_first[task], tables.task_template[task]
@@ -177,6 +186,7 @@ def _find_start(
                 use += 1
     start = low
     for at in range(retiming.counts[AFFECTED]):
+        # Where everything fits nobody is evicted, and early tasks cannot change.
         if tables.evictable:
             start = min(start, _find_eviction(retiming, tables, state, plan, retiming.affected[at], lead))
     return int(start)
@@ -185,6 +195,7 @@ def _find_start(
 @inlined
 def _look_behind(retiming: Retiming, plan: CurrentPlan, high: int, last: int) -> None:
     """Note, per GPU that the move touches, the next uses from the first position behind the move on."""
+    # Ends once each touched GPU has been seen: a few tasks on, as a rule.
     missing = retiming.counts[AFFECTED]
     for at in range(missing):
         gpu = retiming.affected[at]
@@ -237,6 +248,7 @@ def _find_eviction(
         retiming.models[gpu, PREVIOUS, model] = NONE
         still += retiming.models[gpu, DIFFERS, model]
     task = _latest_before(retiming, gpu)
+    # What stands before the window stands.
     while still > 0 and task != NONE and plan.position[task] >= lead:
         row, template, use = retiming.tasks[task, ROW], tables.task_template[task], tables.use_first[task]
         if retiming.noted[row, ENGINES, LEAVING] > 0 and _chooses_otherwise(retiming, tables, state, plan, gpu, task):
@@ -308,6 +320,7 @@ def _follow(retiming: Retiming, state: ClusterState, plan: CurrentPlan, gpu: int
             ):
                 retiming.models[gpu, NOW, model] = retiming.models[gpu, WITH, model]
     else:
+        # It was as noted until now.
         return_to(retiming, retiming.noted, retiming.tasks[task, ROW], state, gpu)
     look(retiming, plan, state, gpu)
     retiming.gpus[gpu, FOLLOWED], retiming.gpus[gpu, LATE] = retiming.counts[STAMP], 0

@@ -119,6 +119,7 @@ class Exchange:
     def agree_on(self, share: float) -> float:
         """Return a job's share of the cost, by which temperatures are measured: what the first annealing said."""
         with self._lock:
+            # Who comes first decides: whichever it is, all are equally hot.
             self._share = share if self._share is None else self._share
             return self._share
 
@@ -131,6 +132,7 @@ class Exchange:
     def join(self) -> tuple[Team, bool]:
         """Return a team of two, and whether to lead it: who comes first leads, who comes next follows."""
         with self._lock:
+            # In twos: one has the early part of the plan, the other the late one.
             leads = not self._teams or self._teams[-1].complete
             if leads:
                 self._teams.append(Team())
@@ -142,8 +144,10 @@ class Exchange:
         """Show a plan; return one to go on from in its place, None if it is among the better ones."""
         with self._lock:
             self._plans[worker] = cost, decisions
+            # Equal costs are ranked by worker, so that the order does not hang on who came first.
             ranked = sorted(self._plans, key=lambda other: (self._plans[other][0], other))
             rank, better = ranked.index(worker), (len(ranked) + 1) // 2
+            # The worse half goes on from the better half, rank by rank.
             return None if rank < better else self._plans[ranked[rank - better]][1]
 
 

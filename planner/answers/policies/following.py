@@ -56,6 +56,7 @@ class Following(RecedingHorizon):
     def act(self, gpus: Sequence[int]) -> None:
         """Plan anew if a task has outlasted its interval, then go on, and watch what has begun."""
         for run in self._running():
+            # Once per run: a plan that was made knowing it needs no second one.
             if run.tasks[0] not in self._outlasted and self.site.now == self._latest_us(run):
                 self._outlasted.add(run.tasks[0])
                 self._due = True
@@ -63,6 +64,7 @@ class Following(RecedingHorizon):
         for run in self._running():
             if run.tasks[0] not in self._watched:
                 self._watched.add(run.tasks[0])
+                # A run that goes on and on causes no event by itself.
                 self.site.wake(self._latest_us(run))
 
     def _running(self) -> Iterator[Run]:

@@ -110,6 +110,7 @@ class Offline(Policy):
         options, objective = self._options, self._scenario.objective
         if options.plan is not None:
             given = self._scenario.instance
+            # The file's plan has the true times; it is carried out with those that are told.
             return retime(given, feasible_timeline(given, Path(options.plan)), self._told.instance)
 
         def planned(instance: Instance) -> Timeline | None:

@@ -221,10 +221,13 @@ class RecedingHorizon(Policy):
     def _plan_anew(self, ahead: Sequence[Job]) -> None:
         """Replace what is left of the plan."""
         site = self.site
+        # Known jobs first, then those in sight: their numbers on the site follow in this order.
         jobs = [*(replace(site.jobs[job], workflow=self._path(job)) for job in self._tasks_left), *ahead]
+        # The plan counts tasks from 0; the site has counted since the first release.
         number = self._numbers(jobs)
         instance = Instance(site.cluster, site.models, tuple(jobs), site.overlap_loads, (), site.restrictions)
         standing = {run.task: run for run in self._standing(number)}
+        # What has started is no longer to be planned, but stands.
         previous = {
             index: self._planned[task]
             for index, task in enumerate(number)
@@ -238,6 +241,7 @@ class RecedingHorizon(Policy):
             number[run.task]: (run.gpu, run.start_us) for run in plan.placements if run.task not in standing
         }
         for task, (gpu, _) in self._planned.items():
+            # Tasks to come have no number on the site yet; they are sent when they are released.
             if task < len(site.gpu) and site.gpu[task] != gpu:
                 site.assign(task, gpu)
         self._carrying.lanes = lanes(instance, plan, standing, number)
@@ -248,6 +252,7 @@ class RecedingHorizon(Policy):
         begins = [site.job_tasks[job].start for job in self._tasks_left]
         number = []
         for index, job in enumerate(jobs):
+            # Numbers count all tasks of a workflow with branches, also those of other paths.
             whole = job.workflow.of or job.workflow
             if index == len(begins):
                 begins.append(coming)
@@ -271,6 +276,7 @@ class RecedingHorizon(Policy):
         copy = [max(site.now, state.load_end_us) if state.loading != NOWHERE else site.now for state in site.state]
         if site.overlap_loads:
             return compute, copy
+        # Without overlap an engine that is busy keeps the other one waiting.
         either = [max(pair) for pair in zip(compute, copy, strict=True)]
         return either, either
 
@@ -280,6 +286,7 @@ class RecedingHorizon(Policy):
         for gpu, memory in enumerate(site.memory):
             uses = [(run.models, self._expected_end_us(run)) for run in site.state[gpu].runs.values()]
             for model, slot in memory.residents.items():
+                # Under way: nobody uses it before it is there.
                 if model not in memory.ready:
                     ready_us = last_use_us = max(site.now, site.state[gpu].load_end_us)
                 else:
