@@ -10,7 +10,7 @@ SCENARIO ?= experiments/scenarios/azure.yaml
 OUTPUT ?= comparison
 TIME_LIMIT ?= 60
 
-.PHONY: compare test types wheel clean
+.PHONY: compare test types wheel docs reference clean
 
 compare: $(INSTALLED)
 	$(VENV)/bin/truenorth compare $(SCENARIO) --time-limit $(TIME_LIMIT) -o $(OUTPUT)
@@ -21,6 +21,15 @@ test: $(EXTRAS)
 	$(VENV)/bin/lint-imports
 	$(MAKE) --no-print-directory --jobs 2 types $(SERVING)
 	$(VENV)/bin/python -m pytest -n auto --dist worksteal
+
+# What README, docs and notebooks show is run, and written back where it differs.
+docs: $(SERVING)
+	$(VENV)/bin/python -m tests.documentation
+
+# Pages of docs/ and of the Python calls, in .reference; a warning is an error.
+reference: $(INSTALLED)
+	$(INSTALL) '.[reference]'
+	$(VENV)/bin/mkdocs build --strict --quiet
 
 types: $(EXTRAS)
 	$(VENV)/bin/mypy

@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import json
 import random
+import re
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -231,6 +232,71 @@ def _meets(scenario: Scenario) -> bool:
     return late is not None and jobs - late >= level.share * jobs
 
 
+def compare_laws(draw: Draw, limit_s: float) -> Iterator[Compared]:
+    """Compare a longer window with what each law makes of it: the bound of what is no worse lies above no plan."""
+    before = draw.scenario.changed({"workload.jobs": draw.data["workload"]["jobs"] * COPIES})
+    planned = tn.plan(before, time_limit=limit_s, workers=1).result
+    for law, change in LAWS.items():
+        changes = change(before.data())
+        if changes:
+            after = before.changed(changes)
+            found = tn.plan(after, time_limit=limit_s, workers=1).result
+            times = 2 if law == TWICE and before.objective.unit == "s" else 1
+            is_open = Status.FEASIBLE in (planned.status, found.status)
+            yield Compared(f"law: {law}", is_open, _breaks_law(before, planned, after, found, times))
+
+
+def _breaks_law(before: Scenario, planned: Result, after: Scenario, found: Result, times: int) -> str | None:
+    """Say what contradicts that the optimum of a sum or maximum over jobs is at most so many times that of before."""
+    if planned.value is None:
+        return None
+    if found.status is Status.INFEASIBLE:
+        return f"makes what has a plan of {planned.value} impossible"
+    most, least = times * planned.value * _jobs_counted(before), found.lower_bound
+    if least is not None and least * _jobs_counted(after) > most:
+        return f"has a bound of {least * _jobs_counted(after)} after {planned.value * _jobs_counted(before)}"
+    return None
+
+
+def _jobs_counted(scenario: Scenario) -> Fraction:
+    """Return what turns an objective into a sum, or a maximum, over jobs."""
+    jobs = scenario.instance.jobs
+    if scenario.objective is Objective.WEIGHTED_LATENCY:
+        return sum((job.weight for job in jobs), Fraction(0)) or Fraction(1)
+    return Fraction(len(jobs) if scenario.objective in (Objective.MEAN_LATENCY, Objective.MEAN_SLOWDOWN) else 1)
+
+
+def _twice(data: Any) -> Any:
+    """Return a scenario's data in which every time is twice as long, and every link half as fast."""
+    if isinstance(data, dict):
+        return {key: _twice(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_twice(value) for value in data]
+    match = _TIME_OR_SPEED.fullmatch(data) if isinstance(data, str) else None
+    if match is None:
+        return data
+    return f"{2 * int(match[1])} us" if match[2] == "us" else f"{int(match[1]) / 2:g} {match[2]}"
+
+
+_TIME_OR_SPEED = re.compile(r"(\d+) (us|[MT]B/s)")
+TWICE, COPIES = "everything twice as slow", 4
+LAWS: Mapping[str, Callable[[dict[str, Any]], dict[str, object]]] = {
+    "more memory": lambda data: {
+        f"cluster.groups[{at}].gpu.memory": "x2"
+        for at, group in enumerate(data["cluster"]["groups"])
+        if "memory" in group["gpu"]
+    },
+    "faster loads": lambda data: {"cluster.groups[*].gpu.load_bandwidth": "x4"},
+    "another server": lambda data: {
+        "cluster.groups": [*data["cluster"]["groups"], {"count": 1, "gpu": data["cluster"]["groups"][0]["gpu"]}]
+    },
+    "a job less": lambda data: {"workload.jobs": data["workload"]["jobs"][:-1]},
+    TWICE: lambda data: {
+        name: _twice(data[name]) for name in ("cluster", "workflows", "workload", "batches") if name in data
+    },
+}
+"""Changes after which, for every objective, the optimum is no worse (but for the last, twice as large in time)."""
+
 Comparison = Callable[[Draw], Iterator[Compared]]
 
 
@@ -240,7 +306,7 @@ def nightly(
     seed: Annotated[int, "of the first draw; the others follow"] = 0,
     limit: Annotated[float, "seconds for each plan and each bound"] = 2.0,
     altered: Annotated[int, "altered certificates per certificate"] = 20,
-    only: Annotated[str | None, "one of the comparisons", ("plans", "milp", "bounds", "servers", "by")] = None,
+    only: Annotated[str | None, "one of the comparisons", ("plans", "milp", "bounds", "servers", "by", "laws")] = None,
     output: Annotated[Path, "folder for scenarios"] = Path("contradictions"),
 ) -> None:
     """Compare so many draws, print a table, and exit with 1 if anything contradicts the oracle."""
@@ -264,6 +330,7 @@ def _comparisons(limit_s: float, alterations: int) -> list[tuple[str, bool, int,
         ("bounds", False, 1, partial(compare_bounds, limit_s=limit_s, alterations=alterations)),
         ("servers", True, 5, partial(compare_servers, limit_s=3 * limit_s)),
         ("by", True, 10, partial(compare_schedule, limit_s=6 * limit_s)),
+        ("laws", False, 10, partial(compare_laws, limit_s=limit_s)),
     ]
 
 

@@ -7,7 +7,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import Field, replace
 from difflib import get_close_matches
 from fractions import Fraction
 from pathlib import Path
@@ -41,16 +41,42 @@ def asks(
         own = [p for p in inspect.signature(call).parameters.values() if p.kind is not p.VAR_KEYWORD]
         known = {parameter.name for parameter in own}
         rest = [
-            inspect.Parameter(name_of(each), inspect.Parameter.KEYWORD_ONLY, default=each.default)
-            for each, _ in options_of(question)
+            inspect.Parameter(
+                name_of(each), inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=_given_as(each, option)
+            )
+            for each, option in options_of(question)
             if name_of(each) not in known
         ]
+        del run.__wrapped__  # whoever unwraps it would miss the options
         run.__signature__ = inspect.Signature([*own, *rest])  # type: ignore[attr-defined]
-        said = "\n".join(f"{name_of(each)}\n    {option.help}" for each, option in options_of(question))
+        said = "\n".join(f"{name_of(each)}\n    {_help(option)}" for each, option in options_of(question))
         run.__doc__ = f"{inspect.cleandoc(call.__doc__ or '')}\n\nParameters\n----------\n{said}\n"
         return run
 
     return decorate
+
+
+def _help(option: Option) -> str:
+    """Return what an option is, and the words that are allowed."""
+    return f"{option.help} One of {', '.join(option.choices)}." if option.choices else option.help
+
+
+def _given_as(each: Field[Any], option: Option) -> str:
+    """Return what type of value an option takes."""
+    types = _TYPES.get(option.kind, "str")
+    return f"{types} | None" if each.default is None and "None" not in types else types
+
+
+_TYPES = {
+    Kind.WHOLE: "int",
+    Kind.SECONDS: "str | float",
+    Kind.TIME: "str | float",
+    Kind.SHARE: "float",
+    Kind.FACTOR: "float",
+    Kind.FILE: "str | Path",
+    Kind.NAMES: "str | Sequence[str]",
+    Kind.LEVELS: "str | Sequence[str]",
+}
 
 
 def ask(question: type[Question[Answer]], scenario: Scenario, given: Mapping[str, Any]) -> Answer:

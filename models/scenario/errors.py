@@ -23,7 +23,7 @@ MAX_DEPTH = 50
 MAX_VALUES = 5_000_000
 """Most values of a document once its aliases are written out."""
 _LONGEST_SHOWN = 60
-_MOST_NAMES = 12
+_MOST_NAMES = 24
 
 
 class InputError(UserError):

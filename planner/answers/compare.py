@@ -19,7 +19,7 @@ from truenorth.planner.answers.contenders import PLAN, ComparedPolicy, rows_of
 from truenorth.planner.answers.convergence import tell_proof, warn_of
 from truenorth.planner.answers.plan import Plan, plan_within
 from truenorth.planner.answers.regret import Regret, RegretRecord
-from truenorth.planner.answers.shown import Shown, WithRows, WithTimelines
+from truenorth.planner.answers.shown import Shown, WithRows, WithTimelines, frame_of, with_value
 from truenorth.planner.answers.simulate import BrokenRulesError, Simulation, simulate
 from truenorth.planner.answers.take_apart import HeldSteps, clairvoyance_in, hold
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty
@@ -27,6 +27,8 @@ from truenorth.planner.answers.versions import Origin, ScenarioNamed, named, pro
 from truenorth.solvers.budget import Budget
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from truenorth.planner.answers.questions import CompareQuestion
 
 COMPASS = "compass"
@@ -106,6 +108,10 @@ class Comparison(WithTimelines, WithRows):
         divided = ["Slowdowns divide by the ideal times that the scenario names."] if given else []
         knows = CLAIRVOYANCE if self.scenario.instance.streams is None else KNOWS_LENGTHS
         return " ".join([knows, *wrongly, *without, *divided, *ended, *self._remarks])
+
+    def frame(self) -> pd.DataFrame:
+        """Return a row per contender, with the columns of grids."""
+        return with_value(frame_of(self.rows), self.scenario.objective)
 
     @property
     def _remarks(self) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from truenorth.executor import PolicyError, StoppedError, parse_policy, simulate
 from truenorth.models.instance import Instance, InstanceError
@@ -13,12 +14,15 @@ from truenorth.models.objective import Objective, ObjectiveValue, Status, report
 from truenorth.models.scenario import Scenario, TimelineHeader, write_timeline
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.convergence import is_converged
-from truenorth.planner.answers.shown import Shown, WithTimelines
+from truenorth.planner.answers.shown import Shown, WithTimelines, frame_of_one
 from truenorth.planner.answers.versions import provenance
 from truenorth.solvers import portfolio
 from truenorth.solvers.budget import Budget
 from truenorth.solvers.portfolio import Starts
 from truenorth.solvers.result import Result
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,11 @@ class Plan(WithTimelines):
             )
             for moment in self.result.incumbents
         ]
+
+    def frame(self) -> pd.DataFrame:
+        """Return the plan as a row: value, lower bound, gap and metrics, with the columns of grids."""
+        proved = {"lower_bound": self.lower_bound, "gap": self.result.gap, "status": str(self.result.status)}
+        return frame_of_one("plan", self.scenario.objective, self.value, self.metrics, **proved)
 
     def record(self, path: Path | None = None) -> PlanRecord:
         """Return the plan's summary with the keys of ``plan --json``; `path` is where it was written."""

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from truenorth.executor import NoiseError
 from truenorth.models.objective import Objective
@@ -17,7 +18,7 @@ from truenorth.models.scenario import Scenario
 from truenorth.planner.answers.convergence import WHAT_COUNTS, describe_bound
 from truenorth.planner.answers.intervals import LEVEL, NO_INTERVAL, Interval, interval_of
 from truenorth.planner.answers.questions import CompareQuestion
-from truenorth.planner.answers.shown import WithRows
+from truenorth.planner.answers.shown import WithRows, frame_of, with_value
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty
 from truenorth.planner.answers.whatif.document import windows_of
 from truenorth.planner.answers.whatif.result import CellError, Counts, Sweep
@@ -26,6 +27,9 @@ from truenorth.planner.answers.whatif.verbs import Row
 
 _Cell = Mapping[str, Row]
 """The rows of a replication by policy."""
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,6 +72,10 @@ class Replicated(WithRows):
         cells, against = self.replications, self.against
         rows = [_row(cells, name, against, self.bound_methods, self.converged_in) for name in _names(cells)]
         return sorted(rows, key=lambda row: (-row.replications, row.objective.mean or 0.0))
+
+    def frame(self) -> pd.DataFrame:
+        """Return a row per contender, with the columns of grids."""
+        return with_value(frame_of(self.rows), self.scenario.objective)
 
     @property
     def bound_methods(self) -> str:

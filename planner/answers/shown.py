@@ -10,7 +10,8 @@ import numpy as np
 
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.instance import Instance
-from truenorth.models.objective import completion_us
+from truenorth.models.metrics import Metrics
+from truenorth.models.objective import Objective, completion_us
 from truenorth.models.record import encode
 from truenorth.models.timeline import Timeline
 
@@ -116,9 +117,10 @@ class WithTimelines:
         return pd.DataFrame(rows, columns=columns)
 
     def jobs(self, of: str | None = None) -> pd.DataFrame:
-        """Return one row per job: workflow, release_s, completion_s, latency_s, critical_path_s, slowdown.
+        """Return one row per job: workflow, release, completion, latency, critical path, slowdown, due time, tardiness.
 
-        Slowdowns of a simulation with wrong estimates count by the run times that held.
+        Times are in seconds, deadlines relative to the release, NaN where there is none. Slowdowns of a simulation
+        with wrong estimates count by the run times that held.
         """
         import pandas as pd
 
@@ -126,6 +128,7 @@ class WithTimelines:
         instance, timeline = shown.truth or shown.instance, shown.timeline
         completion = completion_us(instance, timeline)
         latency = completion - instance.job_release_us
+        deadline = np.array([np.nan if job.deadline_us is None else job.deadline_us for job in instance.jobs], float)
         return pd.DataFrame(
             {
                 "job": np.arange(len(instance.jobs)),
@@ -135,6 +138,9 @@ class WithTimelines:
                 "latency_s": latency / MICROSECONDS_PER_SECOND,
                 "critical_path_s": instance.job_critical_us / MICROSECONDS_PER_SECOND,
                 "slowdown": latency / instance.job_ideal_us,
+                "weight": [float(job.weight) for job in instance.jobs],
+                "deadline_s": deadline / MICROSECONDS_PER_SECOND,
+                "tardiness_s": np.maximum(np.nan_to_num(latency - deadline), 0) / MICROSECONDS_PER_SECOND,
             }
         )
 
@@ -148,6 +154,28 @@ class WithRows:
         """Return the rows as a tidy table, indexed by who or what each is about; metrics are columns."""
         rows: Sequence[Any] = self.rows  # type: ignore[attr-defined]
         return frame_of(rows)
+
+
+def with_value(frame: pd.DataFrame, objective: Objective) -> pd.DataFrame:
+    """Return rows whose figures of the objective are called `value`, as in grids, beside its name and unit."""
+    import pandas as pd
+
+    columns = [str(name) for name in frame.columns]
+    at = columns.index("objective")
+    frame.columns = pd.Index([f"value{name[9:]}" if name.startswith("objective") else name for name in columns])
+    frame.insert(at, "objective", str(objective))
+    frame.insert(at + 1, "unit", objective.unit)
+    return frame
+
+
+def frame_of_one(
+    name: str, objective: Objective, value: float | None, metrics: Metrics | None, **others: object
+) -> pd.DataFrame:
+    """Return an answer with one timeline as a row, with the columns of grids."""
+    import pandas as pd
+
+    row = {"objective": str(objective), "unit": objective.unit, "value": value, **others}
+    return pd.DataFrame([row | (encode(metrics) if metrics else {})], index=pd.Index([name], name="policy"))
 
 
 def frame_of(records: Sequence[Any]) -> pd.DataFrame:

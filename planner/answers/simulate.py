@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from truenorth.executor import Knows, Policy, PolicyError, instance_for, replay
 from truenorth.executor import simulate as run
@@ -22,9 +22,12 @@ from truenorth.models.scenario import Scenario, TimelineHeader, write_timeline
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.check import feasible_timeline
 from truenorth.planner.answers.policies.parse import OFFLINE, is_own, parse
-from truenorth.planner.answers.shown import Shown, WithTimelines
+from truenorth.planner.answers.shown import Shown, WithTimelines, frame_of_one
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty
 from truenorth.planner.answers.versions import provenance
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class BrokenRulesError(PolicyError):
@@ -89,6 +92,10 @@ class Simulation(WithTimelines):
     def shown(self) -> tuple[Shown, ...]:
         """The timeline of what happened."""
         return (Shown(self.policy, self.clairvoyant, self.instance, self.timeline, self.truth),)
+
+    def frame(self) -> pd.DataFrame:
+        """Return what happened as a row, with the columns of grids."""
+        return frame_of_one(self.policy, self.scenario.objective, self.value, self.metrics)
 
     @property
     def record(self) -> SimulationRecord:

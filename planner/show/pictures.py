@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,12 +18,21 @@ from truenorth.planner.answers.plan import Plan
 from truenorth.planner.answers.whatif.result import Sweep
 from truenorth.planner.show.canvas import AS_DATA, COLOURS, ink_on
 from truenorth.planner.show.curves import Curve, Curves, draw_on, lines
+from truenorth.planner.show.sweep import say_column, say_value
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _SIZE = (8.0, 4.5)
-_MAP = "viridis"
+_MAP, _LINE = "viridis", 80
+_ENDINGS = {
+    "_bytes_per_s": " in bytes/s",
+    "_bytes": " in bytes",
+    "_per_s": " per s",
+    "_s": " in s",
+    "_factor": " (factor)",
+}
+"""How columns' names end that hold quantities, and how axes say it."""
 
 
 @AS_DATA
@@ -59,8 +69,8 @@ def curve(
         groups = means.groupby(others, sort=False, dropna=False) if others else [((), means)]
         series = {_said(others, name): list(zip(part[across], part[of], strict=True)) for name, part in groups}
     what = _what(rows, of)
-    title = f"{'best ' if best else ''}{what} over {_short(across)}"
-    shown = lines(title, _short(across), what, series)
+    title = f"{'best ' if best else ''}{what} over {_label(across)}"
+    shown = lines(title, _label(across), what, series)
     axes = _axes(ax)
     draw_on(axes, shown)
     if len(series) > 1:
@@ -94,10 +104,10 @@ def heat_map(
     for (row, column), value in np.ndenumerate(values):
         ink = ink_on(to_hex(colours[row][column]))
         axes.text(column, row, f"{value:.4g}", ha="center", va="center", color=ink, fontsize=9)
-    axes.set_xticks(range(table.shape[1]), [_written(value) for value in table.columns])
-    axes.set_yticks(range(table.shape[0]), [_written(value) for value in table.index])
-    axes.set_xlabel(_short(across))
-    axes.set_ylabel(_short(up))
+    axes.set_xticks(range(table.shape[1]), [_written(across, value) for value in table.columns])
+    axes.set_yticks(range(table.shape[0]), [_written(up, value) for value in table.index])
+    axes.set_xlabel(say_column(across, [across, up]))
+    axes.set_ylabel(say_column(up, [across, up]))
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     return _titled(axes, _what(rows, of))
@@ -115,13 +125,13 @@ def parallel(found: Sweep, of: str | None = None, ax: Axes | None = None) -> Fig
         shown = {min(marks, key=marks.get): 0, max(marks, key=marks.get): 1} if key == of else marks  # type: ignore[arg-type]
         for value in shown:
             axes.annotate(
-                _written(value), (place, marks[value]), (4, 0), textcoords="offset points", fontsize=8, va="center",
-                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1}, zorder=4,
+                _written(key, value), (place, marks[value]), (4, 0), textcoords="offset points", fontsize=8,
+                va="center", bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1}, zorder=4,
             )  # fmt: skip
         axes.axvline(place, color="#999999", linewidth=1)
     for line in np.array(heights).T:
         axes.plot(places, line, color=colormaps[_MAP](line[-1]), linewidth=1.6, alpha=0.85)
-    axes.set_xticks(places, [*map(_short, keys), _what(rows, of)])
+    axes.set_xticks(places, [*(say_column(key, keys) for key in keys), _what(rows, of)])
     axes.set_yticks([])
     axes.set_xlim(-0.1, len(keys) + 0.35)
     axes.spines[:].set_visible(False)
@@ -163,7 +173,7 @@ def history(plan: Plan, ax: Axes | None = None) -> Figure:
     if not curves:
         raise QuestionError("the search found neither a plan nor a bound; allowed is one with a trail", "plan")
     objective = plan.scenario.objective
-    what = f"{str(objective).replace('_', ' ')}{f' in {objective.unit}' if objective.unit else ''}"
+    what = _in_words(str(objective), objective.unit)
     shown = Curves(f"Search of {plan.scenario.name}", "seconds of search", what, curves, x_from=0.0)
     axes = _axes(ax)
     draw_on(axes, shown)
@@ -180,7 +190,7 @@ def _axes(given: Axes | None) -> Axes:
 
 
 def _titled(axes: Axes, title: str) -> Figure:
-    axes.set_title(title, loc="left")
+    axes.set_title(fill(title, _LINE), loc="left")
     figure: Any = axes.get_figure(root=True)
     return figure  # type: ignore[no-any-return]
 
@@ -194,33 +204,46 @@ def _rows_of(found: Sweep, of: str | None) -> tuple[pd.DataFrame, list[str], str
 
 
 def _chosen(argument: str, given: str, known: Sequence[str]) -> str:
-    """Return a column that is there, by its name or the last part of it."""
-    found = [name for name in known if given in (name, _short(name))]
+    """Return a column that is there, by its name or the path that it is over, or the last part of either."""
+    paths = {name: name.removesuffix(next((end for end in _ENDINGS if name.endswith(end)), "")) for name in known}
+    found = [name for name, path in paths.items() if given in (name, path, _short(name), _short(path))]
     if len(found) != 1:
         raise QuestionError(f"{given!r} is no axis that varies; allowed are {', '.join(known)}", argument)
     return found[0]
 
 
 def _short(name: str) -> str:
-    """Return the last part of a column's path.
-
-    >>> _short("workload.poisson.rate_per_s"), _short("cluster.servers")
-    ('rate_per_s', 'servers')
-    """
+    """Return the last part of a column's path."""
     return name.rpartition(".")[2]
 
 
+def _label(name: str) -> str:
+    """Return what an axis of numbers says: the last part of a column's path, and its unit.
+
+    >>> _label("workload.poisson.rate_per_s"), _label("models.*.weights_factor"), _label("cluster.servers")
+    ('rate per s', 'weights (factor)', 'servers')
+    """
+    last = _short(name)
+    for ending, unit in _ENDINGS.items():
+        if last.endswith(ending):
+            return f"{last.removesuffix(ending)}{unit}"
+    return last
+
+
 def _said(names: Sequence[str], values: Any) -> str:
-    """Return what tells a line from others: policies by themselves, other values with their names."""
+    """Return what tells a line from others: names by themselves, quantities with what they are of."""
     values = values if isinstance(values, tuple) else (values,)
-    pairs = zip(names, values, strict=True)
-    return ", ".join(
-        _written(value) if isinstance(value, str) else f"{_short(name)} {_written(value)}" for name, value in pairs
-    )
+    parts = [
+        value if isinstance(value, str) else f"{say_column(name, names)} {_written(name, value)}"
+        for name, value in zip(names, values, strict=True)
+    ]
+    return ", ".join(parts)
 
 
-def _written(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def _written(name: str, value: object) -> str:
+    """Return a value of a column with its unit."""
+    said = say_value(name, str(value))
+    return f"{value:.4g}" if isinstance(value, float) and said == str(value) else said
 
 
 def _what(rows: pd.DataFrame, of: str) -> str:
@@ -228,7 +251,11 @@ def _what(rows: pd.DataFrame, of: str) -> str:
     if of != "value" or rows["objective"].nunique() != 1:
         return _short(of).replace("_", " ")
     objective, unit = rows["objective"].iloc[0], rows["unit"].iloc[0]
-    return f"{objective.replace('_', ' ')}{f' in {unit}' if unit else ''}"
+    return _in_words(objective, unit)
+
+
+def _in_words(objective: str, unit: str) -> str:
+    return f"{objective.replace('_', ' ')}{' in s' if unit == 's' else ''}"
 
 
 def _marks(column: pd.Series[Any]) -> dict[Any, float]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from functools import singledispatch
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.scenario import Scenario
 from truenorth.planner.answers.bound import Bound, write_certificate
 from truenorth.planner.answers.compare import Comparison
 from truenorth.planner.answers.plan import Plan, write_plan
@@ -24,9 +27,24 @@ from truenorth.planner.show.regret import regret_bars, regret_table
 from truenorth.planner.show.table import write_table
 
 
-def frame(answer: WithRows) -> pd.DataFrame:
-    """Return an answer's rows as a tidy table: `answer.frame()`."""
-    return answer.frame()
+def frame(answer: WithRows | Plan | Simulation | Scenario) -> pd.DataFrame:
+    """Return an answer's rows as a tidy table, `answer.frame()`, or a scenario's jobs; times are in seconds."""
+    if not isinstance(answer, Scenario):
+        return answer.frame()
+    instance = answer.instance
+    deadlines = [np.nan if job.deadline_us is None else job.deadline_us for job in instance.jobs]
+    return pd.DataFrame(
+        {
+            "workflow": [job.workflow.name for job in instance.jobs],
+            "tasks": np.diff(instance.job_first_task),
+            "release_s": instance.job_release_us / MICROSECONDS_PER_SECOND,
+            "deadline_s": np.array(deadlines, float) / MICROSECONDS_PER_SECOND,
+            "weight": [float(job.weight) for job in instance.jobs],
+            "critical_path_s": instance.job_critical_us / MICROSECONDS_PER_SECOND,
+            "ideal_s": instance.job_ideal_us / MICROSECONDS_PER_SECOND,
+        },
+        index=pd.RangeIndex(len(instance.jobs), name="job"),
+    )
 
 
 def tasks(answer: WithTimelines, of: str | None = None) -> pd.DataFrame:

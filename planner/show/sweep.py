@@ -108,7 +108,7 @@ def section(folder: Path) -> PageSection:
     what = _what(asked, objectives[0] if len(objectives) == 1 else "value")
     drawn = _drawn(rows, keys, asked, what)
     return PageSection(
-        f"{noted.name}: what if {', '.join(_named(axis, axes) for axis in axes) or 'nothing'} changes?",
+        f"{noted.name}: what if {', '.join(say_column(axis, axes) for axis in axes) or 'nothing'} changes?",
         _answer(rows, keys, asked, what),
         _unconverged(rows),
         tables=[_table(rows, keys)],
@@ -182,10 +182,10 @@ def _answer(rows: Sequence[Mapping[str, str]], keys: Sequence[str], asked: str, 
 
 
 def _place(row: Mapping[str, str], keys: Sequence[str]) -> str:
-    return ", ".join(f"{_named(key, keys)} {_said(key, row[key])}" for key in keys if row[key])
+    return ", ".join(f"{say_column(key, keys)} {say_value(key, row[key])}" for key in keys if row[key])
 
 
-def _named(key: str, keys: Sequence[str]) -> str:
+def say_column(key: str, keys: Sequence[str]) -> str:
     """Return the last part of a path, without its unit, if no other key ends alike."""
     last = key.rpartition(".")[2]
     if sum(other.rpartition(".")[2] == last for other in keys) > 1:
@@ -193,7 +193,7 @@ def _named(key: str, keys: Sequence[str]) -> str:
     return last.removesuffix(next((unit for unit in _UNITS if last.endswith(unit)), ""))
 
 
-def _said(key: str, value: str) -> str:
+def say_value(key: str, value: str) -> str:
     """Return a value in words, by the unit that its column's name ends in."""
     say = next((say for unit, say in _UNITS.items() if key.endswith(unit)), None)
     return say(float(value)) if say is not None and _is_number(value) else value
@@ -220,7 +220,7 @@ def _table(rows: Sequence[Mapping[str, str]], keys: Sequence[str]) -> Table[Mapp
 
 
 def _axis(name: str, row: Mapping[str, str]) -> str:
-    return _said(name, row[name])
+    return say_value(name, row[name])
 
 
 def _read_figure(name: str, row: Mapping[str, str]) -> str:
@@ -235,7 +235,7 @@ def _drawn(rows: Sequence[Mapping[str, str]], keys: Sequence[str], asked: str, w
     series: dict[str, list[Point]] = {}
     for row in rows:
         if _is_number(row.get(asked, "")):
-            name = ", ".join(_said(key, row[key]) for key in keys if key != across) or what
+            name = ", ".join(say_value(key, row[key]) for key in keys if key != across) or what
             series.setdefault(name, []).append((float(row[across]), float(row[asked])))
     if not series or len(series) > len(COLOURS):
         return None

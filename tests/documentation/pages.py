@@ -14,6 +14,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -48,11 +49,49 @@ class Step:
         rest = iter([_words(line) for line in said.splitlines()])
         for line in self.shown:
             words = _words(line)
-            own = not words.strip(". ") or (words.startswith("(") and words.endswith(")"))
             pattern = ".*".join(re.escape(part) for part in words.split("..."))
-            if not own and not any(re.fullmatch(pattern, candidate) for candidate in rest):
+            if not _is_own(line) and not any(re.fullmatch(pattern, candidate) for candidate in rest):
                 return line
         return None
+
+    def renewed(self, said: str) -> list[str]:
+        """Return the shown lines as they should be: each becomes the line that resembles it most, in order.
+
+        Lines that still hold, and the page's own, stay as they are.
+        """
+        if self.contradicts(said) is None:
+            return list(self.shown)
+        lines = [line.rstrip() for line in said.strip("\n").splitlines()]
+        if not any(_is_own(line) for line in self.shown):
+            return lines
+        best = _align([_words(line) for line in self.shown], [_words(line) for line in lines])
+        return [line if _is_own(line) or at is None else lines[at] for line, at in zip(self.shown, best, strict=True)]
+
+
+def _is_own(line: str) -> bool:
+    words = _words(line)
+    return not words.strip(". ") or (words.startswith("(") and words.endswith(")"))
+
+
+def _align(shown: list[str], said: list[str]) -> list[int | None]:
+    """Return for each shown line which said line it is most likely meant to be, in ascending order."""
+    alike = [[0.0 if _is_own(one) else SequenceMatcher(None, one, other).ratio() for other in said] for one in shown]
+    best = [[0.0] * (len(said) + 1) for _ in range(len(shown) + 1)]
+    for i in range(len(shown) - 1, -1, -1):
+        for j in range(len(said) - 1, -1, -1):
+            best[i][j] = max(best[i + 1][j], best[i][j + 1], best[i + 1][j + 1] + alike[i][j])
+    found: list[int | None] = []
+    i = j = 0
+    while i < len(shown):
+        if j < len(said) and best[i][j] == best[i][j + 1]:
+            j += 1
+        elif j < len(said) and best[i][j] != best[i + 1][j]:
+            found.append(j)
+            i, j = i + 1, j + 1
+        else:
+            found.append(None)
+            i += 1
+    return found
 
 
 def _words(line: str) -> str:
@@ -83,3 +122,16 @@ def steps(page: str) -> Iterator[Step]:
                 code = int(value) if mark == "exits" else 0
                 at = line + text.count("\n", 0, found.start())
                 yield Step(at, tuple(shlex.split(words)[1:]), code, shown=tuple(below.strip("\n").splitlines()))
+
+
+def with_shown(page: str, step: Step, shown: list[str]) -> str:
+    """Return a page's text in which a step shows other lines, indented as those that it shows."""
+    lines, old = page.split("\n"), [line.strip() for line in step.shown]
+    found = (i for i in range(len(lines)) if [line.strip() for line in lines[i : i + len(old)]] == old)
+    at = min(found, key=lambda i: abs(i - step.line))  # earlier steps may have moved it
+    first = next(line for line in lines[at:] if line.strip())
+    indent = first[: len(first) - len(first.lstrip())] if first.startswith("    ") else ""
+    inner = min((len(line) - len(line.lstrip()) for line in step.shown if line.strip()), default=0)
+    margin = indent[: len(indent) - inner] if inner else indent
+    lines[at : at + len(old)] = [f"{margin}{line}".rstrip() for line in shown]
+    return "\n".join(lines)

@@ -3,90 +3,21 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 import typer.main
 
-from tests.by_hand import TEXT
-from tests.command import app, run
-from tests.documentation.pages import ROOT, Step, pages, steps
-
-TIME_LIMIT_S = "1"
-MOST_REPEATS = 2
-_LIMITED = {
-    name
-    for name, verb in typer.main.get_group(app).commands.items()
-    if any("--time-limit" in parameter.opts for parameter in verb.params)
-}
-_BY_THE_CLOCK = _LIMITED | {"profile", "replay"}
-"""Verbs whose answers depend on time."""
+from tests.command import app
+from tests.documentation.pages import ROOT, Step, pages, steps, with_shown
+from tests.documentation.performed import perform, short
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
-def test_what_a_page_shows_works(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "SCENARIO").write_text(TEXT)
-    (tmp_path / "SWEEP").write_text("{scenario: SCENARIO, verb: simulate, grid: {policy: [jit, hash]}}")
-    (tmp_path / "LOG").write_text("release,model,runtime\n0,small,1.5\n2,large,4\n")
-    (tmp_path / "HISTORY").write_text("model,runtime_s\nsmall,1.5\nlarge,4\n")
-    (tmp_path / "REQUESTS").write_text("model\nlarge\n")
-    (tmp_path / "JOB_LOG").write_text("step 1/200\nstep 2/200\n")
-    shutil.copytree(ROOT / "experiments", "experiments", ignore=shutil.ignore_patterns("*.py", "*.png", "__pycache__"))
-    namespace: dict[str, object] = {"__name__": "page"}
-    chance: set[str] = set()  # files that hold what depends on time
-    for step in steps(page.read_text()):
-        where = f"{page.name}:{step.line}"
-        if step.file:
-            (tmp_path / step.file).write_text(step.text)
-        elif step.command:
-            assert run(app, short(step.command)) == step.exit_code, f"{where}: truenorth {' '.join(step.command)}"
-            said = "".join(capsys.readouterr())
-            if repeats(step.command, chance):
-                assert step.contradicts(said) is None, f"{where} shows what is not in\n{said}"
-        else:
-            text = re.sub(r"time_limit_s=[\d.]+", f"time_limit_s={TIME_LIMIT_S}", step.text)
-            exec(compile(text, where, "exec"), namespace)  # noqa: S102
-            printed = capsys.readouterr().out
-            assert step.contradicts(printed) is None, f"{where} shows what is not in\n{printed}"
-
-
-def repeats(command: tuple[str, ...], chance: set[str]) -> bool:
-    """Say whether a command answers the same at any speed, and note in `chance` whether what it writes does.
-
-    >>> made: set[str] = set()
-    >>> repeats(("plan", "a.yaml", "-o", "plan.json"), made), repeats(("check", "a.yaml", "plan.json"), made)
-    (False, False)
-    >>> repeats(("simulate", "a.yaml", "-o", "plan.json"), made), repeats(("check", "a.yaml", "plan.json"), made)
-    (True, True)
-    """
-    written = {command[at + 1] for at, word in enumerate(command) if word == "-o"}
-    read = [word for word in command if word not in written]
-    same = command[0] not in _BY_THE_CLOCK and not any(name in word for name in chance for word in read)
-    chance.difference_update(written) if same else chance.update(written)
-    return same
-
-
-def short(command: tuple[str, ...]) -> list[str]:
-    """Return a command with few repeats and a short time limit, if its verb takes one.
-
-    >>> short(("trial", "a.yaml", "--repeats", "5", "--time-limit", "60"))
-    ['trial', 'a.yaml', '--repeats', '2', '--time-limit', '1']
-    """
-    words = list(command)
-    for option in ("--repeats", "--rounds"):
-        if option in words:
-            count = words.index(option) + 1
-            words[count] = str(min(int(words[count]), MOST_REPEATS))
-    if words[0] not in _LIMITED:
-        return words
-    if "--time-limit" in words:
-        at = words.index("--time-limit")
-        del words[at : at + 2]
-    return [*words, "--time-limit", TIME_LIMIT_S]
+def test_what_a_page_shows_works(page: Path, tmp_path: Path) -> None:
+    for step, said, repeats in perform(page.read_text(), page.name, tmp_path):
+        if repeats:
+            assert step.contradicts(said) is None, f"{page.name}:{step.line} shows what is not in\n{said}"
 
 
 PAGE = """\
@@ -139,6 +70,16 @@ def test_what_is_shown_is_compared() -> None:
     assert step.contradicts("jobs 2, 3 tasks\nmore\ntook 0.5 s\n mean  1.4 \n") is None
     assert step.contradicts("took 0.5 s\njobs 2, 3 tasks\nmean 1.4\n") == "took ... s"
     assert step.contradicts("jobs 2, 3 tasks\ntook 0.5 s\nmean 1.41\n") == "mean 1.4"
+
+
+def test_what_is_shown_is_renewed_line_by_line() -> None:
+    step = Step(1, shown=("a   1.5", "(abridged)", "took ... s", "c   2.0"))
+    assert step.renewed("a 1.5\nb 3\ntook 4 s\nc 2.0\n") == list(step.shown)
+    assert step.renewed("a 1.6\nb 3\ntook 4 s\nc 2.5\n") == ["a 1.6", "(abridged)", "took 4 s", "c 2.5"]
+    assert Step(1, shown=("a 1", "b 2")).renewed("a 1\nb 3\nnew 4\n") == ["a 1", "b 3", "new 4"]
+    text = "See\n\n    $ truenorth check SCENARIO plan.json\n    valid: no\n\nand on.\n"
+    [shown] = steps(text)
+    assert with_shown(text, shown, ["valid: every rule holds"]) == text.replace("valid: no", "valid: every rule holds")
 
 
 def test_every_page_is_linked_and_every_link_leads_somewhere() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 import subprocess
 import sys
@@ -102,13 +103,27 @@ def test_a_bound_is_verified_and_a_claim_above_it_is_refused(scenario: tn.Scenar
 
 def test_comparisons_servers_and_grids_have_frames(scenario: tn.Scenario) -> None:
     compared = tn.compare(scenario, "jit,hash", time_limit="5 s", workers=1)
-    assert compared.frame()["objective"]["plan"] == 7e-6
+    frame = compared.frame()[["objective", "unit", "value"]]
+    assert frame.to_dict("index")["plan"] == {"objective": "mean_latency", "unit": "s", "value": 7e-6}
     assert compared.jobs("hash")["job"].tolist() == [0, 1]
     assert tn.compare(scenario, ["jit"], time_limit=5, workers=1, warmup=0.1, regret=["jit"]).regrets[0].policy == "jit"
     assert tn.servers(scenario, policies=["jit"], time_limit="5 s", workers=1).servers == 2
     assert tn.servers(scenario, "p99 latency <= 10 us", policies="jit", time_limit=5, workers=1).servers == 1
-    frame = tn.whatif(SMALL, {"policy": ["jit", "hash"]}, workers=1).frame()
-    assert frame["policy"].tolist() == ["jit", "hash"]
+    grid = tn.whatif(SMALL, {"policy": ["jit", "hash"]}, workers=1).frame()
+    assert grid["policy"].tolist() == ["jit", "hash"]
+
+
+def test_a_plan_a_simulation_and_a_scenario_have_frames(scenario: tn.Scenario) -> None:
+    due = scenario.changed({"workload.jobs[1].deadline": "5 us", "workload.jobs[1].weight": 3})
+    for answer in (tn.plan(due, time_limit="5 s", workers=1), tn.simulate(due, "jit")):
+        [row] = tn.frame(answer).to_dict("records")
+        assert (row["objective"], row["unit"], row["value"], row["jobs"]) == ("mean_latency", "s", 7e-6, 2)
+        assert tn.jobs(answer)["tardiness_s"].tolist() == pytest.approx([0, 2e-6])  # they end at 7, one is due at 5
+        assert tn.jobs(answer)["deadline_s"].tolist() == pytest.approx([math.nan, 5e-6], nan_ok=True)
+    jobs = tn.frame(due)
+    assert jobs["weight"].tolist() == [1, 3]
+    assert jobs["critical_path_s"].tolist() == jobs["ideal_s"].tolist() == [3e-6, 3e-6]
+    assert jobs["tasks"].tolist() == [1, 1]
 
 
 WRONG = [

@@ -159,7 +159,7 @@ def test_grids_divide_by_the_ideal_times_of_the_baseline_and_say_so() -> None:
     half = base.changed({"workflows.w.tasks.a.runtime": "x0.5"})
     assert tn.simulate(half, "jit").value == 3.5
     compared = tn.compare(half, "jit", reference=base, time_limit="5 s", workers=1)
-    assert compared.frame()["objective"].tolist() == [1.75, 1.75]
+    assert compared.frame()["value"].tolist() == [1.75, 1.75]
     assert "Slowdowns divide by the ideal times that the scenario names." in compared.note
     branches = [{"probability": 0.5, "tasks": [name]} for name in ("a", "b")]
     branching = {"workflows.w.tasks.b": {"runtime": "4 us"}, "workflows.w.branches": branches}

@@ -37,6 +37,16 @@ def test_a_curve_is_a_line_for_whatever_else_varies_or_the_best_of_it() -> None:
     assert np.array(next(iter(best.axes[0].lines)).get_path().vertices).tolist() == [[1, 1], [2, 2]]
 
 
+def test_axes_are_named_by_column_path_or_the_last_part_of_either() -> None:
+    rows = tuple(row | {"workload.poisson.rate_per_s": 2.0 * row["cluster.servers"]} for row in ROWS)
+    found = replace(FOUND, rows=rows, columns=("workload.poisson.rate_per_s", "policy"))
+    for name in ("workload.poisson.rate_per_s", "workload.poisson.rate", "rate_per_s", "rate"):
+        figure = tn.curve(found, name)
+        assert lines_of(figure)["jit"] == [(2, 1), (4, 2)]
+        assert figure.axes[0].get_xlabel() == "rate per s"
+    assert [text.get_text() for text in tn.heat_map(found).axes[0].get_xticklabels()] == ["2 /s", "4 /s"]
+
+
 def test_a_heat_map_has_a_field_for_each_pair() -> None:
     axes: Any = tn.heat_map(FOUND).axes[0]
     assert axes.images[0].get_array().tolist() == [[1, 2], [3, 4]]
