@@ -68,14 +68,14 @@ def _given_as(each: Field[Any], option: Option) -> str:
 
 
 _TYPES = {
-    Kind.WHOLE: "int",
-    Kind.SECONDS: "str | float",
-    Kind.TIME: "str | float",
-    Kind.SHARE: "float",
-    Kind.FACTOR: "float",
-    Kind.FILE: "str | Path",
-    Kind.NAMES: "str | Sequence[str]",
-    Kind.LEVELS: "str | Sequence[str]",
+    OptionKind.WHOLE: "int",
+    OptionKind.SECONDS: "str | float",
+    OptionKind.TIME: "str | float",
+    OptionKind.SHARE: "float",
+    OptionKind.FACTOR: "float",
+    OptionKind.FILE: "str | Path",
+    OptionKind.NAMES: "str | Sequence[str]",
+    OptionKind.LEVELS: "str | Sequence[str]",
 }
 
 
