@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,14 @@ def scenario(tmp_path: Path) -> tn.Scenario:
     path = tmp_path / "small.yaml"
     path.write_text(SCENARIO)
     return tn.load(path)
+
+
+@pytest.fixture(autouse=True)
+def _at_a_terminal() -> Iterator[None]:
+    """Whatever starts tests in the background makes them deaf to Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def interrupt(known: object) -> None:
