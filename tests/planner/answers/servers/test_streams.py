@@ -161,7 +161,7 @@ def recorded(slo: list[str]) -> Scenario:
     """Return the first requests of a recorded conversation service, on up to 8 A and 4 B."""
     tokens = [(job.release_us, list((job.tokens or {})["answer"])) for job in recorded_chats(1, 400).jobs]
     data = document([], slo, [(8, "A", 1.0), (4, "B", 2.1)])
-    data["streams"]["chat"]["kv_per_token"] = "131072 B"
+    data["streams"]["chat"] |= {"kv_per_token": "131072 B"}
     data["workload"]["jobs"] = [
         {"release": f"{release} us", "workflow": "chat", "tokens": {"answer": counts}} for release, counts in tokens
     ]
@@ -173,7 +173,7 @@ def test_an_order_for_a_recorded_trace_is_met_by_other_code_and_the_cheapest_of_
     asked = recorded(["p95 latency <= 20 s", "p100 latency <= 40 s"])
     answer = tn.servers(asked, policies=["least_requests"])
     assert (answer.mix, answer.planned, answer.timeline is None) == ((7, 2), (7, 2), False)
-    assert (answer.cost((7, 2)), answer.lower_bound_price) == (Fraction("11.2"), 8)
+    assert (answer.cost((7, 2)), answer.lower_bound_price) == (Fraction("11.2"), Fraction(8))
     instance, timeline = answer.sizes.at((7, 2)).instance, answer.timeline
     assert timeline is not None
     served = serve(plain_nodes(instance), plain_requests(instance, timeline), queues(instance, timeline))
