@@ -21,7 +21,7 @@ from truenorth.models.gpu_state import Request
 from truenorth.models.strides import StreamRun, Stride
 
 
-class Serving(Execution):
+class ServingExecution(Execution):
     """The execution with requests of streams; other tasks are the site's business.
 
     Parameters

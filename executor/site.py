@@ -11,13 +11,13 @@ from typing import NoReturn
 from truenorth.executor.device import WAKE, Device
 from truenorth.executor.errors import IllegalActionError
 from truenorth.executor.execution import NOWHERE, Arrivals
-from truenorth.executor.serving import Serving
+from truenorth.executor.serving import ServingExecution
 from truenorth.models import NEVER, NONE, Instance
 from truenorth.models.cluster import Availability
 from truenorth.models.gpu_state import Run
 
 
-class Site(Serving):
+class Site(ServingExecution):
     """The execution, and the actions that a policy may take on it.
 
     Parameters

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import random
 import resource
 import time
 from collections.abc import Iterator
 from typing import Annotated, Any
 
 from experiments import authors
-from experiments.bench import ask, bench, plan_window
+from experiments.bench import Figures, ask, bench, plan_window
 from truenorth.executor import POLICIES, parse_policy, simulate
-from truenorth.models import Instance, Objective, measure, timeline_value
+from truenorth.models import (
+    WHOLE,
+    BatchClass,
+    Instance,
+    Job,
+    Objective,
+    Task,
+    Workflow,
+    measure,
+    timeline_value,
+)
 from truenorth.models.objective import reported_bound, reported_value
 from truenorth.planner.answers.policies.receding_horizon import RecedingHorizon
 from truenorth.solvers import portfolio
@@ -54,6 +65,72 @@ def bound(rates: Rates = (6, 8), jobs: Jobs = 100, time_limit: float = 60.0) -> 
     bench(windows(rates, jobs), found, "{name}: bound alone {bound:.4f}, {cpu_s:.1f} s of CPU")
 
 
+def one(draws: int = 100, time_limit: float = 10.0) -> None:
+    """Say how far certified bounds of one class on one GPU, 40 tasks at 11/s, lie below the programme's optimum."""
+
+    def missed(window: Instance) -> dict[str, Any]:
+        proved = portfolio.bound(window, Objective.MEAN_LATENCY, Budget(time_limit))
+        value, priced = proved.found.value, proved.priced
+        if value is None or priced is None:
+            raise SystemExit("no optimum or no certificate")
+        return {"short": float(1 - priced.bound / value)}
+
+    _summarize("short", bench(_draws(draws, 40, 11, 1, (_TEN,)), missed, "{name}: {short:.2%} below the optimum"))
+
+
+def two(draws: int = 20, time_limit: float = 30.0) -> None:
+    """Plan two classes on two GPUs, 60 tasks at 25/s, and print the gaps."""
+
+    def found(window: Instance) -> dict[str, Any]:
+        return plan_window(window, Objective.MEAN_LATENCY, time_limit)
+
+    row = "{name}: plan {value:.4f} s, bound {bound:.4f} s, gap {gap:.2%}"
+    _summarize("gap", bench(_draws(draws, 60, 25, 2, (_TEN, _TWENTY)), found, row))
+
+
+def shares(draws: int = 24, time_limit: float = 5.0) -> None:
+    """Plan tasks of a k-th of a GPU each, 40 at 80 % of load, beside the same on k GPUs."""
+
+    def worse(sizes: tuple[int, int]) -> dict[str, Any]:
+        seed, parts = sizes
+        values = []
+        for share, gpus in ((WHOLE // parts, 1), (WHOLE, parts)):
+            tasks = [Task("t", {"*": run_us}, share=share) for run_us in (100_000, 40_000)]
+            flows = [Workflow(task.name + str(at), (task,)) for at, task in enumerate(tasks)]
+            window = Instance(authors.cluster(gpus), (), tuple(_jobs(seed, 40, 11.4 * parts, flows)))
+            values.append(plan_window(window, Objective.MEAN_LATENCY, time_limit)["value"])
+        return {"worse": values[0] / values[1] - 1}
+
+    listed = ((f"draw {seed}, shares of 1/{2 + seed % 3}", (seed, 2 + seed % 3)) for seed in range(draws))
+    _summarize("worse", bench(listed, worse, "{name}: {worse:+.2%}"))
+
+
+def _summarize(figure: str, rows: list[Figures]) -> None:
+    values = [row[figure] for row in rows]
+    print(f"{figure}: {sum(values) / len(values):.2%} in the mean, {max(values):.2%} at worst")
+
+
+_TEN = BatchClass("ten", {"*": {size: 50_000 + 50_000 * size for size in range(1, 9)}})
+_TWENTY = BatchClass("twenty", {"*": {size: 140_000 + 60_000 * size for size in range(1, 5)}})
+
+
+def _draws(
+    draws: int, tasks: int, rate: float, gpus: int, classes: tuple[BatchClass, ...]
+) -> Iterator[tuple[str, Instance]]:
+    """Yield Poisson draws of one task per job, three of four of the first class, all times in hundredths of seconds."""
+    flows = [Workflow(batch.name, (Task.of_class("t", batch),)) for batch in classes]
+    for seed in range(draws):
+        yield f"draw {seed}", Instance(authors.cluster(gpus), (), tuple(_jobs(seed, tasks, rate, flows)))
+
+
+def _jobs(seed: int, count: int, rate: float, flows: list[Workflow]) -> Iterator[Job]:
+    """Yield Poisson arrivals, each of one of these workflows, the first three times as often as the second."""
+    rng, at_s = random.Random(seed), 0.0  # noqa: S311 - no secret
+    for _ in range(count):
+        at_s += rng.expovariate(rate)
+        yield Job(rng.choices(flows, [3, 1][: len(flows)])[0], 10_000 * round(100 * at_s))
+
+
 def policies(
     policies: Annotated[tuple[str, ...], "such as compass:batch=greedy"], rates: Rates = (6, 8), jobs: Jobs = 100
 ) -> None:
@@ -80,4 +157,4 @@ def windows(rates: tuple[int, ...], jobs: int) -> Iterator[tuple[str, Instance]]
 
 
 if __name__ == "__main__":
-    ask({"plan": plan, "bound": bound, "policies": policies})
+    ask({"plan": plan, "bound": bound, "one": one, "two": two, "shares": shares, "policies": policies})

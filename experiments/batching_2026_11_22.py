@@ -46,7 +46,7 @@ _LARGEST = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BatchingRow:
     """What one contender reaches in one cell; of the lower bound only the value of the objective is known.
 
     A cell is a workload, an objective, whether there are batches, whether models are swapped freely, and a time limit.
@@ -73,7 +73,7 @@ def batching(
     """Fill the missing cells and print the tables."""
     objectives = str(Objective.MEAN_SLOWDOWN), str(Objective.MAX_SLOWDOWN)
     cells = product(workloads, objectives, (False, True), (False, True), [time_limit])
-    Study(Row, 5, measured, [worth, contenders]).run(cells, folder)
+    Study(BatchingRow, 5, measured, [worth, contenders]).run(cells, folder)
 
 
 def window(workload: str, batches: bool, swaps: bool) -> Instance:
@@ -108,7 +108,7 @@ def in_classes(plain: Instance) -> Instance:
     return plain.with_tasks(classed)
 
 
-def measured(workload: str, objective: str, batches: bool, swaps: bool, time_limit_s: float) -> Iterator[Row]:
+def measured(workload: str, objective: str, batches: bool, swaps: bool, time_limit_s: float) -> Iterator[BatchingRow]:
     """Yield what policies, where models are swapped freely, the plan and the lower bound reach."""
     on, aim = window(workload, batches, swaps), Objective(objective)
     cell = workload, objective, batches, swaps, time_limit_s
@@ -123,15 +123,15 @@ def measured(workload: str, objective: str, batches: bool, swaps: bool, time_lim
         metrics, value = measure(on, timeline), timeline_value(aim, on, timeline)
         slowdowns = round(metrics.mean_slowdown, 4), round(metrics.p99_slowdown, 4)
         size = None if metrics.mean_batch_size is None else round(metrics.mean_batch_size, 3)
-        yield Row(*cell, name, reported_value(aim, value), *slowdowns, size, metrics.loads)
-    yield Row(*cell, BOUND, found["bound"] or 0.0)
+        yield BatchingRow(*cell, name, reported_value(aim, value), *slowdowns, size, metrics.loads)
+    yield BatchingRow(*cell, BOUND, found["bound"] or 0.0)
 
 
 def _receding(objective: str) -> Policy:
     return RecedingHorizon(RecedingOptions(MOVES, objective=objective))
 
 
-def worth(rows: Sequence[Row]) -> str:
+def worth(rows: Sequence[BatchingRow]) -> str:
     """Return what batches and swaps are worth to the plan: one line per workload and objective."""
     heads = "workload", "plan for", "read", "neither", "swaps", "batches", "both", "bound of both"
     found = {(row.workload, row.objective, row.batches, row.swaps, row.contender): row for row in rows}
@@ -147,7 +147,7 @@ def worth(rows: Sequence[Row]) -> str:
     return markdown(heads, lines) + "\n"
 
 
-def contenders(rows: Sequence[Row]) -> str:
+def contenders(rows: Sequence[BatchingRow]) -> str:
     """Return who reaches what where batches and swaps are free, the worst first."""
     heads = "workload", "", "mean slowdown", "x plan", "p99", "mean batch", "loads"
     aim = str(Objective.MEAN_SLOWDOWN)

@@ -36,7 +36,7 @@ CHOSEN += [f"{family}/{name}" for family, names in _HURINK.items() for name in n
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BesideRow:
     """An instance planned by both: makespans and lower bounds, equal where it is proved."""
 
     name: str
@@ -77,7 +77,7 @@ def compare(folder: Path, names: Sequence[str], seconds: float, output: Path) ->
     warm_up(["search"])  # or the first instance pays for compiling
     cells = [(name, seconds) for name in names or CHOSEN if name in files]
     print("| instance | plan | bound | PyJobShop's plan | bound |", "| --- | --- | --- | --- | --- |", sep="\n")
-    study = Study(Row, 2, lambda name, seconds: [_measure(python, files[name], name, seconds)])
+    study = Study(BesideRow, 2, lambda name, seconds: [_measure(python, files[name], name, seconds)])
     rows = study.fill(cells, output)
     print("\n".join(row.text for row in rows))
     ours, theirs = zip(*(row.pairs for row in rows), strict=True)
@@ -110,7 +110,7 @@ def _environment(folder: Path) -> Path:
     return python
 
 
-def _measure(python: Path, path: Path, name: str, seconds: float) -> Row:
+def _measure(python: Path, path: Path, name: str, seconds: float) -> BesideRow:
     """Plan an instance with both, one after the other."""
     instance = flexible_job_shop.read(path).instance
     ours = solve(instance, Objective.MAKESPAN, Budget(seconds, workers=WORKERS))
@@ -123,7 +123,9 @@ def _measure(python: Path, path: Path, name: str, seconds: float) -> Row:
     if ours.value is None or ours.lower_bound is None:
         raise SystemExit(f"{name}: {ours.status}")
     their_value = round(theirs["value"]) if math.isfinite(theirs["value"]) else None
-    row = Row(name, seconds, int(ours.value), math.ceil(ours.lower_bound), their_value, math.ceil(theirs["bound"]))
+    row = BesideRow(
+        name, seconds, int(ours.value), math.ceil(ours.lower_bound), their_value, math.ceil(theirs["bound"])
+    )
     print(row.text, file=sys.stderr, flush=True)
     return row
 

@@ -44,7 +44,7 @@ REFERENCES = {"compass": "--", "srpt": ":", "plan, 30 s": "-."}
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class AnnouncedRow:
     """A policy's figures at a rate, with so many moves per decision where decisions are searched for and timed."""
 
     rate: int
@@ -76,7 +76,11 @@ def clairvoyance(
     policies += [(f"plan, {plan:g} s", None)] if plan else []
     on = authors.instance(authors.recorded(rate, jobs))
     study = Study(
-        Row, 3, partial(measured, on, plan), results=results(jobs, rate), tell=lambda rows: " ".join(map(str, rows))
+        AnnouncedRow,
+        3,
+        partial(measured, on, plan),
+        results=results(jobs, rate),
+        tell=lambda rows: " ".join(map(str, rows)),
     )
     study.run(((rate, policy, count) for policy, count in policies), folder)
     if all((folder / results(300, rate)).exists() for rate in RATES):
@@ -88,7 +92,7 @@ def results(jobs: int, rate: int) -> str:
     return f"results_{jobs}_jobs_{rate}_per_s.csv"
 
 
-def measured(on: Instance, plan_s: float, rate: int, policy: str, moves: int | None) -> Iterator[Row]:
+def measured(on: Instance, plan_s: float, rate: int, policy: str, moves: int | None) -> Iterator[AnnouncedRow]:
     """Yield the row of a policy."""
     times: list[float] = []
     if moves is not None:
@@ -103,7 +107,7 @@ def measured(on: Instance, plan_s: float, rate: int, policy: str, moves: int | N
     slowdowns = round(metrics.mean_slowdown, 3), round(metrics.p99_slowdown, 3)
     spread = [round(float(value), 1) for value in (np.mean(times), np.percentile(times, 99))] if times else [None, None]
     counts = metrics.loads, len(times) or None
-    yield Row(rate, policy, moves, *slowdowns, round(metrics.mean_latency_s, 3), *counts, *spread)
+    yield AnnouncedRow(rate, policy, moves, *slowdowns, round(metrics.mean_latency_s, 3), *counts, *spread)
 
 
 def annealed(on: Instance, seconds: float) -> Timeline:
@@ -132,7 +136,7 @@ def figure(folder: Path) -> Figure:
     made = canvas(9, 3)
     panels = made.subplots(1, len(RATES))
     for rate, axes in zip(RATES, panels, strict=True):
-        slowdown = {row.policy: row.mean_slowdown for row in read(folder / results(300, rate), Row)}
+        slowdown = {row.policy: row.mean_slowdown for row in read(folder / results(300, rate), AnnouncedRow)}
         known = [slowdown[f"{RECEDING}{name}"] for name in LOOKAHEADS]
         axes.plot(list(LOOKAHEADS), known, marker="o", color="black", label="receding")
         for policy, style in REFERENCES.items():

@@ -15,14 +15,14 @@ from truenorth.planner.inputs.estimate.ladder import Fitted, Recipe, fit_rungs
 from truenorth.planner.inputs.estimate.run import score
 from truenorth.planner.inputs.estimate.rungs import BACK_OFF
 from truenorth.planner.inputs.estimate.table import Wanted, read_table
-from truenorth.planner.inputs.estimate.tasks import Columns, History, Tasks
+from truenorth.planner.inputs.estimate.tasks import History, TaskColumns, Tasks
 
 _KINDS = ("exact key", "boosted", BACK_OFF, "retrieval")
 _HIDDEN = 4
 """Every how many-th model is hidden to see how unseen ones fare."""
 TRACE = Path(__file__).parents[2] / "shared" / "data" / "gentd26" / "lora_request_trace.csv.gz"
 MODEL = "checkpoint_model_version_id"
-COLUMNS = Columns(
+COLUMNS = TaskColumns(
     key=(MODEL, "predict_type", "num_images_per_prompt", "num_inference_steps", "num_lora", "groupId"),
     features=("prompt_length", "negative_prompt_length"),
 )

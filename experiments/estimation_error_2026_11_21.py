@@ -85,7 +85,7 @@ LEVELS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ErrorRow:
     """The mean slowdown of one contender in one cell: a draw of arrivals at a rate, with an error."""
 
     jobs_per_s: float
@@ -110,18 +110,18 @@ def estimation_error(
     folder: Annotated[Path, "where results.csv and the picture lie"] = FOLDER,
 ) -> None:
     """Fill the missing cells, print the crossings and draw the picture."""
-    study = Study(Row, 6, measured, [answer], figure, "estimation_error.png", tell=tell)
+    study = Study(ErrorRow, 6, measured, [answer], figure, "estimation_error.png", tell=tell)
     cells = product(seeds, rates, LEVELS)
     study.run(((rate, seed, jobs, level.side, level.kind, level.size) for seed, rate, level in cells), folder)
 
 
-def tell(rows: Sequence[Row]) -> str:
+def tell(rows: Sequence[ErrorRow]) -> str:
     """Return what a cell came to."""
     figures = ", ".join(f"{row.contender} {row.mean_slowdown:.4g}" for row in rows)
     return f"{rows[0].jobs_per_s:g}/s, draw {rows[0].seed}, {rows[0].level}: {figures}"
 
 
-def measured(rate: float, seed: int, jobs: int, side: str, kind: str, size: float) -> Iterator[Row]:
+def measured(rate: float, seed: int, jobs: int, side: str, kind: str, size: float) -> Iterator[ErrorRow]:
     """Yield the mean slowdown of the plan that knows the truth, and of every contender."""
     like = load_scenario(FOLDER.parent / "scenarios" / "compass_edge.yaml")
     sides = told_and_true(Level(side, kind, size), authors.instance(authors.poisson(rate, jobs, seed)), seed)
@@ -131,7 +131,7 @@ def measured(rate: float, seed: int, jobs: int, side: str, kind: str, size: floa
     for name, timeline in [(PLAN_OF_TRUTH, plan), *_carried_out(scenario, sides, seed)]:
         assert_feasible(sides.truth, timeline)
         value = float(timeline_value(scenario.objective, sides.truth, timeline))
-        yield Row(rate, seed, jobs, side, kind, size, name, value)
+        yield ErrorRow(rate, seed, jobs, side, kind, size, name, value)
 
 
 def told_and_true(level: Level, given: Instance, seed: int) -> Sides:
@@ -150,7 +150,7 @@ def _carried_out(scenario: Scenario, sides: Sides, seed: int) -> Iterator[tuple[
         yield name, simulate(scenario.instance, parse(policy, scenario, sides.told), seed, truth=truth)
 
 
-def ratios(rows: Sequence[Row], rate: float, level: Level, contender: str, to: str) -> list[float]:
+def ratios(rows: Sequence[ErrorRow], rate: float, level: Level, contender: str, to: str) -> list[float]:
     """Return the mean slowdowns of a contender at a rate and an error over those of another, draw by draw."""
     here = {
         (row.seed, row.contender): row.mean_slowdown for row in rows if (row.jobs_per_s, row.level) == (rate, level)
@@ -158,7 +158,7 @@ def ratios(rows: Sequence[Row], rate: float, level: Level, contender: str, to: s
     return [here[seed, contender] / here[seed, to] for seed in dict.fromkeys(seed for seed, _ in here)]
 
 
-def crossing(rows: Sequence[Row], rate: float, side: str, plan: str, online: str) -> float | None:
+def crossing(rows: Sequence[ErrorRow], rate: float, side: str, plan: str, online: str) -> float | None:
     """Return the log-normal spread up to which a plan beats an online policy; 0 for never, None for all asked.
 
     The mean over the draws of log(plan / online) is taken as linear between the spreads that were asked.
@@ -173,7 +173,7 @@ def crossing(rows: Sequence[Row], rate: float, side: str, plan: str, online: str
     return None
 
 
-def answer(rows: Sequence[Row]) -> str:
+def answer(rows: Sequence[ErrorRow]) -> str:
     """Return a line per plan, online policy and side: up to which error the plan is better, at every rate."""
     largest = max(level.size for level in LEVELS if level.kind == "lognormal")
     lines = []
@@ -184,7 +184,7 @@ def answer(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def _rates(rows: Sequence[Row]) -> list[float]:
+def _rates(rows: Sequence[ErrorRow]) -> list[float]:
     return list(dict.fromkeys(row.jobs_per_s for row in rows))
 
 
@@ -193,7 +193,7 @@ def _in_words(spread: float) -> str:
     return f"{spread:.2f} ({math.exp(NormalDist().inv_cdf(0.75) * spread) - 1:.0%})"
 
 
-def figure(rows: Sequence[Row]) -> Figure:
+def figure(rows: Sequence[ErrorRow]) -> Figure:
     """Return the chart: regret against the error, a line per contender, a panel per rate and side."""
     made, rates = canvas(11, 7), _rates(rows)
     panels = made.subplots(2, len(rates), sharex=True, sharey=True, squeeze=False)
@@ -214,7 +214,7 @@ def figure(rows: Sequence[Row]) -> Figure:
     return made
 
 
-def _panel(axes: Axes, rows: Sequence[Row], rate: float, side: str) -> None:
+def _panel(axes: Axes, rows: Sequence[ErrorRow], rate: float, side: str) -> None:
     levels = [level for level in LEVELS if level.side in (NONE, side)]
     for contender, (_, colour, line, marker) in CONTENDERS.items():
         regret = [geometric_mean(ratios(rows, rate, level, contender, PLAN_OF_TRUTH)) for level in levels]

@@ -46,7 +46,7 @@ _STYLE = {
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SizesRow:
     """What one contender reaches in one cell; the bound has only an objective."""
 
     start: str
@@ -69,11 +69,11 @@ def peak_hour(
 ) -> None:
     """Fill the missing cells, print the table and draw the picture."""
     start, end = window
-    study = Study(Row, 4, measured, [table], figure, "slowdown.png")
+    study = Study(SizesRow, 4, measured, [table], figure, "slowdown.png")
     study.run(((start, end, count, time_limit) for count in gpus), folder)
 
 
-def measured(start: str, end: str, gpus: int, time_limit_s: float) -> Iterator[Row]:
+def measured(start: str, end: str, gpus: int, time_limit_s: float) -> Iterator[SizesRow]:
     """Yield what every policy, the plan and the lower bound reach; the plan starts from the policies' timelines."""
     scenario = imported(start, end, gpus)
     simulations = {policy: simulate(scenario, policy) for policy in POLICIES}
@@ -88,8 +88,8 @@ def measured(start: str, end: str, gpus: int, time_limit_s: float) -> Iterator[R
     for name, (value, metrics) in {**reached, PLAN: (planned.result.value, planned.metrics)}.items():
         latencies = round(metrics.mean_latency_s, 3), round(metrics.p95_latency_s, 3)
         slowdown = reported_value(scenario.objective, value)
-        yield Row(*cell, name, slowdown, *latencies, metrics.loads, metrics.hit_rate)
-    yield Row(*cell, BOUND, reported_bound(scenario.objective, planned.result.lower_bound))
+        yield SizesRow(*cell, name, slowdown, *latencies, metrics.loads, metrics.hit_rate)
+    yield SizesRow(*cell, BOUND, reported_bound(scenario.objective, planned.result.lower_bound))
 
 
 def imported(start: str, end: str, gpus: int) -> Scenario:
@@ -123,7 +123,7 @@ def owners(instance: Instance) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[SizesRow]) -> str:
     """Return the rows as Markdown, the worst contender of each cell first."""
     heads = "GPUs", "", "mean slowdown", "x plan", "mean latency in s", "p95 latency in s", "loads", "hit rate"
     plans = {row.gpus: row.mean_slowdown for row in rows if row.contender == PLAN}
@@ -138,7 +138,7 @@ def table(rows: Sequence[Row]) -> str:
     return markdown(heads, lines)
 
 
-def figure(rows: Sequence[Row]) -> Figure:
+def figure(rows: Sequence[SizesRow]) -> Figure:
     """Return the chart: a panel per number of GPUs, a bar per contender, the lower bound as a line."""
     value = {(row.contender, row.gpus): row.mean_slowdown for row in rows}
     counts = sorted({row.gpus for row in rows})

@@ -43,7 +43,7 @@ Data = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class LeagueWorkload:
     """A workload: what it is, in words, and who writes its scenario file, given a folder and a number of jobs."""
 
     words: str
@@ -134,31 +134,35 @@ def _gentd26(name: str, begin: str, end: str, servers: int) -> Any:
     return write
 
 
-WORKLOADS: Mapping[str, Workload] = {
-    "authors-2": Workload("the Compass authors', 2 jobs/s", _changed("authors-2", lambda _, jobs: _poisson(2, jobs))),
-    "authors-3": Workload("the same, 3 jobs/s", _changed("authors-3", lambda _, jobs: _poisson(3, jobs))),
-    "authors-4": Workload("the same, 4 jobs/s", _changed("authors-4", lambda _, jobs: _poisson(4, jobs))),
-    "scarce": Workload("the same, 3 jobs/s, half the memory", _changed("scarce", _scarce)),
-    "batches": Workload("the same in batches, 6 jobs/s", _changed("batches", _batched)),
-    "branches": Workload(
+WORKLOADS: Mapping[str, LeagueWorkload] = {
+    "authors-2": LeagueWorkload(
+        "the Compass authors', 2 jobs/s", _changed("authors-2", lambda _, jobs: _poisson(2, jobs))
+    ),
+    "authors-3": LeagueWorkload("the same, 3 jobs/s", _changed("authors-3", lambda _, jobs: _poisson(3, jobs))),
+    "authors-4": LeagueWorkload("the same, 4 jobs/s", _changed("authors-4", lambda _, jobs: _poisson(4, jobs))),
+    "scarce": LeagueWorkload("the same, 3 jobs/s, half the memory", _changed("scarce", _scarce)),
+    "batches": LeagueWorkload("the same in batches, 6 jobs/s", _changed("batches", _batched)),
+    "branches": LeagueWorkload(
         "the same with uncertain paths, 5 jobs/s", _changed("branches", lambda _, jobs: _poisson(5, jobs), "branches")
     ),
-    "two-kinds": Workload("six published models in batches on A100 and A10", _changed("two-kinds", _own, "six_models")),
-    "azure-code": Workload(
+    "two-kinds": LeagueWorkload(
+        "six published models in batches on A100 and A10", _changed("two-kinds", _own, "six_models")
+    ),
+    "azure-code": LeagueWorkload(
         "Azure code 2023, which comes in bursts, 5 GPUs",
         _azure("azure-code", "AzureLLMInferenceTrace_code.csv.gz", 5, 300),
     ),
-    "azure-conv": Workload(
+    "azure-conv": LeagueWorkload(
         "Azure conversation 2023, 8 GPUs", _azure("azure-conv", "AzureLLMInferenceTrace_conv.csv.gz", 8, 20)
     ),
-    "gentd26-06": Workload(
+    "gentd26-06": LeagueWorkload(
         "a diffusion service, the hour from 2024-12-06T00:00",
         _gentd26("gentd26-06", "2024-12-06T00", "2024-12-06T01", 3),
     ),
-    "gentd26-03": Workload(
+    "gentd26-03": LeagueWorkload(
         "the same, from 2024-12-03T00:00", _gentd26("gentd26-03", "2024-12-03T00", "2024-12-03T01", 3)
     ),
-    "gentd26-05": Workload(
+    "gentd26-05": LeagueWorkload(
         "the same, from 2024-12-05T21:00", _gentd26("gentd26-05", "2024-12-05T21", "2024-12-05T22", 3)
     ),
 }

@@ -48,7 +48,7 @@ _LIMITED = ("plan", "bound", "compare", "servers")
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class LimitFault:
     """What was asked, and what is wrong with how it ended."""
 
     asked: str
@@ -65,7 +65,7 @@ class Ended:
     seconds: float
 
 
-def ask(seed: int, folder: Path) -> tuple[str, list[Fault]]:
+def ask(seed: int, folder: Path) -> tuple[str, list[LimitFault]]:
     """Draw a scenario and a question; return its words and what was wrong with the answer."""
     rng = random.Random(seed)  # noqa: S311 - no secret
     path, verb, limit_s = folder / f"{seed}.json", rng.choice(VERBS), rng.randint(1, 5)
@@ -76,7 +76,7 @@ def ask(seed: int, folder: Path) -> tuple[str, list[Fault]]:
         ended = run(arguments)
         words = [*arguments]
         asked = f"{' '.join(arguments)}  (seed {seed})"
-        found += [Fault(asked, problem) for problem in problems(ended, arguments[0], limit_s)]
+        found += [LimitFault(asked, problem) for problem in problems(ended, arguments[0], limit_s)]
         if found or ended.code:
             break
     return " ".join(words), found

@@ -244,7 +244,7 @@ def nightly(
     output: Annotated[Path, "folder for scenarios"] = Path("contradictions"),
 ) -> None:
     """Compare so many draws, print a table, and exit with 1 if anything contradicts the oracle."""
-    table, begun = Table(output), time.monotonic()
+    table, begun = NightlyTable(output), time.monotonic()
     for drawn in range(seed, seed + count):
         if time.monotonic() - begun > seconds:
             break
@@ -267,7 +267,7 @@ def _comparisons(limit_s: float, alterations: int) -> list[tuple[str, bool, int,
     ]
 
 
-class Table:
+class NightlyTable:
     """What was compared so far; contradictions are printed, and written as scenarios, at once."""
 
     def __init__(self, folder: Path) -> None:

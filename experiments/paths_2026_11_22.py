@@ -24,7 +24,7 @@ POLICIES = ("compass", "compass-released", "jit", "heft", "hash", "srpt", "lru",
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PathsRow:
     """The mean slowdown of a policy without and with the paths known at the release."""
 
     jobs_per_s: float
@@ -42,10 +42,10 @@ def paths(
     folder: Annotated[Path, "where results.csv lies"] = FOLDER,
 ) -> None:
     """Fill the missing cells and print the answer."""
-    Study(Row, 4, measured, [table]).run(product(rates, range(1, draws + 1), [jobs], POLICIES), folder)
+    Study(PathsRow, 4, measured, [table]).run(product(rates, range(1, draws + 1), [jobs], POLICIES), folder)
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[PathsRow]) -> str:
     """Return per policy and rate what the paths cost where they show late, in per cent."""
     rates = list(dict.fromkeys(row.jobs_per_s for row in rows))
     lines = []
@@ -61,7 +61,7 @@ def table(rows: Sequence[Row]) -> str:
     return markdown(["policy", *heads], lines, " --: | --: |")
 
 
-def measured(rate: float, seed: int, jobs: int, policy: str) -> Iterator[Row]:
+def measured(rate: float, seed: int, jobs: int, policy: str) -> Iterator[PathsRow]:
     """Yield the row of a cell."""
     like = load_scenario(FOLDER.parent / "scenarios" / "branches.yaml")
     assert like.document.workload.poisson is not None
@@ -72,7 +72,7 @@ def measured(rate: float, seed: int, jobs: int, policy: str) -> Iterator[Row]:
         float(timeline_value(Objective.MEAN_SLOWDOWN, *carry_out(on, policy)))
         for on in (drawn, with_known_paths(drawn))
     )
-    yield Row(rate, seed, jobs, policy, late, known)
+    yield PathsRow(rate, seed, jobs, policy, late, known)
 
 
 def with_known_paths(instance: Instance) -> Instance:

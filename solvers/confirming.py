@@ -23,7 +23,7 @@ from truenorth.solvers.budget import Budget
 from truenorth.solvers.exact import arc_flow, cp_sat, milp
 from truenorth.solvers.faults import ARC_FLOW, CP_SAT, MILP, SOLVER_OF, SolverFaultWarning
 from truenorth.solvers.reductions import on_twin
-from truenorth.solvers.result import Origin, Search
+from truenorth.solvers.result import PlanOrigin, Search
 
 _MOST_TASKS_OF_MILP = 20
 """The MILP is asked about windows of up to so many tasks; of larger ones it rarely knows an answer in time."""
@@ -59,7 +59,7 @@ class Doubt(Search):
         """Whether the question is answered."""
         return self.infeasible or self.timeline is not None
 
-    def offer(self, timeline: Timeline, origin: Origin = Origin.SEARCH) -> bool:
+    def offer(self, timeline: Timeline, origin: PlanOrigin = PlanOrigin.SEARCH) -> bool:
         """Keep a plan if it is one that was asked about; say whether it was kept."""
         value = timeline_value(self.objective, self.instance, timeline)
         return (self.most is None or value <= self.most) and super().offer(timeline, origin)

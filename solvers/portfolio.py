@@ -27,7 +27,7 @@ from truenorth.solvers.exact import consecutive
 from truenorth.solvers.farm import Deadline
 from truenorth.solvers.proving import prove, suits_cp_sat, warm_up_s
 from truenorth.solvers.reductions import Episode, lanes_of, on_twin, singles_of
-from truenorth.solvers.result import Origin, Progress, Result, Search
+from truenorth.solvers.result import PlanOrigin, Progress, Result, Search
 from truenorth.solvers.side_by_side import (
     BEGIN_SHARE,
     anneal_and_bound,
@@ -124,7 +124,7 @@ def _run(
         search.deny(WINDOWS)
         return None, None
     if hint is not None:
-        search.offer(hint, Origin.HINT)
+        search.offer(hint, PlanOrigin.HINT)
     # What hands in plans may take longer than the limit: first one that surely comes.
     if search.timeline is None and search.instance.n_tasks > _DISPATCHED_TASKS:
         dispatch(on_twin(search))
@@ -153,7 +153,7 @@ def serve(search: Search, budget: Budget, hint: Timeline | None, starts: Starts)
     if budget.method in (Method.CP_SAT, Method.MILP):
         raise QuestionError("no CP-SAT or MILP exists for requests of streams; allowed are auto, search", "method")
     if hint is not None:
-        search.offer(hint, Origin.HINT)
+        search.offer(hint, PlanOrigin.HINT)
     _offer_starts(search, starts, budget)
     formula = offer_formulas(search, budget)
     if not search.proved:
@@ -326,4 +326,4 @@ def _offer_starts(search: Search, starts: Starts, budget: Budget) -> None:
         # The first plan is taken even beyond the limit: without one there is no answer.
         if search.timeline is not None and search.remaining_s <= 0:
             return
-        search.offer(timeline, Origin.POLICY)
+        search.offer(timeline, PlanOrigin.POLICY)

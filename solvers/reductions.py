@@ -32,7 +32,7 @@ from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.models.restrictions import Restrictions
 from truenorth.models.timeline import Timeline, end_with_gpu
 from truenorth.models.workload import WHOLE
-from truenorth.solvers.result import Origin, Search
+from truenorth.solvers.result import PlanOrigin, Search
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Delegate(Search):
         """Return a plan as one of the other search."""
         return timeline
 
-    def offer(self, timeline: Timeline, origin: Origin = Origin.SEARCH) -> bool:
+    def offer(self, timeline: Timeline, origin: PlanOrigin = PlanOrigin.SEARCH) -> bool:
         """Keep a plan if it is the best so far; say whether it was kept."""
         kept = super().offer(timeline, origin)
         if kept:

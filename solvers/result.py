@@ -32,7 +32,7 @@ class Progress:
     bound: Fraction | None
 
 
-class Origin(StrEnum):
+class PlanOrigin(StrEnum):
     """Who made a plan.
 
     Attributes
@@ -53,7 +53,11 @@ class Origin(StrEnum):
     HINT = "hint"
 
 
-_MAKERS = {Origin.START: "what search began with", Origin.POLICY: "an online policy's", Origin.HINT: "the given one"}
+_MAKERS = {
+    PlanOrigin.START: "what search began with",
+    PlanOrigin.POLICY: "an online policy's",
+    PlanOrigin.HINT: "the given one",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,7 @@ class Result:
     solver: str
     options: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)
     cpu_s: float = 0.0
-    origin: Origin = Origin.SEARCH
+    origin: PlanOrigin = PlanOrigin.SEARCH
     left_out: Mapping[str, str] = field(default_factory=dict)
     denied_by: str | None = None
     confirmed_by: str | None = None
@@ -150,7 +154,7 @@ class Result:
     @property
     def fell_back(self) -> str | None:
         """Which plan was kept because search found none better; None if it found one, or this one is optimal."""
-        if self.origin is Origin.SEARCH or self.timeline is None or self.status is Status.OPTIMAL:
+        if self.origin is PlanOrigin.SEARCH or self.timeline is None or self.status is Status.OPTIMAL:
             return None
         return f"the plan is {_MAKERS[self.origin]}: search found none better"
 
@@ -202,7 +206,7 @@ class Search:
         self.value: Fraction | None = None
         self.bound: Fraction | None = None
         self.bound_method: str | None = None
-        self.origin = Origin.SEARCH
+        self.origin = PlanOrigin.SEARCH
         self.left_out = {} if left_out is None else left_out
         self.denied_by: str | None = None
         self.confirmed_by: str | None = None
@@ -281,7 +285,7 @@ class Search:
         """Return a plan as it is kept; the search on a twin says here what solvers leave open."""
         return timeline
 
-    def offer(self, timeline: Timeline, origin: Origin = Origin.SEARCH) -> bool:
+    def offer(self, timeline: Timeline, origin: PlanOrigin = PlanOrigin.SEARCH) -> bool:
         """Keep a plan if it is the best so far, or as good with fewer bytes loaded; say whether it was kept."""
         timeline = self.finish(timeline)
         assert_feasible(self.instance, timeline)

@@ -1,13 +1,13 @@
-"""Instances for tests: parts to build them by hand, and the random ones of the experiments."""
+"""Instances for tests: parts to build them by hand, and the random ones."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from experiments.random_instances import MB as MB
-from experiments.random_instances import random_instance as random_instance
-from experiments.random_instances import random_serving_instance as random_serving_instance
+from tests.random_instances import MB as MB
+from tests.random_instances import random_instance as random_instance
+from tests.random_instances import random_serving_instance as random_serving_instance
 from truenorth.models import (
     GPU,
     Cluster,

@@ -18,7 +18,7 @@ from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import Scenario
 from truenorth.models.slo import ServiceLevels
 from truenorth.models.units import QuantityError, parse_time
-from truenorth.planner.answers.options import Kind, Option, name_of, options_of
+from truenorth.planner.answers.options import Option, OptionKind, name_of, options_of
 from truenorth.planner.answers.questions import Question, SizesQuestion
 
 Answer = TypeVar("Answer")
@@ -112,21 +112,21 @@ def read(name: str, option: Option, value: Any) -> Any:
         If it is none; the message says what is allowed.
     """
     kind = option.kind
-    if kind is Kind.CHOICE:
+    if kind is OptionKind.CHOICE:
         return choose(name, value, option.choices)
-    if kind is Kind.WHOLE:
+    if kind is OptionKind.WHOLE:
         return _whole(name, option, value)
-    if kind is Kind.SECONDS:
+    if kind is OptionKind.SECONDS:
         return seconds(name, value)
-    if kind is Kind.TIME:
+    if kind is OptionKind.TIME:
         return round(seconds(name, value) * MICROSECONDS_PER_SECOND)
-    if kind in (Kind.SHARE, Kind.FACTOR):
+    if kind in (OptionKind.SHARE, OptionKind.FACTOR):
         return _number(name, kind, value)
-    if kind is Kind.FILE:
+    if kind is OptionKind.FILE:
         return Path(value)
-    if kind is Kind.NAMES:
+    if kind is OptionKind.NAMES:
         return _names(name, value)
-    return _levels(name, value) if kind is Kind.LEVELS else str(value)
+    return _levels(name, value) if kind is OptionKind.LEVELS else str(value)
 
 
 def choose(name: str, word: Any, words: Sequence[str]) -> str:
@@ -167,14 +167,14 @@ def _whole(name: str, option: Option, value: Any) -> int:
     return value.__index__()  # type: ignore[no-any-return]
 
 
-def _number(name: str, kind: Kind, value: Any) -> Fraction:
+def _number(name: str, kind: OptionKind, value: Any) -> Fraction:
     """Return a number exactly as it is written: 0.1 is a tenth."""
     try:
         found = Fraction(str(value))
     except (ValueError, ZeroDivisionError):
         found = Fraction(-1)
-    if found < 0 or (found >= 1 if kind is Kind.SHARE else found == 0):
-        allowed = "a share of at least 0 and below 1" if kind is Kind.SHARE else "a number above 0"
+    if found < 0 or (found >= 1 if kind is OptionKind.SHARE else found == 0):
+        allowed = "a share of at least 0 and below 1" if kind is OptionKind.SHARE else "a number above 0"
         raise QuestionError(f"{value!r} is none; allowed is {allowed}", name)
     return found
 

@@ -54,13 +54,13 @@ def suites(
         for case in cases_of(suite, data or KNOWN_OPTIMA, ipmtc or (), first_filling)
     }
 
-    def measure(*cell: Any) -> list[rows.Row]:
+    def measure(*cell: Any) -> list[rows.SuiteRow]:
         warm()
         made = rows.planned(cases[cell], time_limit, workers)
         manners.say(rows.text([made]).splitlines()[1])
         return [made]
 
-    wanted = Study(rows.Row, 3, measure).fill(cases, output)
+    wanted = Study(rows.SuiteRow, 3, measure).fill(cases, output)
     write_atomically(output / "results.md", rows.markdown(wanted))
     print(rows.text(wanted))
     print("\n".join(["", *rows.summary(wanted)]))

@@ -16,7 +16,7 @@ MOST_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SuiteRow:
     """A case planned: value, bound and what is known, in the suite's units; empty fields are unknown.
 
     Parameters
@@ -65,11 +65,11 @@ class Row:
         return "better" if self.value < self.known_upper else f"+{self.excess:.2%}"
 
 
-def planned(case: Case, time_limit_s: float, workers: int = 2) -> Row:
+def planned(case: Case, time_limit_s: float, workers: int = 2) -> SuiteRow:
     """Plan a case as a user would, and return what became of it."""
     began_s = time.process_time()
     result = tn.plan(case.scenario, time_limit=time_limit_s, workers=workers).result
-    return Row(
+    return SuiteRow(
         case.suite,
         case.name,
         time_limit_s,
@@ -84,20 +84,20 @@ def planned(case: Case, time_limit_s: float, workers: int = 2) -> Row:
     )
 
 
-def text(rows: Sequence[Row]) -> str:
+def text(rows: Sequence[SuiteRow]) -> str:
     """Return the table for a terminal."""
     lines = [COLUMNS, *map(_cells, shown(rows))]
     widths = [max(len(line[column]) for line in lines) for column in range(len(COLUMNS))]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
 
 
-def markdown(rows: Sequence[Row]) -> str:
+def markdown(rows: Sequence[SuiteRow]) -> str:
     """Return the table and the summary as a page."""
     table = study.markdown(COLUMNS, map(_cells, shown(rows)))
     return "\n".join([*(f"- {line}" for line in summary(rows)), "", table, ""])
 
 
-def shown(rows: Sequence[Row]) -> list[Row]:
+def shown(rows: Sequence[SuiteRow]) -> list[SuiteRow]:
     """Return the rows that a table shows."""
     return [
         row
@@ -106,7 +106,7 @@ def shown(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def summary(rows: Sequence[Row]) -> list[str]:
+def summary(rows: Sequence[SuiteRow]) -> list[str]:
     """Return a line per suite: cases, how many are at the best known value and proved, the worst, and the time."""
     return [
         _summary(suite, [row for row in rows if row.suite == suite])
@@ -114,7 +114,7 @@ def summary(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _summary(suite: str, rows: Sequence[Row]) -> str:
+def _summary(suite: str, rows: Sequence[SuiteRow]) -> str:
     known = [row for row in rows if row.known_upper is not None]
     counts = [
         f"{len(rows)} case{'s' if len(rows) > 1 else ''}",
@@ -129,7 +129,7 @@ def _summary(suite: str, rows: Sequence[Row]) -> str:
     return f"{suite}: {', '.join(counts)}, {sum(row.time_s for row in rows):.1f} s"
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: SuiteRow) -> tuple[str, ...]:
     best = _number(row.known_upper)
     if row.known_lower != row.known_upper:
         best = f"{_number(row.known_lower)} to {best}"

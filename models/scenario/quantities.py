@@ -203,7 +203,6 @@ Concurrency = Annotated[
     WithJsonSchema({"type": ["string", "integer"], "pattern": "^[1-9][0-9]{0,3}$", "minimum": 1, "examples": ["64"]}),
 ]
 GPUCount = Annotated[int, whole(1, MAX_GPUS), _describe_whole("How many.", 1, MAX_GPUS)]
-SpareCount = Annotated[int, whole(0, MAX_SPARE), _describe_whole("How many may be gone.", 0, MAX_SPARE)]
 JobCount = Annotated[int, whole(1, MAX_JOBS), _describe_whole("How many jobs.", 1, MAX_JOBS)]
 Index = Annotated[int, whole(0, MAX_GPUS), _describe_whole("A position, from 0.", 0, MAX_GPUS)]
 Seed = Annotated[int, whole(0, 2**63 - 1), _describe_whole("Seed of the random numbers.", 0, 2**63 - 1)]

@@ -8,7 +8,7 @@ from enum import Enum, auto
 from typing import Any
 
 
-class Kind(Enum):
+class OptionKind(Enum):
     """What an option's value is, and so how its text is read.
 
     Attributes
@@ -72,7 +72,7 @@ class Option:
     """
 
     help: str
-    kind: Kind = Kind.TEXT
+    kind: OptionKind = OptionKind.TEXT
     name: str = ""
     metavar: str | None = None
     least: float | None = None
@@ -82,7 +82,7 @@ class Option:
     repeated: bool = True
 
 
-def option(text: str, kind: Kind = Kind.TEXT, **more: Any) -> dict[str, Option]:
+def option(text: str, kind: OptionKind = OptionKind.TEXT, **more: Any) -> dict[str, Option]:
     """Return the metadata of a field with an option."""
     return {"option": Option(text, kind, **more)}
 
@@ -99,24 +99,24 @@ def name_of(each: Field[Any]) -> str:
     return each.metadata["option"].name or each.name
 
 
-def say(value: Any, kind: Kind) -> list[str]:
+def say(value: Any, kind: OptionKind) -> list[str]:
     """Return a value as it is typed, once for every time.
 
     >>> say(60.0, Kind.SECONDS), say(("srpt", "jit"), Kind.NAMES)
     (['60'], ['srpt,jit'])
     """
-    if kind is Kind.LEVELS:
+    if kind is OptionKind.LEVELS:
         return [str(level) for level in value]
-    if kind is Kind.NAMES:
+    if kind is OptionKind.NAMES:
         return [",".join(value)]
-    if kind is Kind.TIME:
+    if kind is OptionKind.TIME:
         return [f"{value / 1e6:.12g} s"]
-    return [f"{float(value):.12g}" if kind in (Kind.SECONDS, Kind.FACTOR) else str(value)]
+    return [f"{float(value):.12g}" if kind in (OptionKind.SECONDS, OptionKind.FACTOR) else str(value)]
 
 
-SEED = option("The same seed repeats a run.", Kind.WHOLE, least=0, most=2**31 - 1)
-TIME_LIMIT = option("Seconds for everything together.", Kind.SECONDS, name="time_limit")
-WORKERS = option("Processes or threads to search with.", Kind.WHOLE, least=1, most=64, in_sweeps=False)
-WARMUP = option("Share of the earliest jobs that the metrics leave out, such as 0.1.", Kind.SHARE)
-POLICIES = option("Policies, separated by commas (default: all).", Kind.NAMES)
+SEED = option("The same seed repeats a run.", OptionKind.WHOLE, least=0, most=2**31 - 1)
+TIME_LIMIT = option("Seconds for everything together.", OptionKind.SECONDS, name="time_limit")
+WORKERS = option("Processes or threads to search with.", OptionKind.WHOLE, least=1, most=64, in_sweeps=False)
+WARMUP = option("Share of the earliest jobs that the metrics leave out, such as 0.1.", OptionKind.SHARE)
+POLICIES = option("Policies, separated by commas (default: all).", OptionKind.NAMES)
 RAY = option("Search on this Ray cluster, too: HOST:PORT of its head, or auto.", metavar="ADDRESS", in_sweeps=False)

@@ -21,7 +21,7 @@ from truenorth.planner.answers.options import (
     TIME_LIMIT,
     WARMUP,
     WORKERS,
-    Kind,
+    OptionKind,
     name_of,
     option,
     options_of,
@@ -115,12 +115,12 @@ class SearchQuestion(Question[Answer]):
     time_limit_s: float = field(default=60.0, metadata=TIME_LIMIT)
     method: str = field(
         default="auto",
-        metadata=option("How to search.", Kind.CHOICE, choices=("auto", "cp-sat", "milp", "search")),
+        metadata=option("How to search.", OptionKind.CHOICE, choices=("auto", "cp-sat", "milp", "search")),
     )
     workers: int = field(default=2, metadata=WORKERS)
     seed: int = field(default=0, metadata=SEED)
     iterations: int | None = field(
-        default=None, metadata=option("Steps of local search, for repeatable runs.", Kind.WHOLE, least=1)
+        default=None, metadata=option("Steps of local search, for repeatable runs.", OptionKind.WHOLE, least=1)
     )
     ray: str | None = field(default=None, metadata=RAY)
     watch: Callable[[Progress], None] | None = None
@@ -222,7 +222,10 @@ class BoundQuestion(Question["Bound"]):
     schedule: Path | None = field(
         default=None,
         metadata=option(
-            "Also say what this plan or timeline loses, and to what.", Kind.FILE, metavar="TIMELINE", in_sweeps=False
+            "Also say what this plan or timeline loses, and to what.",
+            OptionKind.FILE,
+            metavar="TIMELINE",
+            in_sweeps=False,
         ),
     )
     workers: int = field(default=2, metadata=WORKERS)
@@ -244,12 +247,12 @@ class SimulateQuestion(Question["Simulation"]):
 
     verb: ClassVar[str] = "simulate"
     policy: str = field(
-        metadata=option("A policy with parameters, module:Class, or a plan or timeline file.", Kind.POLICY)
+        metadata=option("A policy with parameters, module:Class, or a plan or timeline file.", OptionKind.POLICY)
     )
     _: KW_ONLY
     noise: str | None = field(
         default=None,
-        metadata=option("Seeded noise on runs and loads, or error of what is told.", Kind.NOISE, metavar="SPEC"),
+        metadata=option("Seeded noise on runs and loads, or error of what is told.", OptionKind.NOISE, metavar="SPEC"),
     )
     warmup: Fraction = field(default=Fraction(0), metadata=WARMUP)
     seed: int = field(default=0, metadata=SEED)
@@ -301,20 +304,23 @@ class CompareQuestion(Question["Comparison"]):
     policies: Sequence[str] | None = field(default=None, metadata=POLICIES)
     _: KW_ONLY
     noise: str | None = field(
-        default=None, metadata=option("How wrong the run times are that policies are told.", Kind.NOISE, metavar="SPEC")
+        default=None,
+        metadata=option("How wrong the run times are that policies are told.", OptionKind.NOISE, metavar="SPEC"),
     )
     time_limit_s: float = field(
         default=60.0,
         metadata=option(
             "Seconds for plan, bound and taking policies apart, per replication; simulations are not counted.",
-            Kind.SECONDS,
+            OptionKind.SECONDS,
             name="time_limit",
         ),
     )
     warmup: Fraction = field(default=Fraction(0), metadata=WARMUP)
     regret: Sequence[str] | None = field(
         default=None,
-        metadata=option("Policies to take apart, separated by commas (default: the best, and compass).", Kind.NAMES),
+        metadata=option(
+            "Policies to take apart, separated by commas (default: the best, and compass).", OptionKind.NAMES
+        ),
     )
     ray: str | None = field(
         default=None,
@@ -370,31 +376,38 @@ class SizesQuestion(Question[Answer]):
         default=None,
         metadata=option(
             "Service level, such as 'p99 slowdown <= 2' (default: the scenario's); several must all hold.",
-            Kind.LEVELS,
+            OptionKind.LEVELS,
         ),
     )
     _: KW_ONLY
     policies: Sequence[str] | None = field(default=None, metadata=POLICIES)
     most: int | None = field(
         default=None,
-        metadata=option("Most servers, per group, to look at.", Kind.WHOLE, name="max", least=1, most=100_000),
+        metadata=option("Most servers, per group, to look at.", OptionKind.WHOLE, name="max", least=1, most=100_000),
     )
     spare: int = field(
         default=0,
         metadata=option(
-            "The level must still be met with any so many servers gone.", Kind.WHOLE, least=0, most=20, repeated=False
+            "The level must still be met with any so many servers gone.",
+            OptionKind.WHOLE,
+            least=0,
+            most=20,
+            repeated=False,
         ),
     )
     noise: str | None = field(
         default=None,
         metadata=option(
-            "Policies run under this noise, such as told=mean; floor and plan do not.", Kind.NOISE, metavar="SPEC"
+            "Policies run under this noise, such as told=mean; floor and plan do not.", OptionKind.NOISE, metavar="SPEC"
         ),
     )
     rate: Fraction = field(
         default=Fraction(1),
         metadata=option(
-            "So many times as many requests per second, the same ones.", Kind.FACTOR, metavar="FACTOR", repeated=False
+            "So many times as many requests per second, the same ones.",
+            OptionKind.FACTOR,
+            metavar="FACTOR",
+            repeated=False,
         ),
     )
     time_limit_s: float = field(default=300.0, metadata=TIME_LIMIT)
@@ -428,7 +441,7 @@ class ScheduleQuestion(SizesQuestion["ScheduleAnswer"]):
     """
 
     _: KW_ONLY
-    by_us: int = field(metadata=option("Length of the intervals.", Kind.TIME, name="by"))
+    by_us: int = field(metadata=option("Length of the intervals.", OptionKind.TIME, name="by"))
     folder: Path | None = None
 
     def answer(self, scenario: Scenario, budget: Budget) -> ScheduleAnswer:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-from truenorth.planner.answers.options import Kind, Option, name_of, options_of
+from truenorth.planner.answers.options import Option, OptionKind, name_of, options_of
 from truenorth.planner.command import manners
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ Ray = Annotated[
     str | None, typer.Option(metavar="ADDRESS", help="Search on this Ray cluster, too: HOST:PORT of its head, or auto.")
 ]
 Seed = Annotated[int, typer.Option(min=0, max=2**31 - 1, help="The same seed repeats a run.")]
-Warmup = Annotated[str, typer.Option(help="Share of the earliest jobs that the metrics leave out, such as 0.1.")]
 
 
 class DeviceChoice(StrEnum):
@@ -88,7 +87,12 @@ SamplesPath = Annotated[
 
 
 Answer = TypeVar("Answer")
-_TYPES: Mapping[Kind, type] = {Kind.WHOLE: int, Kind.SECONDS: float, Kind.FILE: Path, Kind.LEVELS: list[str]}
+_TYPES: Mapping[OptionKind, type] = {
+    OptionKind.WHOLE: int,
+    OptionKind.SECONDS: float,
+    OptionKind.FILE: Path,
+    OptionKind.LEVELS: list[str],
+}
 """What typer reads; text of every other kind is read here."""
 
 
@@ -138,7 +142,7 @@ def _place(parameter: inspect.Parameter) -> str | None:
 def _parameter(each: Field[Any], option: Option) -> inspect.Parameter:
     """Return the parameter that typer makes an option of."""
     kind, default = _TYPES.get(option.kind, str), each.default
-    if option.kind is Kind.CHOICE:
+    if option.kind is OptionKind.CHOICE:
         choices = StrEnum(each.name.title(), {word: word for word in option.choices})  # type: ignore[misc]
         kind, default = choices, choices(str(default))
     elif isinstance(default, Fraction):
@@ -147,9 +151,9 @@ def _parameter(each: Field[Any], option: Option) -> inspect.Parameter:
         f"--{name_of(each).replace('_', '-')}",
         help=option.help,
         metavar=option.metavar,
-        min=0.1 if option.kind is Kind.SECONDS else option.least,
+        min=0.1 if option.kind is OptionKind.SECONDS else option.least,
         max=option.most,
-        callback=assert_finite if option.kind is Kind.SECONDS else None,
+        callback=assert_finite if option.kind is OptionKind.SECONDS else None,
     )
     annotation = Annotated[kind | None if default is None else kind, shown]  # type: ignore[valid-type]
     given = {} if default is MISSING else {"default": default}
@@ -165,13 +169,13 @@ def _read(each: Field[Any], option: Option, typed: Any) -> Any:
         If it cannot be read.
     """
     name = f"--{name_of(each).replace('_', '-')}"
-    if not typed and option.kind in (Kind.LEVELS, Kind.NAMES):
+    if not typed and option.kind in (OptionKind.LEVELS, OptionKind.NAMES):
         return None
-    if option.kind is Kind.NAMES:
+    if option.kind is OptionKind.NAMES:
         from truenorth.planner.answers.policies.parse import split_policies
 
         return split_policies(typed)
-    if option.kind is Kind.LEVELS:
+    if option.kind is OptionKind.LEVELS:
         from truenorth.models.slo import ServiceLevels
         from truenorth.models.units import QuantityError
 
@@ -179,11 +183,11 @@ def _read(each: Field[Any], option: Option, typed: Any) -> Any:
             return ServiceLevels.parse(*typed)
         except QuantityError as error:
             raise manners.UsageError(f"{name}: {error}") from None
-    if option.kind is Kind.SHARE:
+    if option.kind is OptionKind.SHARE:
         return manners.fraction(typed, name)
-    if option.kind is Kind.FACTOR:
+    if option.kind is OptionKind.FACTOR:
         return _factor(typed, name)
-    return str(typed) if option.kind is Kind.CHOICE else typed
+    return str(typed) if option.kind is OptionKind.CHOICE else typed
 
 
 def _factor(text: str, name: str) -> Fraction:

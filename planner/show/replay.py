@@ -114,7 +114,7 @@ def replay_view(replayed: Replayed) -> Group:
 
 def _times(found: ReplayRecord) -> Table[Figure]:
     """Return predicted and measured times, and what each cause adds."""
-    from truenorth.planner.answers.time_causes import CAUSES  # with the packages of devices, which a run had
+    from truenorth.planner.answers.replay import CAUSES  # with the packages of devices, which a run had
 
     causes: dict[str, Any] = {} if found.causes_s is None else encode(found.causes_s)
     columns: list[Column[Figure]] = [

@@ -16,7 +16,7 @@ from truenorth.models.streams import Tokens
 from truenorth.models.tables import Arcs
 
 
-class Alone:
+class LoneJobs:
     """Earliest starts and ends of jobs, and the chains of fastest runs around their tasks.
 
     Attributes
@@ -165,7 +165,7 @@ class Alone:
         return min(int(self.instance.transfer_us[edge, a, b, link]) for link in links)
 
 
-class Lane(NamedTuple):
+class CheckedLane(NamedTuple):
     """What decides which prices a task pays: where it runs, with which models, and as one of how many in a batch.
 
     Parameters
@@ -184,11 +184,11 @@ class Lane(NamedTuple):
         """Return the most members of a batch that starts before an instant."""
         return 1 + bisect_left(self.joined_us, before_us)
 
-    def of_batch(self) -> Lane:
+    def of_batch(self) -> CheckedLane:
         """Return what a batch pays as a whole."""
         return self._replace(memory_bytes=0, joined_us=())
 
-    def of_member(self) -> Lane:
+    def of_member(self) -> CheckedLane:
         """Return what each of its members pays besides."""
         return self._replace(needs=(), share=0, joined_us=())
 
@@ -196,7 +196,7 @@ class Lane(NamedTuple):
 class Way(NamedTuple):
     """A way to run a task: in batches that run so long, start no earlier than this and have so many members."""
 
-    lane: Lane
+    lane: CheckedLane
     run_us: int
     from_us: int
     batch: int
@@ -213,7 +213,7 @@ class Ways:
         When the tasks of each batch class can start at the earliest, ascending.
     """
 
-    def __init__(self, instance: Instance, alone: Alone) -> None:
+    def __init__(self, instance: Instance, alone: LoneJobs) -> None:
         self._instance, self._alone = instance, alone
         self.starts_us: dict[int, list[int]] = {}
         batch = instance.template_batch.tolist()
@@ -241,4 +241,6 @@ class Ways:
             batch = int(instance.template_batch[template])
             joined = self.starts_us[batch][1:most] if most > 1 else []
             begin = joined[fewest - 2] if fewest > 1 else 0
-            yield Way(Lane(c, instance.needs[template], share, memory, tuple(joined)), run, begin, batch, fewest, most)
+            yield Way(
+                CheckedLane(c, instance.needs[template], share, memory, tuple(joined)), run, begin, batch, fewest, most
+            )

@@ -19,7 +19,7 @@ _ROOM = 1 << 60
 """Sums of work stay below this where arrays of 64 bits add them up."""
 
 
-class Size(NamedTuple):
+class BatchSize(NamedTuple):
     """Batches of `fewest` to `most` tasks run equally long on a GPU class."""
 
     fewest: int
@@ -27,7 +27,7 @@ class Size(NamedTuple):
     run_us: int
 
 
-class Sizes:
+class BatchSizes:
     """The sizes of batches, ascending, in which the tasks of an instance may run; no batch is larger than its class."""
 
     def __init__(self, instance: Instance) -> None:
@@ -40,22 +40,22 @@ class Sizes:
             for batch in range(len(instance.batches))
         ]
 
-    def on(self, template: int, gpu_class: int) -> list[Size]:
+    def on(self, template: int, gpu_class: int) -> list[BatchSize]:
         """Return the sizes for a template on a GPU class; none where it cannot run."""
         alone_us, batch = int(self._instance.run_us[template, gpu_class]), self._batch[template]
         if alone_us == NEVER:
             return []
-        return [Size(1, 1, alone_us)] if batch == NONE else self._of_batch[batch][gpu_class]
+        return [BatchSize(1, 1, alone_us)] if batch == NONE else self._of_batch[batch][gpu_class]
 
 
-def _levels(times: list[int]) -> list[Size]:
+def _levels(times: list[int]) -> list[BatchSize]:
     """Return the sizes of a table of times by size, from 1 on."""
-    found: list[Size] = []
+    found: list[BatchSize] = []
     for size, run_us in enumerate(times, 1):
         if run_us != NEVER and found and found[-1].run_us == run_us:
-            found[-1] = Size(found[-1].fewest, size, run_us)
+            found[-1] = BatchSize(found[-1].fewest, size, run_us)
         elif run_us != NEVER:
-            found.append(Size(size, size, run_us))
+            found.append(BatchSize(size, size, run_us))
     return found
 
 
@@ -80,7 +80,7 @@ class Work:
     @classmethod
     def of(cls, instance: Instance, bounded: bool = False) -> Work:
         """Return the work of an instance; `bounded`: rounded down, if need be, to parts whose sums fit 64 bits."""
-        sizes, share = Sizes(instance), instance.template_share.tolist()
+        sizes, share = BatchSizes(instance), instance.template_share.tolist()
         rates = [
             [(Fraction(share[template], WHOLE * most), run_us) for most, run_us in _fastest(sizes, template, instance)]
             for template in range(len(share))
@@ -99,7 +99,7 @@ class Work:
         return [self.least[template] for template in instance.task_template.tolist()]
 
 
-def _fastest(sizes: Sizes, template: int, instance: Instance) -> list[tuple[int, int]]:
+def _fastest(sizes: BatchSizes, template: int, instance: Instance) -> list[tuple[int, int]]:
     """Return (most, run time) of the sizes of a template on any class, but for those that a larger one outruns."""
     listed = [size for c in range(len(instance.class_gpu)) for size in sizes.on(template, c)]
     kept: list[tuple[int, int]] = []

@@ -31,7 +31,7 @@ class RefusedError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class CertifiedShape:
     """A workflow as a tree and the precedences outside it; a node is a position, or the number of tasks for an end.
 
     Parameters
@@ -58,7 +58,7 @@ class Shape:
     priced_from: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, workflow: Workflow, listed: object) -> Shape:
+    def of(cls, workflow: Workflow, listed: object) -> CertifiedShape:
         """Return a workflow whose priced precedences a certificate lists; refuse unless the others make a tree."""
         count, position = len(workflow.tasks), workflow.position
         arcs = [(position[edge.source], index) for index, task in enumerate(workflow.tasks) for edge in task.inputs]
@@ -108,10 +108,10 @@ def _grow(root: int, nodes: int, arcs: Iterable[tuple[int, int]]) -> tuple[list[
     return children, order
 
 
-def read_shapes(instance: Instance, listed: object) -> list[Shape]:
+def read_shapes(instance: Instance, listed: object) -> list[CertifiedShape]:
     """Return the shapes of all workflows with the priced precedences that a certificate lists."""
     rows = as_list(listed, len(instance.workflows), _PRICED)
-    return [Shape.of(workflow, row) for workflow, row in zip(instance.workflows, rows, strict=True)]
+    return [CertifiedShape.of(workflow, row) for workflow, row in zip(instance.workflows, rows, strict=True)]
 
 
 def memory_row(instance: Instance, row: object) -> tuple[int, list[int], int]:

@@ -15,7 +15,7 @@ from itertools import pairwise
 from math import lcm
 
 from truenorth.models import NEVER, WHOLE, Instance, Job, Objective
-from truenorth.solvers.bounds.alone import Alone
+from truenorth.solvers.bounds.alone import LoneJobs
 from truenorth.solvers.bounds.certified import LATEST, RefusedError, as_list, get, table, whole
 
 _LARGEST_LEVEL = 1 << 200
@@ -28,7 +28,7 @@ Recompute = Callable[[Instance, Objective, object], Fraction | None]
 
 def critical_path(instance: Instance, objective: Objective, _: object) -> Fraction:
     """Return the value of the objective if every job ended as early as it could alone."""
-    ends = _ends(Alone(instance))
+    ends = _ends(LoneJobs(instance))
     weights = latency_weights(instance, objective)
     if weights is not None:
         latencies = Counter[tuple[int, int]]()
@@ -45,7 +45,7 @@ def _is_late(job: Job, end_us: int) -> bool:
     return job.deadline_us is not None and end_us > job.release_us + job.deadline_us
 
 
-def _ends(alone: Alone) -> list[int]:
+def _ends(alone: LoneJobs) -> list[int]:
     return [max(alone.times(job)[1]) for job in range(len(alone.instance.jobs))]
 
 
@@ -61,7 +61,7 @@ def mean_busy_time(instance: Instance, objective: Objective, _: object) -> Fract
     weights = latency_weights(instance, objective)
     if weights is None:
         return None
-    alone = Alone(instance)
+    alone = LoneJobs(instance)
     least = [
         min(Fraction(alone.share[t] * run, WHOLE * size) for size, run in enumerate(alone.fastest_runs(t), 1))
         for t in range(len(alone.share))
@@ -168,7 +168,7 @@ def _late_in_interval(instance: Instance, objective: Objective, parameters: obje
     level = _level(parameters) if objective is Objective.MAX_SLOWDOWN else Fraction(0)
     first = whole(get(parameters, "from_us"), 0, LATEST, "from_us")
     last = whole(get(parameters, "due_us"), -LATEST, LATEST, "due_us")
-    alone, (captive, gpus), parts = Alone(instance), _read_confined(instance, parameters), _parts(parameters)
+    alone, (captive, gpus), parts = LoneJobs(instance), _read_confined(instance, parameters), _parts(parameters)
     work, inside = 0, list[tuple[int, int]]()
     for job, owner in enumerate(instance.jobs):
         due = 0
@@ -221,7 +221,7 @@ def _cost(instance: Instance, objective: Objective, job: int, end_us: int) -> Fr
 
 def _late_in_intervals(instance: Instance, parameters: object) -> Fraction:
     """Return the jobs late even alone, plus those late in each interval, which share no job if they do not overlap."""
-    alone, intervals, gpus, parts = Alone(instance), list[tuple[int, int]](), 1, 1
+    alone, intervals, gpus, parts = LoneJobs(instance), list[tuple[int, int]](), 1, 1
     captive = [False] * len(alone.fastest)
     if parameters != {}:
         (captive, gpus), parts = _read_confined(instance, parameters), _parts(parameters)
@@ -276,7 +276,7 @@ def _parts(parameters: object) -> int:
     return whole(get(parameters, "parts"), 1, LATEST, "parts") if told else 1
 
 
-def _least_work(alone: Alone, template: int, parts: int) -> int:
+def _least_work(alone: LoneJobs, template: int, parts: int) -> int:
     """Return the least that a task takes of the GPUs, in parts of a GPU's microsecond."""
     return min(rate * run for rate, run in alone.rates(template, parts))
 
@@ -287,7 +287,7 @@ def _level(parameters: object) -> Fraction:
     return Fraction(whole(numerator, 0, _LARGEST_LEVEL, "level"), whole(denominator, 1, _LARGEST_LEVEL, "level"))
 
 
-def _templates(alone: Alone, job: int) -> range:
+def _templates(alone: LoneJobs, job: int) -> range:
     return alone.templates(int(alone.instance.job_workflow[job]))
 
 
@@ -327,7 +327,7 @@ def _gpu_us(instance: Instance, begin: int, end: int) -> int:
 
 def _late_for_work(instance: Instance, begin: int, end: int, parts: int) -> int:
     """Return how many jobs must go until the work that no job on time can move out of the window fits into it."""
-    alone, energies = Alone(instance), list[int]()
+    alone, energies = LoneJobs(instance), list[int]()
     rates = [alone.rates(template, parts) for template in range(len(alone.share))]
     for job, owner in enumerate(instance.jobs):
         if owner.deadline_us is not None:
@@ -409,7 +409,7 @@ def stream_prices(instance: Instance, objective: Objective, parameters: object) 
     classes = len(instance.class_gpu)
     prices = table(get(parameters, "prices"), classes, len(edges) - 1, "prices").tolist()
     curves = _read_curves(instance, get(parameters, "corners"))
-    alone, total = Alone(instance), 0
+    alone, total = LoneJobs(instance), 0
     for job, (weight, slack) in enumerate(due):
         total += _least_paid(alone, job, int(weight * _SCALE), slack, edges, prices, curves)
     for c, row in enumerate(prices):
@@ -466,7 +466,7 @@ def _height(curve: _Curve, step: int) -> Fraction | float:
 
 
 def _least_paid(
-    alone: Alone,
+    alone: LoneJobs,
     job: int,
     weight: int,
     slack: int,
@@ -506,7 +506,7 @@ def _choices(trade: _Trade, until: int) -> list[tuple[int, int]]:
 
 
 def _trades(
-    alone: Alone, job: int, curves: list[list[_Curve | None]]
+    alone: LoneJobs, job: int, curves: list[list[_Curve | None]]
 ) -> tuple[list[_Trade | None], list[list[int | None]]]:
     """Return per GPU class how the request of most decodes trades latency for GPU time, and what others take of it."""
     instance, streams = alone.instance, alone.instance.streams

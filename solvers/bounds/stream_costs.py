@@ -24,7 +24,7 @@ _MICROSECONDS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Requests:
+class ChargedRequests:
     """Requests of one stream class.
 
     Parameters
@@ -59,7 +59,7 @@ def alone_us(speed: StreamSpeed, uncached: Ints, decodes: Ints) -> Ints:
     return prompt + decodes * speed.tau[1]
 
 
-def energy_us(speed: StreamSpeed, asked: Requests) -> Floats:
+def energy_us(speed: StreamSpeed, asked: ChargedRequests) -> Floats:
     """Return the GPU time that requests use up if they are in time, over prefill and decode alike. Shape [requests].
 
     Invariant: what all requests inside some time are charged is at most that time, on one GPU.
@@ -76,7 +76,7 @@ def energy_us(speed: StreamSpeed, asked: Requests) -> Floats:
     return np.asarray((prompt + asked.decodes * np.interp(mean_us, steps_us, each_us)) * SURE)
 
 
-def energy_with_kv_us(speed: StreamSpeed, asked: Requests, room: int) -> Floats:
+def energy_with_kv_us(speed: StreamSpeed, asked: ChargedRequests, room: int) -> Floats:
     """Return the GPU time that requests use up where KV is scarce. Shape [requests].
 
     Invariant: as of `energy_us`, for a GPU with room for so many tokens of KV.
@@ -90,7 +90,7 @@ def energy_with_kv_us(speed: StreamSpeed, asked: Requests, room: int) -> Floats:
     return max(charged, key=np.sum) * SURE  # any line holds; this one asks the most of these requests
 
 
-def seat_us(speed: StreamSpeed, asked: Requests) -> Floats:
+def seat_us(speed: StreamSpeed, asked: ChargedRequests) -> Floats:
     """Return the part of a GPU's time that the seats of requests are: K may be served at once. Shape [requests].
 
     Invariant: as of `energy_us`.
@@ -101,7 +101,7 @@ def seat_us(speed: StreamSpeed, asked: Requests) -> Floats:
     return np.asarray(alone_us(speed, asked.uncached, asked.decodes) * (SURE / speed.seats), np.float64)
 
 
-def kv_us(speed: StreamSpeed, asked: Requests, room: int) -> Floats:
+def kv_us(speed: StreamSpeed, asked: ChargedRequests, room: int) -> Floats:
     """Return the part of a GPU's time that the KV of requests is. Shape [requests].
 
     Invariant: as of `energy_us`, for a GPU with room for so many tokens of KV.

@@ -21,7 +21,7 @@ from truenorth.models.streams import StreamSpeed
 from truenorth.models.token_times import TokenTimes
 from truenorth.solvers.bounds import stream_costs
 from truenorth.solvers.bounds.fluid import INSIDE_EDGES, Demand, thinned
-from truenorth.solvers.bounds.stream_costs import Floats, Requests
+from truenorth.solvers.bounds.stream_costs import ChargedRequests, Floats
 
 NO_DUE = 2**62
 """The due time of a job without one."""
@@ -266,7 +266,7 @@ class StreamFloor:
             of_class = np.flatnonzero(self._stream[calls.task] == stream)
             held = self._streams.held[calls.task[of_class]]
             within = latest[of_class] - calls.earliest_us[of_class]
-            asked = Requests(calls.uncached[of_class], calls.decodes[of_class], held, within)
+            asked = ChargedRequests(calls.uncached[of_class], calls.decodes[of_class], held, within)
             for group, speed in enumerate(row):
                 room = self._room[stream][group]
                 if speed is None or room < 1:
@@ -415,7 +415,7 @@ class _Load:
             yield end, Fraction(total, length)
 
 
-def _hurried(speed: StreamSpeed, asked: Requests, step_us: Floats) -> Ints:
+def _hurried(speed: StreamSpeed, asked: ChargedRequests, step_us: Floats) -> Ints:
     """Return within what time requests end that decode in such mean steps, had they nothing else to wait for.
 
     Where KV came in, the first of their decodes is before the first token, and may take any time.

@@ -22,12 +22,12 @@ import numpy as np
 from truenorth.models import WHOLE, Instance, Objective, scenario_hash
 from truenorth.models.instance import Ints
 from truenorth.models.objective import reported_bound
-from truenorth.solvers.bounds.alone import Alone, Lane, Ways
+from truenorth.solvers.bounds.alone import CheckedLane, LoneJobs, Ways
 from truenorth.solvers.bounds.batch_payments import PARTS, BatchPayments
 from truenorth.solvers.bounds.certified import (
     LATEST,
+    CertifiedShape,
     RefusedError,
-    Shape,
     Wholes,
     as_list,
     delays,
@@ -133,10 +133,10 @@ class _LagrangianCheck:
         self.costs = _completion_costs(instance, objective, self.scale)
         self.delays = delays(get(parameters, "delays"), len(self.costs))
         self.shapes = read_shapes(instance, get(parameters, "priced_precedences"))
-        self.alone = Alone(instance)
+        self.alone = LoneJobs(instance)
         self.falls = as_list(get(prices, "precedences"), len(self.costs), "precedences")
         self.ways = Ways(instance, self.alone)
-        self.lanes: dict[Lane, tuple[Wholes, Wholes]] = {}
+        self.lanes: dict[CheckedLane, tuple[Wholes, Wholes]] = {}
         workflows = [int(instance.job_workflow[job]) for job, *_ in self.costs]
         self.batches = BatchPayments(
             self.ways, parameters, prices, list(map(self.alone.templates, workflows)), self.delays
@@ -171,7 +171,7 @@ class _LagrangianCheck:
         tree = _Tree(self, number)
         return int(min((cost + tree.completing(run)).min() for run, cost in tree.at_root()))
 
-    def fences(self, number: int, shape: Shape) -> dict[tuple[int, int], Wholes]:
+    def fences(self, number: int, shape: CertifiedShape) -> dict[tuple[int, int], Wholes]:
         """Return the prices of a job's precedences outside the tree: at a delay, the sum of the falls from there on."""
         count, priced = self.delays[number], shape.priced
         falls = table([self.falls[number]], 1, len(priced) * count, "precedences")[0].reshape(len(priced), count)
@@ -185,7 +185,7 @@ class _LagrangianCheck:
         gpu = self.instance.class_gpu[c]
         return 0 if gpu.slots else memory_bytes * capacity // gpu.memory_bytes
 
-    def _rate(self, lane: Lane) -> Wholes:
+    def _rate(self, lane: CheckedLane) -> Wholes:
         """Return what a task pays per microsecond in every slot."""
         rate = self.compute[lane.gpu_class].copy()
         for index, (model, c) in enumerate(self.uses):
@@ -200,7 +200,9 @@ class _LagrangianCheck:
                 rate += self._held(row, lane.memory_bytes) * price
         return np.asarray(rate)
 
-    def least_price(self, paying: Lane, earliest: int, run: int, wait: Wholes, part: Wholes | None = None) -> Wholes:
+    def least_price(
+        self, paying: CheckedLane, earliest: int, run: int, wait: Wholes, part: Wholes | None = None
+    ) -> Wholes:
         """Return the least price of a run that starts in [earliest + k, earliest + k + 1) slots, for every delay k.
 
         To it belongs what waiting within that interval costs: wait[k] per microsecond. Of the price the part of so many

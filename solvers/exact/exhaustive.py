@@ -21,7 +21,7 @@ from truenorth.models.instance import NONE, Instance
 from truenorth.models.objective import Objective
 from truenorth.models.timeline import Placement, Residency, Timeline
 from truenorth.models.workload import Workflow
-from truenorth.solvers.exact.moments import BegunLoad, Drop, Rules, Start, State, TimeStep
+from truenorth.solvers.exact.moments import BegunLoad, BegunRun, Drop, Rules, State, TimeStep
 from truenorth.solvers.result import Result, Search
 
 METHOD = "exhaustive"
@@ -129,7 +129,9 @@ class _Costs:
 
     def after(self, node: _Node, step: TimeStep) -> int:
         """Return the cost after a step: once the last task of a job has begun its completion is known."""
-        ends = _ends(node.state) | {t: e.run.end_us for e in step.events if isinstance(e, Start) for t in e.run.tasks}
+        ends = _ends(node.state) | {
+            t: e.run.end_us for e in step.events if isinstance(e, BegunRun) for t in e.run.tasks
+        }
         done = {int(self.instance.task_job[task]) for task in node.state.left - step.state.left}
         # Jobs of which a task is still left.
         done -= {int(self.instance.task_job[task]) for task in step.state.left}
@@ -178,7 +180,7 @@ def _timeline(instance: Instance, last: _Node) -> Timeline:
     for after, before in reversed(list(pairwise(history))):
         now = before.state.now_us
         for event in after.step.events:
-            if isinstance(event, Start):
+            if isinstance(event, BegunRun):
                 placements += [Placement(task, event.gpu, now, event.run.end_us) for task in event.run.tasks]
             elif isinstance(event, Drop):
                 gone.append(replace(here.pop((event.gpu, event.copy.model)), end_us=now))

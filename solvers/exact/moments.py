@@ -65,7 +65,7 @@ class BegunLoad(NamedTuple):
     ready_us: int
 
 
-class Start(NamedTuple):
+class BegunRun(NamedTuple):
     """A run that begins."""
 
     gpu: int
@@ -79,7 +79,7 @@ class Drop(NamedTuple):
     copy: Copy
 
 
-Event = BegunLoad | Start | Drop
+Event = BegunLoad | BegunRun | Drop
 Place = tuple[int, int, tuple[int, ...]]
 """Where a move stands among those of an instant: GPU, 0 for loads and 1 for runs, and what begins."""
 
@@ -310,7 +310,7 @@ class Rules:
             for drops in self._making_room(state, gpu, self.memory[first] * len(tasks), self.needs[first]):
                 run = JointRun(now + run_us, tasks)
                 after = self._begin(_without(state, drops), gpu, run)
-                yield PossibleMove((gpu, 1, tasks), drops, Start(gpu, run), after)
+                yield PossibleMove((gpu, 1, tasks), drops, BegunRun(gpu, run), after)
 
     def _together(self, able: list[int], site: GPUContents) -> Iterator[tuple[int, ...]]:
         """Yield the tasks that may start as one: any alone, and of a class that has not begun just now any set."""

@@ -27,7 +27,7 @@ from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.models.objective import Objective, Term, charges
 from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.exact.start_orders_kernel import dominate, expand
-from truenorth.solvers.exact.start_orders_records import Ahead, Growth, OrderTables, States
+from truenorth.solvers.exact.start_orders_records import OrderTables, RelaxedStates, StateGrowth, States
 from truenorth.solvers.exact.start_orders_tables import FAR, ComputeRate, tabulate
 from truenorth.solvers.result import Search
 from truenorth.solvers.search.decoder import Decisions, Decoder
@@ -189,8 +189,8 @@ class Programme:
                 if self.search.remaining_s <= 0 or self.search.elapsed_s > self._end_s or left < 0:
                     return
                 out = _empty(tables, at_once)
-                relaxed = Ahead(guide is not None, ahead, to_go, apart_us)
-                count, first = expand(Growth(tables, states, out, limit), relaxed, first, ready, start_us)
+                relaxed = RelaxedStates(guide is not None, ahead, to_go, apart_us)
+                count, first = expand(StateGrowth(tables, states, out, limit), relaxed, first, ready, start_us)
                 parts.append(out.rows(slice(count)))
                 left -= count
             all_states = States._make(map(np.concatenate, zip(*parts, strict=True)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from truenorth.models.instance import NONE, Ints
 from truenorth.solvers.compiled import inlined, kernel
-from truenorth.solvers.exact.start_orders_records import Ahead, Growth, OrderTables, States
+from truenorth.solvers.exact.start_orders_records import OrderTables, RelaxedStates, StateGrowth, States
 from truenorth.solvers.exact.start_orders_tables import FAR, price_until
 
 MOST_COMPARED = 100
@@ -109,7 +109,7 @@ def _list_ready(tables: OrderTables, states: States, at: int, ready: Ints) -> in
 
 
 @kernel
-def expand(growth: Growth, ahead: Ahead, first: int, ready: Ints, start_us: Ints) -> tuple[int, int]:
+def expand(growth: StateGrowth, ahead: RelaxedStates, first: int, ready: Ints, start_us: Ints) -> tuple[int, int]:
     """Write what can start next after each state from the `first` on; return how many states came, and whose are next.
 
     Parameters
@@ -193,7 +193,7 @@ def _first_to_fit(
 
 
 @kernel
-def _start(growth: Growth, at: int, task: int, gpu: int, start: int, to: int) -> bool:
+def _start(growth: StateGrowth, at: int, task: int, gpu: int, start: int, to: int) -> bool:
     """Write the state after one more start; return whether its bound lies within the limit.
 
     Notes
@@ -241,7 +241,7 @@ def _start(growth: Growth, at: int, task: int, gpu: int, start: int, to: int) ->
 
 
 @kernel
-def _advance_jobs(growth: Growth, at: int, task: int, end: int, now: int, to: int) -> tuple[int, int]:
+def _advance_jobs(growth: StateGrowth, at: int, task: int, end: int, now: int, to: int) -> tuple[int, int]:
     """Write stages, earliest completions and the cost; return the cost, and a mask of the models still wanted.
 
     Notes
@@ -275,7 +275,7 @@ def _advance_jobs(growth: Growth, at: int, task: int, end: int, now: int, to: in
 
 
 @kernel
-def _keep_sent(growth: Growth, at: int, task: int, gpu: int, end: int, to: int) -> None:
+def _keep_sent(growth: StateGrowth, at: int, task: int, gpu: int, end: int, to: int) -> None:
     """Write the tasks that others may have to wait for.
 
     Notes
@@ -421,7 +421,7 @@ def _as_early(tables: OrderTables, ours: States, a: int, theirs: States, b: int,
 
 
 @kernel
-def _within_reach(tables: OrderTables, states: States, at: int, ahead: Ahead, limit: int) -> bool:
+def _within_reach(tables: OrderTables, states: States, at: int, ahead: RelaxedStates, limit: int) -> bool:
     """Raise a state's bound by what the states of a relaxation still cost; return whether it lies within the limit.
 
     The state's own order has, in the relaxation, a state that is as early; if none is within the limit, no plan is.

@@ -150,7 +150,7 @@ class States(NamedTuple):
         return States._make(column[which] for column in self)
 
 
-class Growth(NamedTuple):
+class StateGrowth(NamedTuple):
     """The states of a step, and those of the next that grow from them.
 
     Parameters
@@ -169,7 +169,7 @@ class Growth(NamedTuple):
     limit: int
 
 
-class Ahead(NamedTuple):
+class RelaxedStates(NamedTuple):
     """What the states of a relaxation after as many starts still cost.
 
     Parameters

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective
 from truenorth.models.timeline import Timeline
-from truenorth.solvers.result import Origin, Search
+from truenorth.solvers.result import PlanOrigin, Search
 from truenorth.solvers.search.annealer import SERVING, Annealer, Parameters
 from truenorth.solvers.search.bands import SEAM, BandAnnealer, Stretches
 from truenorth.solvers.search.decoder import Decisions, Decoder
@@ -69,7 +69,7 @@ def improvements(
         Where it meets other annealings of the window, known by their seeds.
     """
     settings = parameters or usual(instance)
-    decoder = _new_decoder(instance, objective, settings)
+    decoder = _new_decoder(instance, objective, settings, start)
     if is_long(instance, objective):
         yield from _improve_along(decoder, start, seed, iterations, progress, settings, exchange)
         return
@@ -129,12 +129,18 @@ def _is_scarce(instance: Instance) -> bool:
     return used_bytes >= _FEW_MODELS * max(gpu.memory_bytes for gpu in instance.class_gpu)
 
 
-def _new_decoder(instance: Instance, objective: Objective, settings: Parameters) -> Decoder:
+def _new_decoder(instance: Instance, objective: Objective, settings: Parameters, start: Timeline | None) -> Decoder:
     """Return the decoder whose plans are annealed."""
     # Where models come and go all the time, or the plan is short, how often they load counts for more than that late
     # tasks leave early loads alone.
     idle_first = is_shared(instance, objective, settings) and not _is_scarce(instance)  # never with batches
-    return Decoder(instance, objective, idle_first)
+    decoder = Decoder(instance, objective, idle_first)
+    if start is None or instance.one_at_a_time:
+        return decoder
+    # Plans of beams with batches are worth twice as much, or more, by any other rule than that of the beams.
+    as_beams = Decoder(instance, objective, idle_first=True)
+    costs = [of.cost(of.encode(start)) for of in (decoder, as_beams)]
+    return as_beams if costs[1] < costs[0] else decoder
 
 
 def _join(exchange: Exchange | None, shared: bool) -> tuple[Team, bool]:
@@ -246,10 +252,10 @@ def improve(
 
     if search.timeline is not None and progress() >= 1:
         return
-    origin = Origin.START
+    origin = PlanOrigin.START
     for timeline in improvements(
         search.instance, search.objective, search.timeline, seed, iterations, progress, parameters, exchange
     ):
         search.offer(timeline, origin)
         # Only the first plan comes from the rules or from before.
-        origin = Origin.SEARCH
+        origin = PlanOrigin.SEARCH

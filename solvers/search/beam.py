@@ -23,11 +23,22 @@ import numpy as np
 from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.models.objective import Objective, Term, charges
 from truenorth.models.timeline import Timeline
+from truenorth.models.workload import WHOLE
 from truenorth.solvers.bounds.lagrangian.improve import Priced
 from truenorth.solvers.result import Search
 from truenorth.solvers.search.beam_guide import Guide, tabulate
 from truenorth.solvers.search.beam_kernel import keep_first, look_on, settle
-from truenorth.solvers.search.beam_state import ACTIVE, FREE_ROWS, GPU_BITS, NEAREST, TRAIL, Beam, start, with_room
+from truenorth.solvers.search.beam_state import (
+    ACTIVE,
+    FREE_ROWS,
+    GPU_BITS,
+    JOINS,
+    NEAREST,
+    TRAIL,
+    Beam,
+    start,
+    with_room,
+)
 from truenorth.solvers.search.decoder import Decisions, Decoder
 
 MOST_GPUS, MOST_MODELS = 64, 60
@@ -59,7 +70,8 @@ def applies(instance: Instance, objective: Objective) -> bool:
     charged = charges(objective, instance)
     if not charged.is_sum or charged.term is Term.LATE or any(gpu.slots for gpu in instance.class_gpu):
         return False
-    if not (instance.one_at_a_time and instance.always_available and instance.overlap_loads):
+    whole = bool((instance.template_share == WHOLE).all()) and not instance.template_memory.any()
+    if not (whole and instance.streams is None and instance.always_available and instance.overlap_loads):
         return False
     restrictions, few = instance.restrictions, instance.n_gpus <= MOST_GPUS and len(instance.models) <= MOST_MODELS
     due_later = charged.due_us > instance.job_release_us + instance.job_critical_us
@@ -142,10 +154,10 @@ def plan(
     bucket_us = max(1, work_us // (_BUCKETS_PER_TASK * instance.n_tasks))
     grain_us = max(1, int(instance.job_critical_us.mean()) // grains)
     # Rounded up: parts together keep no fewer than one beam would.
-    each = -(-width // threads)
+    each, largest = -(-width // threads), int(instance.batch_largest.max(initial=1))
+    sizes = instance.n_tasks, each, grain_us, bucket_us
     beams = [
-        start(guide, decoder.origin, instance.gpu_class, instance.n_tasks, each, grain_us, bucket_us, part, threads)
-        for part in range(threads)
+        start(guide, decoder.origin, instance.gpu_class, *sizes, part, threads, largest) for part in range(threads)
     ]
     keep_first(guide, beams[0])
     # Kernels release the lock of the interpreter, so that threads suffice.
@@ -170,9 +182,9 @@ def _look_until(
     more = True
     while more and not enough():
         # A kernel cannot grow arrays: room for the states of one call, and those of its last bucket.
-        beam = with_room(beam, _AT_ONCE + beam.at.shape[1])
+        beam = with_room(beam, (_AT_ONCE + beam.at.shape[1]) * len(beam.members))
         before = int(beam.counts[TRAIL])
-        more = look_on(decoder.tables, guide, beam, _AT_ONCE, until)
+        more = look_on(decoder.tables, decoder.service, guide, beam, _AT_ONCE, until)
         count(int(beam.counts[TRAIL]) - before)
     return beam
 
@@ -182,17 +194,18 @@ def _timeline(decoder: Decoder, beams: list[Beam]) -> Timeline | None:
     best = min(beams, key=lambda beam: float(beam.best[0]))
     if best.best_end[1] == NONE:
         return None
-    came, move = best.best_end.tolist()
-    moves = [move]
+    came, *last = best.best_end.tolist()
+    moves = [move for move in last if move != NONE][::-1]
     while came != NONE:
         # The trail of a state leads through the parts that held it, from the last start back to the first.
         entry, part = divmod(came, len(beams))
         moves.append(int(beams[part].trail_move[entry]))
         came = int(beams[part].trail_from[entry])
-    order = np.array(moves[::-1], np.int64)
-    gpu = np.empty(len(order), np.int64)
-    gpu[order >> GPU_BITS] = order & ((1 << GPU_BITS) - 1)
-    return decoder.timeline(Decisions(order >> GPU_BITS, gpu))
+    moved = np.array(moves[::-1], np.int64)
+    order = moved >> GPU_BITS
+    gpu, joins = np.empty((2, len(order)), np.int64)
+    gpu[order], joins[order] = moved & (JOINS - 1), (moved & JOINS) // JOINS
+    return decoder.timeline(Decisions(order, gpu, joins))
 
 
 def deal_out(beams: list[Beam], nearest: int, width: int) -> None:

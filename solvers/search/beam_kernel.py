@@ -17,6 +17,7 @@ from truenorth.solvers.search.beam_state import (
     FREE_ROWS,
     GPU_BITS,
     JOB,
+    JOINS,
     NEAREST,
     NOW,
     RELEASED,
@@ -30,7 +31,7 @@ from truenorth.solvers.search.beam_state import (
     leave_out,
 )
 from truenorth.solvers.search.decoder_state import FAR
-from truenorth.solvers.search.decoder_tables import InstanceTables
+from truenorth.solvers.search.decoder_tables import InstanceTables, Service
 
 
 @kernel
@@ -41,7 +42,7 @@ def keep_first(guide: Guide, beam: Beam) -> None:
 
 
 @kernel
-def look_on(tables: InstanceTables, guide: Guide, beam: Beam, most: int, until: int) -> bool:
+def look_on(tables: InstanceTables, service: Service | None, guide: Guide, beam: Beam, most: int, until: int) -> bool:
     """Look at about so many states before a bucket, in order of time; say whether there are more to look at.
 
     Many at a time: to hand a beam over from outside takes as long as ten states.
@@ -60,13 +61,13 @@ def look_on(tables: InstanceTables, guide: Guide, beam: Beam, most: int, until: 
             beam.counts[NEAREST] += 1
             empty += 1
         else:
-            looked += _look_at(tables, guide, beam, bucket)
+            looked += _look_at(tables, service, guide, beam, bucket)
             empty = 0
     return bool(empty < len(beam.states)) and beam.counts[NEAREST] < until
 
 
 @inlined
-def _look_at(tables: InstanceTables, guide: Guide, beam: Beam, bucket: int) -> int:
+def _look_at(tables: InstanceTables, service: Service | None, guide: Guide, beam: Beam, bucket: int) -> int:
     """Keep what can follow the best states of a bucket, and empty it; what follows may come into it again.
 
     Return the number of these states.
@@ -74,7 +75,7 @@ def _look_at(tables: InstanceTables, guide: Guide, beam: Beam, bucket: int) -> i
     Notes
     -----
     Invariant: behind it the bucket holds only what came into it from its own states; their rows are unused again, and
-    the trail has one entry for each that added a start.
+    the trail has one entry for each task that they started.
     Because: the best `width` are listed before the bucket is emptied, and each row is copied to `beam.row` before it is
     given back: what follows may be written over it.
     Cost: O(width x (starts that are possible x numbers of a state)).
@@ -93,18 +94,49 @@ def _look_at(tables: InstanceTables, guide: Guide, beam: Beam, bucket: int) -> i
         at = beam.due_at[k]
         _take_up(guide, beam, at)
         paid, key = beam.paid[at], beam.key[at]
-        came = beam.came[at]
-        if beam.move[at] != NONE:
-            entry = beam.counts[TRAIL]
-            beam.trail_from[entry], beam.trail_move[entry] = beam.came[at], beam.move[at]
-            beam.counts[TRAIL] += 1
-            came = entry * beam.parts + beam.part
+        came = _leave_trail(service, guide, beam, at)
         beam.unused[beam.counts[FREE_ROWS]] = at
         beam.counts[FREE_ROWS] += 1
         beginning = Beginning(paid, key, came)
-        _start_tasks(tables, guide, beam, beginning)
+        _start_tasks(tables, service, guide, beam, beginning)
         _wait(tables, guide, beam, beginning)
     return int(count)
+
+
+@inlined
+def _leave_trail(service: Service | None, guide: Guide, beam: Beam, at: int) -> int:
+    """Write what a state has started last into the trail; return the last entry that leads to it.
+
+    Notes
+    -----
+    Invariant: of a batch its leader stands first, then one entry for each task that joins it.
+    Because: who runs on a GPU until it is free is the batch that started there last, and its row still has all of them.
+    Cost: O(1), with batches O(jobs under way x tasks of a job).
+    If wrong: loud. A plan would lack a task, or have one twice.
+    """
+    move = beam.move[at]
+    if move == NONE:
+        return int(beam.came[at])
+    came = _enter(beam, beam.came[at], move)
+    if service is not None:
+        gpu = move & (JOINS - 1)
+        end = beam.rows[at, FIRST_GPU + gpu * beam.gpu_stride + FREE] << GPU_BITS | gpu
+        for index in range(beam.rows[at, ACTIVE]):
+            job = beam.first_job + index * beam.job_stride
+            first = guide.first_task[beam.rows[at, job + JOB]]
+            for task in range(beam.job_stride - FIRST_END):
+                if beam.rows[at, job + FIRST_END + task] == end and first + task != move >> GPU_BITS:
+                    came = _enter(beam, came, (first + task) << GPU_BITS | JOINS | gpu)
+    return came
+
+
+@inlined
+def _enter(beam: Beam, came: int, move: int) -> int:
+    """Add a start to the trail; return its entry."""
+    entry = beam.counts[TRAIL]
+    beam.trail_from[entry], beam.trail_move[entry] = came, move
+    beam.counts[TRAIL] += 1
+    return int(entry * beam.parts + beam.part)
 
 
 @inlined
@@ -201,14 +233,15 @@ def _rests(tables: InstanceTables, guide: Guide, beam: Beam) -> float:
 
 
 @inlined
-def _find_next(tables: InstanceTables, guide: Guide, beam: Beam) -> int:
-    """Write what can start now, of each task of a kind of jobs that of the job released first; return their number.
+def _find_next(tables: InstanceTables, service: Service | None, guide: Guide, beam: Beam) -> int:
+    """Write what can start now; return its number.
 
     Notes
     -----
-    Invariant: of each task that can start now and of each kind of jobs one is listed, that of the job released first.
+    Invariant: of each task that can start now and of each kind of jobs that of the job released first is listed and
+    `leads`; tasks of classes are all listed, in the order of their jobs' releases.
     Because: jobs of a kind are alike but for their release, so who came first had better go first; `active` jobs stand
-    in order of release.
+    in order of release. The others may be taken along.
     Cost: O(jobs under way x tasks of a job).
     If wrong: weaker. Starts that are not tried are not found.
     """
@@ -219,16 +252,20 @@ def _find_next(tables: InstanceTables, guide: Guide, beam: Beam) -> int:
         job = beam.first_job + index * beam.job_stride
         stage, kind = row[job + STAGE], guide.kind[row[job + JOB]]
         for task in range(guide.following.shape[1]):
+            follows = beam.taken[kind] >> task & 1
             # It has started, or waits for a task that has not.
-            if guide.following[stage, task] < 0 or beam.taken[kind] >> task & 1:
+            if guide.following[stage, task] < 0 or (service is None and follows):
                 continue
-            template, waits = tables.task_template[guide.first_task[row[job + JOB]] + task], False
+            here = guide.first_task[row[job + JOB]] + task
+            if service is not None and follows and service.task_batch[here] == NONE:
+                continue
+            template, waits = tables.task_template[here], False
             for entry in range(tables.input_first[template], tables.input_first[template + 1]):
                 # Inputs that are made count as there: how long they travel depends on the GPU, which `_run` knows.
                 waits |= row[job + FIRST_END + task + tables.input_offset[entry]] >> GPU_BITS > row[NOW]
             if not waits:
                 beam.taken[kind] |= 1 << task
-                beam.next_job[count], beam.next_task[count] = job, task
+                beam.next_job[count], beam.next_task[count], beam.leads[count] = job, task, 1 - follows
                 count += 1
     return count
 
@@ -296,28 +333,40 @@ def _load(tables: InstanceTables, beam: Beam, at: int, gpu_class: int, model: in
 
 
 @inlined
-def _run(tables: InstanceTables, beam: Beam, gpu: int, job: int, first: int, task: int) -> int:
-    """Run a task of a job on a GPU as early as it can; return when it ends, FAR if its models do not fit.
-
-    Notes
-    -----
-    Invariant: start and end are those that the list decoder gives the task behind all that has started.
-    Because: it waits for the same: inputs with their transfers, loads, its GPU.
-    Cost: O(inputs + models, and what loads cost).
-    If wrong: weaker, as with `_load`.
-    """
+def _arrival(tables: InstanceTables, beam: Beam, gpu: int, job: int, first: int, task: int) -> int:
+    """Return when the inputs of a task of a job have arrived on a GPU, or now if they have."""
     row, template, here = beam.row, tables.task_template[first + task], tables.gpu_class[gpu]
-    at = FIRST_GPU + gpu * beam.gpu_stride
-    begin, needed = row[NOW], 0
+    arrived = row[NOW]
     for entry in range(tables.input_first[template], tables.input_first[template + 1]):
         came = row[job + FIRST_END + task + tables.input_offset[entry]]
         source = came & ((1 << GPU_BITS) - 1)
         # 0: another server, 1: the same server, 2: the same GPU, as `transfer_us` has them.
         close = int(tables.gpu_server[source] == tables.gpu_server[gpu]) + int(source == gpu)
-        begin = max(
-            begin,
+        arrived = max(
+            arrived,
             (came >> GPU_BITS) + tables.transfer_us[tables.input_edge[entry], tables.gpu_class[source], here, close],
         )
+    return int(arrived)
+
+
+@inlined
+def _run(tables: InstanceTables, beam: Beam, gpu: int, template: int, begin: int, run_us: int) -> int:
+    """Run a task or a batch of its class as early as a GPU can; return when it ends, FAR if its models do not fit.
+
+    Parameters
+    ----------
+    begin, run_us
+        When all inputs are there, and how long it takes.
+
+    Notes
+    -----
+    Invariant: start and end are those that the list decoder gives the task behind all that has started.
+    Because: it waits for the same: inputs with their transfers, loads, its GPU.
+    Cost: O(models), and what loads cost.
+    If wrong: weaker, as with `_load`.
+    """
+    row, here, needed = beam.row, tables.gpu_class[gpu], 0
+    at = FIRST_GPU + gpu * beam.gpu_stride
     for need in range(tables.need_first[template], tables.need_first[template + 1]):
         needed |= 1 << tables.need_model[need]
     for need in range(tables.need_first[template], tables.need_first[template + 1]):
@@ -325,7 +374,7 @@ def _run(tables: InstanceTables, beam: Beam, gpu: int, job: int, first: int, tas
         if row[k] < 0 and not _load(tables, beam, at, here, tables.need_model[need], needed):
             return FAR
         begin = max(begin, row[k])
-    end = begin + tables.run_us[template, here]
+    end = begin + run_us
     for need in range(tables.need_first[template], tables.need_first[template + 1]):
         row[at + FIRST_MODEL + 2 * tables.need_model[need] + 1] = end
     row[at + FREE] = end
@@ -333,52 +382,135 @@ def _run(tables: InstanceTables, beam: Beam, gpu: int, job: int, first: int, tas
 
 
 @inlined
-def _start_tasks(tables: InstanceTables, guide: Guide, beam: Beam, beginning: Beginning) -> None:
-    """Keep what the state becomes when a task starts next on an idle GPU.
+def _start_tasks(
+    tables: InstanceTables, service: Service | None, guide: Guide, beam: Beam, beginning: Beginning
+) -> None:
+    """Keep what the state becomes when a task starts next on an idle GPU, or a batch of any size that waits.
 
     Notes
     -----
     Invariant: behind it `beam.row` is the state that it was: every start is taken back once what follows is kept.
-    Because: a start changes one GPU, one job, four numbers; the GPU is saved before, the others are written back.
-    Cost: O(idle GPUs that differ x tasks that can start x what `_rests` costs).
+    Because: a start changes one GPU, the jobs of its members, four numbers; the GPU is saved before, the others are
+    written back.
+    Cost: O(idle GPUs that differ x tasks that can start x what `_rests` costs), with batches times their sizes.
     If wrong: weaker. Later states would have starts that no trail knows, and their orders decode to other plans.
     """
-    row, count = beam.row, _find_next(tables, guide, beam)
-    now, released, active = row[NOW], row[RELEASED], row[ACTIVE]
+    row, count = beam.row, _find_next(tables, service, guide, beam)
     for gpu in range(len(beam.sorted_us)):
         at = FIRST_GPU + gpu * beam.gpu_stride
-        if row[at + FREE] > now or not _is_first(tables, beam, gpu):
+        if row[at + FREE] > row[NOW] or not _is_first(tables, beam, gpu):
             continue
         # To save one GPU is cheaper than to copy the whole state, most of which a start leaves alone.
         for k in range(beam.gpu_stride):
             beam.saved[k] = row[at + k]
         for index in range(count):
             job, task = beam.next_job[index], beam.next_task[index]
-            stage, first = row[job + STAGE], guide.first_task[row[job + JOB]]
-            if tables.run_us[tables.task_template[first + task], tables.gpu_class[gpu]] == NEVER:
+            first = guide.first_task[row[job + JOB]]
+            alone = tables.run_us[tables.task_template[first + task], tables.gpu_class[gpu]]
+            if beam.leads[index] == 0 or alone == NEVER:
                 continue
-            end = _run(tables, beam, gpu, job, first, task)
-            if end < FAR:
-                row[job + STAGE] = guide.following[stage, task]
-                row[job + FIRST_END + task] = end << GPU_BITS | gpu
-                row[STARTED] += 1
-                cost = beginning.paid
-                if guide.longest_us[row[job + STAGE]] == 0:
-                    latest = _latest_end(beam, job, (1 << (beam.job_stride - FIRST_END)) - 1)
-                    # A job pays once, when its last task has started: then its completion is known.
-                    cost += guide.weight[stage] * max(0, latest - guide.due_us[row[job + JOB]])
-                grown = Beginning(cost, beginning.key ^ beam.task_key[first + task], beginning.came)
-                # It may let time pass, hence the three numbers that are put back behind it.
-                _offer(tables, guide, beam, grown, (first + task) << GPU_BITS | gpu)
-                row[NOW], row[RELEASED], row[ACTIVE] = now, released, active
-                row[STARTED] -= 1
-                row[job + STAGE], row[job + FIRST_END + task] = stage, 0
-            for k in range(beam.gpu_stride):
-                row[at + k] = beam.saved[k]
+            beam.members[0, 0], beam.members[0, 1] = job, task
+            begin = _arrival(tables, beam, gpu, job, first, task)
+            _start(tables, guide, beam, beginning, gpu, 1, begin, alone)
+            if service is not None and service.task_batch[first + task] != NONE:
+                _start_batches(tables, service, guide, beam, beginning, gpu, index, count, begin)
 
 
 @inlined
-def _offer(tables: InstanceTables, guide: Guide, beam: Beam, beginning: Beginning, move: int) -> None:
+def _start_batches(
+    tables: InstanceTables,
+    service: Service,
+    guide: Guide,
+    beam: Beam,
+    beginning: Beginning,
+    gpu: int,
+    leader: int,
+    count: int,
+    begin: int,
+) -> None:
+    """Keep what the state becomes when a batch starts on a GPU, in every size from two on that what waits allows.
+
+    Parameters
+    ----------
+    leader, count
+        Which of so many tasks that can start leads it.
+    begin
+        When the inputs of the leader are there.
+
+    Notes
+    -----
+    Invariant: members are of one class, those of jobs that came first, and no more than the GPU takes.
+    Because: what can start is listed in order of release.
+    Cost: O(tasks that can start + largest size x what `_rests` costs + largest size squared).
+    If wrong: loud. The checker refuses a batch of two classes or one that is too large.
+    """
+    row, gpu_class, size = beam.row, tables.gpu_class[gpu], 1
+    batch = service.task_batch[guide.first_task[row[beam.next_job[leader] + JOB]] + beam.next_task[leader]]
+    most = service.largest[batch, gpu_class]
+    for other in range(count):
+        job, task = beam.next_job[other], beam.next_task[other]
+        first = guide.first_task[row[job + JOB]]
+        if size == most:
+            break
+        if other == leader or service.task_batch[first + task] != batch:
+            continue
+        beam.members[size, 0], beam.members[size, 1] = job, task
+        begin = max(begin, _arrival(tables, beam, gpu, job, first, task))
+        size += 1
+        _start(tables, guide, beam, beginning, gpu, size, begin, service.batch_us[batch, gpu_class, size])
+
+
+@inlined
+def _start(
+    tables: InstanceTables,
+    guide: Guide,
+    beam: Beam,
+    beginning: Beginning,
+    gpu: int,
+    size: int,
+    begin: int,
+    run_us: int,
+) -> None:
+    """Keep what the state becomes when the first so many listed members start together, and take them back.
+
+    Notes
+    -----
+    Invariant: behind it `beam.row` is what it was, but for the GPU's place if `saved` was not.
+    Because: everything that is written is written back, in reverse order: a job may have several members.
+    Cost: O(members x tasks of a job + numbers of a GPU + what `_offer` costs).
+    If wrong: weaker, as with `_start_tasks`.
+    """
+    row, at = beam.row, FIRST_GPU + gpu * beam.gpu_stride
+    now, released, active = row[NOW], row[RELEASED], row[ACTIVE]
+    leader = guide.first_task[row[beam.members[0, 0] + JOB]] + beam.members[0, 1]
+    end = _run(tables, beam, gpu, tables.task_template[leader], begin, run_us)
+    if end < FAR:
+        cost, key = beginning.paid, beginning.key
+        for k in range(size):
+            job, task = beam.members[k, 0], beam.members[k, 1]
+            stage = row[job + STAGE]
+            beam.members[k, 2] = stage
+            row[job + STAGE] = guide.following[stage, task]
+            row[job + FIRST_END + task] = end << GPU_BITS | gpu
+            key ^= beam.task_key[guide.first_task[row[job + JOB]] + task]
+            if guide.longest_us[row[job + STAGE]] == 0:
+                latest = _latest_end(beam, job, (1 << (beam.job_stride - FIRST_END)) - 1)
+                # A job pays once, when its last task has started: then its completion is known.
+                cost += guide.weight[stage] * max(0, latest - guide.due_us[row[job + JOB]])
+        row[STARTED] += size
+        # It may let time pass, hence the three numbers that are put back behind it.
+        _offer(tables, guide, beam, Beginning(cost, key, beginning.came), leader << GPU_BITS | gpu, size)
+        row[NOW], row[RELEASED], row[ACTIVE] = now, released, active
+        row[STARTED] -= size
+        for k in range(size - 1, -1, -1):
+            job, task = beam.members[k, 0], beam.members[k, 1]
+            row[job + STAGE], row[job + FIRST_END + task] = beam.members[k, 2], 0
+    for k in range(beam.gpu_stride):
+        row[at + k] = beam.saved[k]
+
+
+@inlined
+def _offer(tables: InstanceTables, guide: Guide, beam: Beam, beginning: Beginning, move: int, size: int) -> None:
     """Keep the state that is looked at, or note the whole plan that it is.
 
     Notes
@@ -393,6 +525,11 @@ def _offer(tables: InstanceTables, guide: Guide, beam: Beam, beginning: Beginnin
     if row[STARTED] == len(beam.task_key):
         if beginning.paid < beam.best[0]:
             beam.best[0], beam.best_end[0], beam.best_end[1] = beginning.paid, beginning.came, move
+            for k in range(1, len(beam.members)):
+                beam.best_end[1 + k] = NONE
+                if k < size:
+                    task = guide.first_task[row[beam.members[k, 0] + JOB]] + beam.members[k, 1]
+                    beam.best_end[1 + k] = task << GPU_BITS | JOINS | (move & (JOINS - 1))
         return
     idle_from = row[FIRST_GPU + FREE]
     for gpu in range(1, len(beam.sorted_us)):

@@ -24,6 +24,8 @@ FREE, COPIED, ROOM, FIRST_MODEL = range(4)
 JOB, STAGE, FIRST_END = range(3)
 """Where numbers of a job stand: itself, its stage, then by task when it ends, and on which GPU in the lowest bits."""
 GPU_BITS = 12
+JOINS = 1 << (GPU_BITS - 1)
+"""A GPU's number is below it; in a trail it marks a task that joins the batch before it."""
 
 _GOLDEN, _KNUTH = 7046029254386353131, 6364136223846793005
 """Odd numbers that mix bits: 2^64 less 2^64 / golden ratio, rounded down, and the multiplier of Knuth's MMIX."""
@@ -58,8 +60,11 @@ class Beam(NamedTuple):
         on they are left out, and where to find a hash. Shapes [buckets, 2 x width], [buckets], [buckets, a power of 2].
     due_at
         The states that are looked at in turn.
-    next_job, next_task
-        What can start next: offset of the job in the row, and task of the job.
+    next_job, next_task, leads
+        What can start next: offset of the job in the row, task of the job, and whether it may be the first of a batch.
+    members
+        Of the batch that starts: offset of the job in the row, task of the job, the job's stage before. Shape
+        [largest, 3].
     taken
         Mask of the tasks per kind of jobs that have one that can start.
     sorted_us
@@ -67,7 +72,7 @@ class Beam(NamedTuple):
     task_key
         Per task: a random number.
     best, best_end
-        The least cost of a whole plan, and the last entry of its trail and its last start.
+        The least cost of a whole plan; the last entry of its trail, and its last start, NONE behind its last member.
     by_class, class_from
         The GPUs, those of a class together, and where those of its class begin there.
     grain_us, bucket_us
@@ -98,6 +103,8 @@ class Beam(NamedTuple):
     due_at: Ints
     next_job: Ints
     next_task: Ints
+    leads: Ints
+    members: Ints
     taken: Ints
     sorted_us: Ints
     task_key: Ints
@@ -132,6 +139,7 @@ def start(
     bucket_us: int,
     part: int = 0,
     parts: int = 1,
+    largest: int = 1,
 ) -> Beam:
     """Return a beam without states, but for what it looks at: the beginning, before the first release.
 
@@ -139,6 +147,8 @@ def start(
     ----------
     part, parts
         Which part of a beam it is, and of how many.
+    largest
+        Most tasks that start together.
     """
     gpus, models = origin.ready.shape
     first_job = FIRST_GPU + gpus * (FIRST_MODEL + 2 * models)
@@ -175,12 +185,14 @@ def start(
         due_at=np.empty(2 * width, np.int64),
         next_job=np.empty(active * guide.following.shape[1], np.int64),
         next_task=np.empty(active * guide.following.shape[1], np.int64),
+        leads=np.empty(active * guide.following.shape[1], np.int64),
+        members=np.empty((largest, 3), np.int64),
         taken=np.zeros(int(guide.kind.max()) + 1, np.int64),
         sorted_us=np.zeros(gpus, np.int64),
         # Seeded, so that equal arguments give equal plans; 62 bits, for keys are signed.
         task_key=np.random.default_rng(_SEED).integers(1, 1 << 62, tasks),
         best=np.full(1, np.inf),
-        best_end=np.full(2, NONE, np.int64),
+        best_end=np.full(1 + largest, NONE, np.int64),
         # Stable, so that the GPUs of a class stay in the order in which they are named.
         by_class=np.argsort(gpu_class, kind="stable"),
         class_from=np.searchsorted(np.sort(gpu_class), np.sort(gpu_class)),

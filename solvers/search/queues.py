@@ -16,7 +16,7 @@ from truenorth.models.stream_tables import StreamTables
 from truenorth.models.streams import StreamSpeed
 from truenorth.models.timeline import Residency, ServedRequests, Timeline, file_order
 from truenorth.solvers.compiled import random_state
-from truenorth.solvers.result import Origin, Search
+from truenorth.solvers.result import PlanOrigin, Search
 from truenorth.solvers.search.decoder_state import FAR
 from truenorth.solvers.search.decoder_tables import tabulate
 from truenorth.solvers.search.queues_kernel import (
@@ -55,7 +55,7 @@ def improve(search: Search, seed: int, iterations: int | None) -> None:
     if annealing is None:
         search.left_out["search"] = "a plan in which every GPU keeps what it loads could not be begun with"
         return
-    annealing.offer(Origin.START)
+    annealing.offer(PlanOrigin.START)
     annealing.anneal(seed, iterations)
 
 
@@ -74,7 +74,7 @@ class _Annealing:
             return None
         return cls(search, queues)
 
-    def offer(self, origin: Origin) -> None:
+    def offer(self, origin: PlanOrigin) -> None:
         """Offer the plan as it is."""
         self._least = float(self._queues.plan.total[0])
         self._search.offer(timeline_of(self._queues, self._search.instance), origin)
@@ -100,10 +100,10 @@ class _Annealing:
             if iterations is None:  # what is repeatable does not ask how long moves take
                 moves = max(1, min(2 * moves, int(moves * _SLICE_S / max(took_s, 1e-6))))
             if self._queues.plan.total[0] < self._least and search.elapsed_s - offered_s > _OFFER_EVERY_S:
-                self.offer(Origin.SEARCH)
+                self.offer(PlanOrigin.SEARCH)
                 offered_s = search.elapsed_s
         if self._queues.plan.total[0] < self._least:
-            self.offer(Origin.SEARCH)
+            self.offer(PlanOrigin.SEARCH)
 
 
 def new_queues(instance: Instance, objective: Objective) -> Queues | None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from experiments.random_instances import with_absences
 from tests.executor.scripted import Script, loads, runs
 from tests.instances import chain, cluster, gpu, instance, network, random_instance, random_serving_instance, task
+from tests.random_instances import with_absences
 from truenorth.executor import POLICIES, IllegalActionError, PolicyError, Site, parse_policy, replay, simulate
 from truenorth.executor.noise import parse_noise
 from truenorth.models import Cluster, Instance, Job, Objective, check

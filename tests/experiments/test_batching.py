@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from experiments.batching_2026_11_22 import FOLDER, Row, contenders, in_classes, worth
+from experiments.batching_2026_11_22 import FOLDER, BatchingRow, contenders, in_classes, worth
 from experiments.study import read
 from tests.instances import chain, instance, task
 from truenorth.models import Job
 
 
 def test_the_readme_shows_what_the_results_say() -> None:
-    rows = read(FOLDER / "results.csv", Row)
+    rows = read(FOLDER / "results.csv", BatchingRow)
     said = (FOLDER / "README.md").read_text()
     for line in (*worth(rows).splitlines(), *contenders(rows).splitlines()):
         assert line in said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.estimation_error_2026_11_21 import LEVELS, TRUE, Level, Row, crossing
+from experiments.estimation_error_2026_11_21 import LEVELS, TRUE, ErrorRow, Level, crossing
 
 
 def test_a_crossing_lies_where_the_mean_logarithm_of_the_ratio_is_zero() -> None:
@@ -12,7 +12,7 @@ def test_a_crossing_lies_where_the_mean_logarithm_of_the_ratio_is_zero() -> None
     # at 0.3 4 and 4, mean ln 2. Zero lies a third of the way from 0.15 to 0.3: 0.2.
     plan = {0.0: (1, 1), 0.15: (1, 2), 0.3: (4, 4), 0.6: (9, 9)}
     rows = [
-        Row(2.0, seed, 100, level.side, level.kind, level.size, name, value)
+        ErrorRow(2.0, seed, 100, level.side, level.kind, level.size, name, value)
         for level in LEVELS
         for seed in (0, 1)
         for name, value in (("plan", float(plan[level.size][seed]) if level.size in plan else 1.0), ("compass", 2.0))

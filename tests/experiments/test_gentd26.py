@@ -44,15 +44,15 @@ def test_models_share_gpus_by_their_work() -> None:
     assert allowed == [[0, 1], [2], [3], [3], [3]]
 
 
-def row(contender: str, gpus: int, value: float) -> study.Row:
+def row(contender: str, gpus: int, value: float) -> study.SizesRow:
     rest = () if contender == BOUND else (10.5, 20.25, 7, None)
-    return study.Row("0 s", "9 s", gpus, 5.0, contender, value, *rest)
+    return study.SizesRow("0 s", "9 s", gpus, 5.0, contender, value, *rest)
 
 
 def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
     rows = [row(contender, 2, 4 / 3) for contender in CONTENDERS]
     write(tmp_path / "results.csv", rows)
-    assert read(tmp_path / "results.csv", study.Row) == rows
+    assert read(tmp_path / "results.csv", study.SizesRow) == rows
 
 
 def test_a_cell_that_is_known_is_not_computed_again(
@@ -60,7 +60,7 @@ def test_a_cell_that_is_known_is_not_computed_again(
 ) -> None:
     asked: list[tuple[str, str, int, float]] = []
 
-    def measured(start: str, end: str, gpus: int, time_limit_s: float) -> list[study.Row]:
+    def measured(start: str, end: str, gpus: int, time_limit_s: float) -> list[study.SizesRow]:
         asked.append((start, end, gpus, time_limit_s))
         return [row(contender, gpus, 6.0 if contender == "compass" else 3.0) for contender in CONTENDERS]
 

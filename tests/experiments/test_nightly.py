@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from experiments import nightly
-from experiments.nightly import Compared, Table, compare_bounds, compare_plans, compare_servers
+from experiments.nightly import Compared, NightlyTable, compare_bounds, compare_plans, compare_servers
 from experiments.random_scenarios import UNITS_US, Draw, draw
 from truenorth.models import Objective
 from truenorth.models.scenario import load_scenario, scenario_from
@@ -53,7 +53,7 @@ def test_a_bound_above_the_optimum_is_found_and_its_scenario_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(closed_form, "METHODS", {"critical_path": lambda instance, objective: Fraction(10**18)})
-    table, drawn = Table(tmp_path), draw(500)
+    table, drawn = NightlyTable(tmp_path), draw(500)
     table.add(500, drawn, lambda one: compare_bounds(one, 0.2, 1))
     assert table.contradictions > 0
     assert "bound critical_path has a bound of 1000000000000000000" in capsys.readouterr().out
@@ -65,7 +65,7 @@ def test_a_traceback_is_a_contradiction(tmp_path: Path, capsys: pytest.CaptureFi
     def fails(_: Draw) -> Iterator[Compared]:
         raise ZeroDivisionError
 
-    table = Table(tmp_path)
+    table = NightlyTable(tmp_path)
     table.add(500, draw(500), fails)
     assert table.contradictions == 1
     assert "ZeroDivisionError" in capsys.readouterr().out

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from experiments.random_instances import with_absences
 from tests.instances import chain, cluster, instance, random_instance, task
 from tests.models.brute_force import broken_rules
+from tests.random_instances import with_absences
 from truenorth.models import Instance, Job, Placement, Residency, Restrictions, Timeline, check, measure, scenario_hash
 from truenorth.models.cluster import FOREVER, Availability
 from truenorth.models.objective import Objective

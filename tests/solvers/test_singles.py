@@ -12,7 +12,7 @@ from truenorth.solvers import portfolio
 from truenorth.solvers.budget import Budget, Method
 from truenorth.solvers.portfolio import solve
 from truenorth.solvers.reductions import singles_of
-from truenorth.solvers.result import Origin, Search
+from truenorth.solvers.result import PlanOrigin, Search
 from truenorth.solvers.search import beam
 
 
@@ -53,7 +53,7 @@ def test_a_plan_that_runs_tasks_one_by_one_is_one_with_classes() -> None:
     search = Search(two_of(10_000), Objective.MEAN_LATENCY, 60.0)
     portfolio.plan_singly(search, Budget(60.0), 5.0)
     assert search.value == 7
-    assert search.origin is Origin.SEARCH
+    assert search.origin is PlanOrigin.SEARCH
     assert search.timeline is not None
     assert check(search.instance, search.timeline) == []
 

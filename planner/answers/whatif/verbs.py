@@ -18,7 +18,7 @@ from truenorth.models.scenario.errors import FieldError, Source, allowed, quote
 from truenorth.models.scenario.quantities import MAX_JOBS, Levels, Name, Number, PositiveTime, Seed, whole
 from truenorth.models.scenario.section import Section, problem, validate
 from truenorth.planner.answers.convergence import is_converged
-from truenorth.planner.answers.options import SEED, Kind, Option, name_of, options_of
+from truenorth.planner.answers.options import SEED, Option, OptionKind, name_of, options_of
 from truenorth.planner.answers.policies.parse import parse, split_policies
 from truenorth.planner.answers.questions import (
     BoundQuestion,
@@ -77,7 +77,7 @@ class Verb:
         given = {name: getattr(said, name) for name in said.model_fields_set}
         return self.question(
             **{
-                fields[name][0]: value / MICROSECONDS_PER_SECOND if fields[name][1] is Kind.SECONDS else value
+                fields[name][0]: value / MICROSECONDS_PER_SECOND if fields[name][1] is OptionKind.SECONDS else value
                 for name, value in given.items()
                 if value is not None
             }
@@ -99,7 +99,7 @@ def _type_of(option: Option) -> Any:
     """Return how a setting is read."""
     if option is SEED["option"]:
         return Seed
-    if option.kind is Kind.WHOLE:
+    if option.kind is OptionKind.WHOLE:
         return Annotated[int, whole(int(option.least or 0), int(option.most or MAX_JOBS))]
     return _TYPES[option.kind]
 
@@ -125,14 +125,14 @@ def check(question: Question[Any], scenario: Scenario) -> None:
         value, where = getattr(question, each.name), (name_of(each),)
         if value is None:
             continue
-        if option.kind is Kind.WHOLE and option.most is not None and value > option.most:
+        if option.kind is OptionKind.WHOLE and option.most is not None and value > option.most:
             raise FieldError(where, f"{value} is out of range; allowed is {option.least:g} to {option.most:.0f}")
-        if option.kind is Kind.SHARE and value >= 1:
+        if option.kind is OptionKind.SHARE and value >= 1:
             raise FieldError(where, f"{float(value):g} is no share; allowed is 0 to below 1")
-        if option.kind is Kind.CHOICE and value not in option.choices:
+        if option.kind is OptionKind.CHOICE and value not in option.choices:
             raise FieldError(where, f"unknown {each.name} {quote(value)}; {allowed(value, option.choices)}")
         try:
-            if option.kind is Kind.NOISE:
+            if option.kind is OptionKind.NOISE:
                 (refuse_estimates if isinstance(question, ServersQuestion) else parse_uncertainty)(value)
         except ValueError as error:
             raise FieldError(where, str(error)) from None
@@ -246,16 +246,16 @@ def _bounded(scenario: Scenario, bound: Fraction | None, method: str | None) -> 
     return {"lower_bound": reported, "bound_method": method}
 
 
-_TYPES: Mapping[Kind, Any] = {
-    Kind.TEXT: Name,
-    Kind.POLICY: Name,
-    Kind.NOISE: Name,
-    Kind.CHOICE: Name,
-    Kind.SECONDS: PositiveTime,
-    Kind.SHARE: Number,
-    Kind.FACTOR: Number,
-    Kind.LEVELS: Levels,
-    Kind.NAMES: Annotated[list[str], PlainValidator(_names)],
+_TYPES: Mapping[OptionKind, Any] = {
+    OptionKind.TEXT: Name,
+    OptionKind.POLICY: Name,
+    OptionKind.NOISE: Name,
+    OptionKind.CHOICE: Name,
+    OptionKind.SECONDS: PositiveTime,
+    OptionKind.SHARE: Number,
+    OptionKind.FACTOR: Number,
+    OptionKind.LEVELS: Levels,
+    OptionKind.NAMES: Annotated[list[str], PlainValidator(_names)],
 }
 """How a setting is read, by what it is."""
 VERBS: Mapping[str, Verb] = {

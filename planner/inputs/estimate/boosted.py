@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from truenorth.planner.inputs.estimate.estimate import Answers
 from truenorth.planner.inputs.estimate.known import LEVELS, KnownTimes
-from truenorth.planner.inputs.estimate.tasks import UNKNOWN, Columns, Floats, Tasks
+from truenorth.planner.inputs.estimate.tasks import UNKNOWN, Floats, TaskColumns, Tasks
 
 LEAST_TASKS = 500
 """Fewest past tasks worth a fit."""
@@ -79,7 +79,7 @@ class Encoder:
     categories: dict[str, dict[str, int]]
 
     @classmethod
-    def of(cls, tasks: Tasks, columns: Columns) -> Encoder:
+    def of(cls, tasks: Tasks, columns: TaskColumns) -> Encoder:
         """Return the encoder of past tasks: a column whose values are all numbers is a number."""
         numbers, categories = [], {}
         for name in dict.fromkeys((*columns.key, *columns.features)):
@@ -108,7 +108,7 @@ class Encoder:
         return np.column_stack(parts)
 
 
-def fit_boosted(known: KnownTimes, columns: Columns, seed: int) -> Boosted | None:
+def fit_boosted(known: KnownTimes, columns: TaskColumns, seed: int) -> Boosted | None:
     """Fit the quantiles of past tasks, each seen with what was known when it was asked about.
 
     Returns

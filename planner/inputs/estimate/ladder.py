@@ -16,7 +16,7 @@ from truenorth.planner.inputs.estimate.estimate import Estimate, Rung
 from truenorth.planner.inputs.estimate.known import KnownTimes, Novelty
 from truenorth.planner.inputs.estimate.retrieval import Retrieval, SentenceEncoder, tf_idf, unit
 from truenorth.planner.inputs.estimate.rungs import Default, SteadyKey, back_offs
-from truenorth.planner.inputs.estimate.tasks import Columns, Features, History, Tasks
+from truenorth.planner.inputs.estimate.tasks import Features, History, TaskColumns, Tasks
 
 CALIBRATION_SHARE = 0.2
 """The latest share of the history, which calibrates."""
@@ -39,7 +39,7 @@ class Ladder:
         The history.
     """
 
-    columns: Columns
+    columns: TaskColumns
     rungs: tuple[Rung, ...]
     calibrations: Calibrations
     known: KnownTimes
@@ -100,7 +100,7 @@ class Recipe:
         Equal seeds fit equally.
     """
 
-    columns: Columns
+    columns: TaskColumns
     first: tuple[Rung, ...] = ()
     asked: tuple[Rung, ...] = ()
     encoder: SentenceEncoder | None = None

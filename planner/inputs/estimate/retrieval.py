@@ -19,7 +19,7 @@ from truenorth.models.instance import Ints
 from truenorth.planner.inputs.estimate.estimate import Answers
 from truenorth.planner.inputs.estimate.known import KnownTimes, PastRuns
 from truenorth.planner.inputs.estimate.rungs import AnswerError, ask_own, pooled_quantiles
-from truenorth.planner.inputs.estimate.tasks import UNKNOWN, Columns, Floats, History, Tasks, Texts
+from truenorth.planner.inputs.estimate.tasks import UNKNOWN, Floats, History, TaskColumns, Tasks, Texts
 
 SentenceEncoder: TypeAlias = Callable[[Sequence[str]], NDArray[np.floating[Any]]]
 """Turns texts into vectors, the cosine of which says how alike they are. Shape [texts, dimensions]."""
@@ -47,7 +47,7 @@ class Retrieval:
         Leave out past tasks of the same first key value, as if it were unseen: for calibration.
     """
 
-    columns: Columns
+    columns: TaskColumns
     encode: Callable[[Sequence[str]], Any]
     nearest: int = 10
     gate: float = 0.5
@@ -108,7 +108,7 @@ def _pooled(runs: PastRuns, latest: Ints, likeness: Floats, asked_us: int) -> Fl
     return pooled_quantiles(np.concatenate(windows), np.concatenate(weights), runs.overall_scatter(asked_us))
 
 
-def documents(tasks: Tasks, columns: Columns) -> Texts:
+def documents(tasks: Tasks, columns: TaskColumns) -> Texts:
     """Return what each task is compared by: its key, then its text. Shape [tasks]."""
     key = [(name, tasks.text(name)) for name in columns.key]
     text = [tasks.text(name) for name in columns.text]
@@ -134,7 +134,7 @@ def _model(document: str) -> str:
     return document.partition("\n")[0]
 
 
-def tf_idf(history: History, columns: Columns) -> Callable[[Sequence[str]], Any]:
+def tf_idf(history: History, columns: TaskColumns) -> Callable[[Sequence[str]], Any]:
     """Return an encoder whose words and weights come from past tasks.
 
     A word that no past task has counts as rarer than any, and has no direction: what is mostly new resembles nothing.

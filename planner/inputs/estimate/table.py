@@ -23,7 +23,7 @@ from truenorth.models.scenario import InputError, admit, open_now
 from truenorth.models.scenario.errors import allowed, quote
 from truenorth.planner.inputs.estimate.rungs import TASK, WORKFLOW
 from truenorth.planner.inputs.estimate.sources import FIELDS, DescriptionCache, describe
-from truenorth.planner.inputs.estimate.tasks import ALWAYS_US, UNKNOWN, Columns, Tasks, Texts, plain
+from truenorth.planner.inputs.estimate.tasks import ALWAYS_US, UNKNOWN, TaskColumns, Tasks, Texts, plain
 from truenorth.planner.inputs.importers.csv_files import csv_rows, header_of
 from truenorth.planner.inputs.importers.rows import Rows, Tally
 
@@ -261,7 +261,7 @@ class Roles:
     """
 
     runtime: str
-    columns: Columns
+    columns: TaskColumns
     shared: tuple[str, ...]
     compared: bool
 
@@ -301,7 +301,7 @@ def roles(history: Path, header: Sequence[str], requests: Path, asked: Sequence[
         if name in (LINE, *ESTIMATE_COLUMNS):
             problem = f"column {name!r} would stand twice in the estimates; allowed is a key without it"
             raise InputError(str(requests), 1, "header", problem)
-    columns = Columns(key, (*naming.text, *made[:1]), known)
+    columns = TaskColumns(key, (*naming.text, *made[:1]), known)
     return Roles(runtime, columns, read, runtime in asked)
 
 

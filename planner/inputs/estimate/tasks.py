@@ -26,7 +26,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]+\.0+")
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class TaskColumns:
     """Which columns say what.
 
     Parameters

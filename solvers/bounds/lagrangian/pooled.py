@@ -17,14 +17,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from truenorth.models import Instance, Objective
 from truenorth.models.instance import Ints
+from truenorth.solvers.bounds.batch_work import Work
 from truenorth.solvers.bounds.critical_path import earliest
-from truenorth.solvers.bounds.lagrangian.evaluation import Evaluation, Prices, carry_slots, padded
-from truenorth.solvers.bounds.lagrangian.first_prices import FirstPrices
+from truenorth.solvers.bounds.lagrangian.evaluation import Evaluation, Prices, carry_slots, no_prices, padded
 from truenorth.solvers.bounds.lagrangian.job_paths import Numbers
 from truenorth.solvers.bounds.lagrangian.pooled_paths import Running, pooled_paths
 from truenorth.solvers.bounds.lagrangian.relaxation import Fixed, JobCosts, LanePrices, Relaxation, relax
 from truenorth.solvers.bounds.lagrangian.shapes import forest, node_earliest
+from truenorth.solvers.bounds.mean_busy_time import latency_weights, work_prices
+from truenorth.solvers.compiled import Floats
 
 LEAST_ALIKE = 8
 """Groups are worth it from so many jobs on average."""
@@ -65,11 +68,11 @@ class Pool:
     @classmethod
     def of(cls, fixed: Fixed, first_prices: FirstPrices) -> Pool | None:
         """Return the groups; None where costs are not linear from the release on, or too few jobs are alike."""
-        instance, costs, shapes = fixed.instance, fixed.costs, fixed.trees.shapes
+        instance, costs = fixed.instance, fixed.costs
         release = instance.job_release_us[costs.jobs]
         linear = not costs.steps and bool((costs.free_until_us <= release).all())
         known = bool(first_prices.times_us[-1] > release.max())  # not so where the first prices are none
-        if not (linear and known) or fixed.trees.places or shapes.from_us.any() or not _run_from_one_source(fixed):
+        if not (linear and known) or fixed.trees.places or not _run_from_one_source(fixed):
             return None
         groups: dict[tuple[int, tuple[int, int]], list[int]] = {}
         workflows = instance.job_workflow[costs.jobs].tolist()
@@ -218,7 +221,7 @@ def _run_from_one_source(fixed: Fixed) -> bool:
 def _grouped(fixed: Fixed, members: tuple[Ints, ...]) -> Fixed:
     """Return the parts of a relaxation whose jobs are the first of each group, as if released at 0."""
     instance, costs, times = fixed.instance, fixed.costs, earliest(fixed.instance)
-    trees = forest(instance, times, from_source=True)
+    trees = forest(instance, times, from_source=True, placed=False)
     node_first, start = node_earliest(instance, trees, times)
     behind = start - np.repeat(instance.job_release_us, np.diff(node_first))
     firsts = [int(group[0]) for group in members]
@@ -229,3 +232,48 @@ def _grouped(fixed: Fixed, members: tuple[Ints, ...]) -> Fixed:
     weights = tuple(costs.weight[first] for first in firsts)
     alone = JobCosts(costs.jobs[firsts], weights, np.zeros(len(firsts), np.int64), steps=False)
     return replace(fixed, costs=alone, trees=trees, node_first=node_first, earliest_us=behind)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstPrices:
+    """Prices of compute over time, and how long jobs may wait at them: where the ascent begins.
+
+    Behind a long queue prices are many times what a job pays for one delay, and an ascent from 0 takes most of its
+    steps to get there. The dual solution of the mean-busy-time bound, on one machine as fast as the whole cluster, is
+    there at once, and what it leaves out (loads, memory, precedences) is what the ascent is for.
+
+    Parameters
+    ----------
+    times_us, prices
+        Between these times the price is linear, outside it is 0. In units of the objective per microsecond.
+    waiting_us
+        No job waits longer at these prices. Shape [jobs].
+    """
+
+    times_us: Floats
+    prices: Floats
+    waiting_us: Ints
+
+    @classmethod
+    def of(cls, instance: Instance, objective: Objective) -> FirstPrices:
+        """Return the prices for a sum of weighted latencies; for another objective there are none, and nobody waits."""
+        weights = latency_weights(instance, objective)
+        if weights is None:
+            return cls(np.zeros(1), np.zeros(1), np.zeros(len(instance.jobs), np.int64))
+        found = work_prices(instance, weights)
+        work = Work.of(instance)
+        least_us = np.array([least / work.parts for least in work.least])
+        work_us = np.add.reduceat(least_us[instance.task_template], instance.job_first_task[:-1])
+        # What a job pays in all, where it ends on the fast machine, is worth waiting so long for.
+        paid_us = work_us * found.last_price / np.array([max(float(weight), 1e-300) for weight in weights])
+        latest_us = found.times_us[-1] - instance.job_release_us
+        waiting_us = np.minimum(found.ended_us - instance.job_release_us + paid_us, latest_us)
+        return cls(found.times_us, found.prices, waiting_us.astype(np.int64))
+
+    def in_slots(self, relaxation: Relaxation) -> Numbers:
+        """Return all prices of a relaxation, one long array: those of compute, taken in the middle of every slot."""
+        flat = no_prices(relaxation)
+        middle_us = (np.arange(relaxation.slots) + 0.5) * relaxation.slot_us
+        prices = np.interp(middle_us, self.times_us, self.prices, left=0, right=0) * relaxation.scale
+        Prices.split(flat, relaxation).compute[:] = prices
+        return flat

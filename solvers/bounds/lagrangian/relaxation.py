@@ -169,10 +169,10 @@ def job_costs(instance: Instance, objective: Objective) -> JobCosts | None:
     return JobCosts(jobs, tuple(weights[j] for j in jobs.tolist()), charged.due_us[jobs], steps)
 
 
-def fixed_parts(instance: Instance, costs: JobCosts) -> Fixed:
-    """Return what every slot width shares."""
+def fixed_parts(instance: Instance, costs: JobCosts, placed: bool = True) -> Fixed:
+    """Return what every slot width shares; `placed`: tasks pay for batches one by one, in place of all alike."""
     times = earliest(instance)
-    trees = forest(instance, times)
+    trees = forest(instance, times, placed=placed)
     node_first, start = node_earliest(instance, trees, times)
     return Fixed(instance, costs, trees, node_first, start, _model_uses(instance), _memory_rows(instance))
 

@@ -42,7 +42,7 @@ def slot_unit_us(instance: Instance) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class PricedSection:
     """Jobs of a trace that are priced together.
 
     Parameters
@@ -143,9 +143,9 @@ def raise_in_sections(
     return whole
 
 
-def _price_here(search: Search, sections: list[Section], deadline: Deadline) -> dict[Section, Priced]:
+def _price_here(search: Search, sections: list[PricedSection], deadline: Deadline) -> dict[PricedSection, Priced]:
     """Return the prices of sections, made one after the other as far as time allows."""
-    instance, priced = search.instance, dict[Section, Priced]()
+    instance, priced = search.instance, dict[PricedSection, Priced]()
     for done, section in enumerate(sections):
         if not deadline.is_set():
             each_s = deadline.left_s / (len(sections) - done)
@@ -157,8 +157,8 @@ def _price_here(search: Search, sections: list[Section], deadline: Deadline) -> 
 
 
 def _price_elsewhere(
-    instance: Instance, objective: Objective, sections: list[Section], farm: Farm, deadline: Deadline
-) -> dict[Section, Priced]:
+    instance: Instance, objective: Objective, sections: list[PricedSection], farm: Farm, deadline: Deadline
+) -> dict[PricedSection, Priced]:
     """Return the prices of sections that workers make at the same time; those of lost ones are missing."""
     unit_us, rounds = slot_unit_us(instance), -(-len(sections) // farm.workers)
     each_s = time_of_call(deadline.left_s) / rounds
@@ -166,17 +166,17 @@ def _price_elsewhere(
     return {sections[index]: part for index, part in farm.gather(price, asked, deadline)}
 
 
-def _sections_of(instance: Instance, workers: int) -> list[Section]:
+def _sections_of(instance: Instance, workers: int) -> list[PricedSection]:
     """Return the sections of a trace, enough for all workers if it is long enough."""
     jobs, tasks = len(instance.jobs), instance.n_tasks
     count = min(jobs, max(tasks // SECTION_TASKS, min(workers, tasks // LEAST_TASKS), 1))
     margin = int(MARGIN * jobs / count)
     edges = [jobs * part // count for part in range(count + 1)]
-    return [Section(a, b, max(0, a - margin), min(jobs, b + margin)) for a, b in pairwise(edges)]
+    return [PricedSection(a, b, max(0, a - margin), min(jobs, b + margin)) for a, b in pairwise(edges)]
 
 
 def join(
-    fixed: Fixed, objective: Objective, priced: Mapping[Section, Priced], whole: Priced | None
+    fixed: Fixed, objective: Objective, priced: Mapping[PricedSection, Priced], whole: Priced | None
 ) -> tuple[Relaxation, Numbers]:
     """Return the relaxation of the whole trace with the prices of its sections; elsewhere those of the whole, or none.
 
@@ -224,7 +224,7 @@ class _Place:
     worth: float
 
     @classmethod
-    def of(cls, fixed: Fixed, section: Section, part: Priced, objective: Objective) -> _Place:
+    def of(cls, fixed: Fixed, section: PricedSection, part: Priced, objective: Objective) -> _Place:
         """Return the place of a section."""
         instance, counted, trace = fixed.instance, fixed.costs.jobs, section.cut(fixed.instance)
         costs = job_costs(trace, objective)

@@ -16,11 +16,8 @@ import numpy as np
 from truenorth.models import NONE, Instance
 from truenorth.models.chains import fastest_run_us
 from truenorth.models.instance import Ints
-from truenorth.solvers.bounds.batch_work import Sizes
+from truenorth.solvers.bounds.batch_work import BatchSizes
 from truenorth.solvers.bounds.critical_path import Earliest, jobs_by_workflow
-
-MOST_PLACED = 400
-"""Most tasks of a class whose places in batches have prices."""
 
 NO_TASK = -1
 """Stands for the position of an added end node."""
@@ -129,16 +126,18 @@ class Forest:
     starts_us: tuple[tuple[int, ...], ...]
 
 
-def forest(instance: Instance, times: Earliest, from_source: bool = False) -> Forest:
+def forest(instance: Instance, times: Earliest, from_source: bool = False, placed: bool = True) -> Forest:
     """Return the trees of an instance's workflows; by `times` there are, from some instant on, enough for a batch.
 
     Parameters
     ----------
     from_source
         Root the trees at the only source of each workflow, in place of its end.
+    placed
+        Whether tasks pay for batches one by one, in place of all alike.
     """
     fastest = fastest_run_us(instance)
-    options = _Options(instance, times)
+    options = _Options(instance, times, placed)
     node_first, option_first, extra_first = [0], [0], [0]
     parents: list[int] = []
     after_parent: list[bool] = []
@@ -197,8 +196,8 @@ def forest(instance: Instance, times: Earliest, from_source: bool = False) -> Fo
 class _Options:
     """The ways to run each task, one after the other, and the lanes that they pay."""
 
-    def __init__(self, instance: Instance, times: Earliest) -> None:
-        self._instance, self._sizes = instance, Sizes(instance)
+    def __init__(self, instance: Instance, times: Earliest, placed: bool) -> None:
+        self._instance, self._sizes, self._placed = instance, BatchSizes(instance), placed
         of_task = instance.template_batch[instance.task_template]
         classes = range(len(instance.batches))
         self.starts_us: list[list[int]] = [np.sort(times.start_us[of_task == batch]).tolist() for batch in classes]
@@ -224,8 +223,8 @@ class _Options:
         share, memory = int(instance.template_share[template]), int(instance.template_memory[template])
         batch = int(instance.template_batch[template])
         arrivals = [] if batch == NONE else self.starts_us[batch]
-        # A table of one size has nobody to wait for, and a long row of tasks takes too long to place.
-        priced = 1 < len(arrivals) <= MOST_PLACED and instance.batch_largest[batch].max() > 1
+        # A table of one size has nobody to wait for.
+        priced = self._placed and len(arrivals) > 1 and instance.batch_largest[batch].max() > 1
         for c in range(len(instance.class_gpu)):
             for fewest, most, run_us in self._sizes.on(template, c):
                 starts = (0, *arrivals[1:most]) if most > 1 else (0,)

@@ -11,12 +11,12 @@ from experiments.study import read, write
 from experiments.suites import rows
 from experiments.suites.__main__ import app
 from experiments.suites.case import Case
-from experiments.suites.rows import Row
+from experiments.suites.rows import SuiteRow
 from truenorth.planner.command import manners
 
-CLOSED = Row("pcmax", "a", 20.0, 10, 10, 10, 10, "OPTIMAL", "arc-flow", 0.5, 0.4)
-OPEN = Row("pcmax", "b", 20.0, 105, 95, 99, 100, "FEASIBLE", "energetic", 20.0, 31.0)
-UNKNOWN = Row("tool-switching", "c", 20.0, 7, 3, None, None, "FEASIBLE", "cp-sat", 20.0, 31.0)
+CLOSED = SuiteRow("pcmax", "a", 20.0, 10, 10, 10, 10, "OPTIMAL", "arc-flow", 0.5, 0.4)
+OPEN = SuiteRow("pcmax", "b", 20.0, 105, 95, 99, 100, "FEASIBLE", "energetic", 20.0, 31.0)
+UNKNOWN = SuiteRow("tool-switching", "c", 20.0, 7, 3, None, None, "FEASIBLE", "cp-sat", 20.0, 31.0)
 
 
 @pytest.fixture
@@ -24,9 +24,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Record which cases are planned, in place of planning them."""
     names: list[str] = []
 
-    def planned(case: Case, time_limit_s: float, workers: int) -> Row:
+    def planned(case: Case, time_limit_s: float, workers: int) -> SuiteRow:
         names.append(case.name)
-        return Row(case.suite, case.name, time_limit_s, 7, 6, None, 8, "FEASIBLE", "", 1.0, 1.0)
+        return SuiteRow(case.suite, case.name, time_limit_s, 7, 6, None, 8, "FEASIBLE", "", 1.0, 1.0)
 
     monkeypatch.setattr(rows, "planned", planned)
     monkeypatch.setattr("truenorth.solvers.warm_up.warm_up", lambda parts=(): None)
@@ -35,7 +35,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_rows_are_read_as_they_were_written(tmp_path: Path) -> None:
     write(tmp_path / "results.csv", [CLOSED, OPEN, UNKNOWN])
-    assert read(tmp_path / "results.csv", Row) == [CLOSED, OPEN, UNKNOWN]
+    assert read(tmp_path / "results.csv", SuiteRow) == [CLOSED, OPEN, UNKNOWN]
 
 
 def test_finished_cases_are_not_planned_again(tmp_path: Path, asked: list[str]) -> None:

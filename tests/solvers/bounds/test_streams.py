@@ -13,7 +13,7 @@ from truenorth.models import GPU, Cluster, Edge, Instance, Job, Link, Network, T
 from truenorth.models.instance import Ints
 from truenorth.models.streams import StreamClass, StreamSpeed, Tokens
 from truenorth.solvers.bounds import stream_costs
-from truenorth.solvers.bounds.stream_costs import Requests
+from truenorth.solvers.bounds.stream_costs import ChargedRequests
 from truenorth.solvers.bounds.stream_floor import NO_DUE, Cut, Limit, StreamFloor
 
 SPEED = StreamSpeed(Fraction(1_000_000), 10, 4, {1: 2, 2: 2, 4: 6})  # a microsecond per prompt token; tau 2, 2, 4, 6
@@ -36,9 +36,9 @@ def instance_of(stream: StreamClass, jobs: Sequence[tuple[int, Sequence[Tokens]]
     return Instance(Cluster(tuple(gpus), NETWORK), (), tuple(made))
 
 
-def asked(uncached: int, output: int, within_us: int = 10**9) -> Requests:
+def asked(uncached: int, output: int, within_us: int = 10**9) -> ChargedRequests:
     figures = (uncached, output - 1, uncached + output, within_us)
-    return Requests(*(np.array([figure]) for figure in figures))
+    return ChargedRequests(*(np.array([figure]) for figure in figures))
 
 
 def one(values: stream_costs.Floats) -> float:

@@ -35,9 +35,14 @@ from truenorth.models import (
 )
 from truenorth.models.scenario import InputError, Scenario
 from truenorth.models.timeline import batch_leaders
-from truenorth.planner.answers.fixed import with_placement, without_models
 from truenorth.planner.answers.regret import AS_IT_RAN, ORDER, PLACEMENT, RESIDENCY, Clairvoyance, Regret, RegretStep
-from truenorth.planner.answers.take_apart import hold, with_given_loads, worth_of_clairvoyance
+from truenorth.planner.answers.take_apart import (
+    hold,
+    with_given_loads,
+    with_placement,
+    without_models,
+    worth_of_clairvoyance,
+)
 from truenorth.planner.show.regret import losses_table, regret_bars
 from truenorth.planner.show.table import terminal
 from truenorth.solvers.budget import Budget

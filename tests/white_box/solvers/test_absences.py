@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from experiments.random_instances import with_absences
 from tests.instances import random_instance, random_serving_instance
+from tests.random_instances import with_absences
 from truenorth.models import Instance, Objective, check, timeline_value
 from truenorth.models.objective import Status
 from truenorth.solvers.budget import Budget, Method

@@ -16,7 +16,14 @@ from truenorth.models import Instance, Job, Objective, assert_feasible
 from truenorth.solvers.bounds.lagrangian import sections
 from truenorth.solvers.bounds.lagrangian.evaluation import Prices, exact_bound, round_prices
 from truenorth.solvers.bounds.lagrangian.improve import Priced, prepare
-from truenorth.solvers.bounds.lagrangian.sections import Pricing, Section, join, price, raise_in_sections, slot_unit_us
+from truenorth.solvers.bounds.lagrangian.sections import (
+    PricedSection,
+    Pricing,
+    join,
+    price,
+    raise_in_sections,
+    slot_unit_us,
+)
 from truenorth.solvers.budget import Budget, Method
 from truenorth.solvers.portfolio import solve
 from truenorth.solvers.remote import Looking, look, search_remotely
@@ -51,7 +58,7 @@ def bursts() -> Instance:
     return make.instance([*early, *late], on=make.cluster(1))
 
 
-def bound_of(instance: Instance, parts: dict[Section, Priced], whole: Priced | None = None) -> Fraction:
+def bound_of(instance: Instance, parts: dict[PricedSection, Priced], whole: Priced | None = None) -> Fraction:
     """Return what joined prices prove."""
     prepared = prepare(instance, OBJECTIVE)
     assert prepared is not None
@@ -61,7 +68,7 @@ def bound_of(instance: Instance, parts: dict[Section, Priced], whole: Priced | N
     return bound
 
 
-def priced_alone(instance: Instance, section: Section) -> Priced:
+def priced_alone(instance: Instance, section: PricedSection) -> Priced:
     """Return the prices of a section."""
     found = price(Pricing(section.cut(instance), OBJECTIVE, slot_unit_us(instance), 1.0))
     assert found is not None
@@ -71,7 +78,7 @@ def priced_alone(instance: Instance, section: Section) -> Priced:
 def test_joined_prices_prove_what_the_sections_do() -> None:
     # Shortest first: latencies of 1, 3, 6, 10, 15 ms and of 2, 5, 9, 14, 20, in the mean 7 and 10, together 8.5.
     of = bursts()
-    parts = {section: priced_alone(of, section) for section in (Section(0, 5, 0, 5), Section(5, 10, 5, 10))}
+    parts = {section: priced_alone(of, section) for section in (PricedSection(0, 5, 0, 5), PricedSection(5, 10, 5, 10))}
     early, late = (part.bound for part in parts.values())
     assert 5000 < early <= 7000
     assert 8000 < late <= 10_000
@@ -84,9 +91,9 @@ def test_joined_prices_prove_what_the_sections_do() -> None:
 
 def test_one_section_proves_what_the_whole_does() -> None:
     of = bursts()
-    whole = priced_alone(of, Section(0, 10, 0, 10))
+    whole = priced_alone(of, PricedSection(0, 10, 0, 10))
     assert 6500 < whole.bound <= 8500
-    assert float(bound_of(of, {Section(0, 10, 0, 10): whole})) == pytest.approx(float(whole.bound), abs=1)
+    assert float(bound_of(of, {PricedSection(0, 10, 0, 10): whole})) == pytest.approx(float(whole.bound), abs=1)
     assert float(bound_of(of, {}, whole)) == pytest.approx(float(whole.bound), abs=1)
 
 
@@ -155,7 +162,7 @@ def test_a_worker_returns_better_plans_alone() -> None:
 
 
 def test_a_section_with_worse_prices_than_none_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    of, section = bursts(), Section(0, 5, 0, 5)
+    of, section = bursts(), PricedSection(0, 5, 0, 5)
     poor = replace(priced_alone(of, section), bound=Fraction(2999))  # run times alone come to 3 ms in the mean
     monkeypatch.setattr(sections, "improve", lambda *_, **__: poor)
     assert price(Pricing(section.cut(of), OBJECTIVE, slot_unit_us(of), 1.0)) is None

@@ -13,8 +13,8 @@ from truenorth.models import Instance, Job, Objective
 from truenorth.models.objective import timeline_value
 from truenorth.solvers.bounds.lagrangian.ascent import Steps, ascend
 from truenorth.solvers.bounds.lagrangian.evaluation import Prices, round_prices
-from truenorth.solvers.bounds.lagrangian.first_prices import FirstPrices
 from truenorth.solvers.bounds.lagrangian.improve import Priced
+from truenorth.solvers.bounds.lagrangian.pooled import FirstPrices
 from truenorth.solvers.bounds.lagrangian.relaxation import fixed_parts, job_costs, relax
 from truenorth.solvers.exact import exhaustive, start_orders
 from truenorth.solvers.exact.start_orders_tables import ComputeRate

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from truenorth.planner.inputs.estimate.sources.names import NameBinding, Names, Scope, member
-from truenorth.planner.inputs.estimate.sources.settings import MAX_NUMBER, Constant, Origin, Setting, canonical
+from truenorth.planner.inputs.estimate.sources.settings import MAX_NUMBER, Constant, Setting, SettingOrigin, canonical
 
 _DEEPEST = 20
 _MOST_LOOKS = 2_000
@@ -26,7 +26,7 @@ class KnownConstants:
     """A constant and where it stands."""
 
     value: Constant
-    origin: Origin
+    origin: SettingOrigin
     file: str
     line: int
 
@@ -130,7 +130,7 @@ class Constants:
         name = self._of(node.args[0], scope, depth + 1)
         if name is not None and name.value in self.environment:
             value = self.environment[str(name.value)]
-            return None if value is None else KnownConstants(value, Origin.SCRIPT, self.file, node.lineno)
+            return None if value is None else KnownConstants(value, SettingOrigin.SCRIPT, self.file, node.lineno)
         return self._of(node.args[1], scope, depth + 1) if len(node.args) == 2 else None
 
     def _name(self, name: str, scope: Scope, depth: int) -> KnownConstants | None:
@@ -168,7 +168,7 @@ class Constants:
 
     def _find_key_here(self, bindings: Sequence[NameBinding], depth: int) -> KnownConstants | None:
         """Return what attributes, options and keys of one name say; objects are not told apart, so the known wins."""
-        best: tuple[tuple[Origin, bool], KnownConstants] | None = None
+        best: tuple[tuple[SettingOrigin, bool], KnownConstants] | None = None
         for binding in [binding for binding in bindings if binding.certain][-_DEEPEST:]:
             found = self._bound(binding, depth)
             if found is not None and (best is None or (found.origin, binding.default) >= best[0]):
@@ -185,9 +185,9 @@ class Constants:
         self._open.add(id(binding))
         found = self._of(binding.value, binding.scope, depth + 1)
         self._open.discard(id(binding))
-        if found is None or not binding.default or found.origin > Origin.ASSIGNMENT:
+        if found is None or not binding.default or found.origin > SettingOrigin.ASSIGNMENT:
             return found
-        return KnownConstants(found.value, Origin.DEFAULT, found.file, found.line)
+        return KnownConstants(found.value, SettingOrigin.DEFAULT, found.file, found.line)
 
     def _all(self, nodes: Iterable[ast.expr], scope: Scope, depth: int) -> list[KnownConstants] | None:
         found: list[KnownConstants] = []
@@ -199,15 +199,15 @@ class Constants:
         return found
 
     def _at(self, node: ast.expr, value: Constant) -> KnownConstants | None:
-        return KnownConstants(value, Origin.ASSIGNMENT, self.file, node.lineno) if _is_small(value) else None
+        return KnownConstants(value, SettingOrigin.ASSIGNMENT, self.file, node.lineno) if _is_small(value) else None
 
     def _join(self, node: ast.expr, parts: Sequence[KnownConstants], value: Constant | None) -> KnownConstants | None:
         """Return what parts make together; it stands where its part of the highest origin stands."""
         if value is None or not _is_small(value):
             return None
         highest = max(parts, key=lambda part: part.origin, default=None)
-        if highest is None or highest.origin <= Origin.ASSIGNMENT:
-            return KnownConstants(value, Origin.ASSIGNMENT, self.file, node.lineno)
+        if highest is None or highest.origin <= SettingOrigin.ASSIGNMENT:
+            return KnownConstants(value, SettingOrigin.ASSIGNMENT, self.file, node.lineno)
         return KnownConstants(value, highest.origin, highest.file, highest.line)
 
     def _is_dtype(self, node: ast.Attribute) -> bool:

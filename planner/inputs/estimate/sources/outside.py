@@ -18,7 +18,7 @@ from truenorth.models.scenario import InputError
 from truenorth.models.scenario.errors import Node
 from truenorth.models.scenario.reading import parse_document
 from truenorth.planner.inputs.estimate.sources.description import Problem
-from truenorth.planner.inputs.estimate.sources.settings import Constant, Origin, Setting, canonical
+from truenorth.planner.inputs.estimate.sources.settings import Constant, Setting, SettingOrigin, canonical
 
 MAX_SETTINGS = 20_000
 _DEEPEST = 30
@@ -71,9 +71,9 @@ def _of_node(root: Node, path: tuple[str, ...], file: str) -> Iterator[Setting]:
             waiting += [(path, item) for item in reversed(nested)]
             if not nested and path:
                 items = tuple(item.content for item in node.content[:MAX_SETTINGS])
-                yield Setting(path, items, Origin.CONFIG, file, node.line)
+                yield Setting(path, items, SettingOrigin.CONFIG, file, node.line)
         elif node.content is not None and path:
-            yield Setting(path, str(node.content), Origin.CONFIG, file, node.line)
+            yield Setting(path, str(node.content), SettingOrigin.CONFIG, file, node.line)
 
 
 def _of_table(
@@ -87,9 +87,9 @@ def _of_table(
         for item in table:
             yield from _of_table(item, path, file, lines, line)
     elif isinstance(table, list):
-        yield Setting(path, tuple(table), Origin.CONFIG, file, line)
+        yield Setting(path, tuple(table), SettingOrigin.CONFIG, file, line)
     elif isinstance(table, str | int | float | bool):
-        yield Setting(path, table, Origin.CONFIG, file, line)
+        yield Setting(path, table, SettingOrigin.CONFIG, file, line)
 
 
 def _toml_lines(text: str) -> dict[tuple[str, ...], int]:
@@ -133,7 +133,7 @@ class LaunchReader:
     """Reads the launch lines of one file, or the one that the caller gave."""
 
     file: str
-    origin: Origin
+    origin: SettingOrigin
     options: LaunchOptions
     variables: dict[str, str | None] = field(default_factory=dict)
     """None: assigned, but not to a constant."""

@@ -14,7 +14,14 @@ from truenorth.planner.inputs.estimate.sources.constants import Constants, Known
 from truenorth.planner.inputs.estimate.sources.description import Problem
 from truenorth.planner.inputs.estimate.sources.names import Names, Scope
 from truenorth.planner.inputs.estimate.sources.outside import LaunchOptions
-from truenorth.planner.inputs.estimate.sources.settings import EVALUATION, Origin, Setting, canonical, field_of, words
+from truenorth.planner.inputs.estimate.sources.settings import (
+    EVALUATION,
+    Setting,
+    SettingOrigin,
+    canonical,
+    field_of,
+    words,
+)
 
 _NOT_SETTINGS = frozenset(
     ["add_argument", "option", "argument", "set_printoptions", "set_print_options", "Field", "field"]
@@ -99,7 +106,7 @@ class CodeReader:
                 yield _setting((key,), found)
         for scope in self.names.scopes:
             for name in scope.bindings:
-                found = self._constants.find_name(name, scope) if field_of((name,), Origin.ASSIGNMENT) else None
+                found = self._constants.find_name(name, scope) if field_of((name,), SettingOrigin.ASSIGNMENT) else None
                 if found is not None:
                     yield _setting((name,), found)
         for loop, scope in self.names.loops:
@@ -119,7 +126,7 @@ class CodeReader:
             first = self._constants.of(over.args[0], scope) if len(over.args) == 2 else None
             found = self._constants.of(over.args[-1], scope)
             if found is not None and len(over.args) == 1:
-                yield _setting((key,), found, Origin.CALL)
+                yield _setting((key,), found, SettingOrigin.CALL)
             elif found is not None and first is not None:
                 yield from _between(key, first, found)
 
@@ -131,9 +138,9 @@ class CodeReader:
             return
         weak = self._of_evaluation(call)
         for path, node, helper in name_arguments(call, name, self._constants.name_in_full):
-            found = KnownConstants(node, Origin.CALL, self._file, call.lineno) if isinstance(node, str) else None
+            found = KnownConstants(node, SettingOrigin.CALL, self._file, call.lineno) if isinstance(node, str) else None
             if found is not None:
-                yield _setting(path, found, Origin.CALL, weak or helper)
+                yield _setting(path, found, SettingOrigin.CALL, weak or helper)
             elif isinstance(node, ast.expr):
                 yield from self._argument(path, node, scope, weak or helper)
         for keyword in call.keywords:
@@ -147,7 +154,7 @@ class CodeReader:
     def _argument(self, path: tuple[str, ...], node: ast.expr, scope: Scope, weak: bool) -> Iterator[Setting]:
         found = self._constants.of(node, scope)
         if found is not None:
-            yield _setting(path, found, Origin.CALL, weak)
+            yield _setting(path, found, SettingOrigin.CALL, weak)
         elif self._constants.blocked is not None:
             yield replace(self._constants.blocked, path=path, weak=weak)
 
@@ -176,11 +183,11 @@ class CodeReader:
 def _between(key: str, first: KnownConstants, last: KnownConstants) -> Iterator[Setting]:
     """Yield the length of ``range(1, epochs + 1)``."""
     if isinstance(first.value, int | float) and isinstance(last.value, int | float):
-        yield _setting((key,), replace(last, value=last.value - first.value), Origin.CALL)
+        yield _setting((key,), replace(last, value=last.value - first.value), SettingOrigin.CALL)
 
 
 def _setting(
-    path: tuple[str, ...], found: KnownConstants, least: Origin = Origin.DEFAULT, weak: bool = False
+    path: tuple[str, ...], found: KnownConstants, least: SettingOrigin = SettingOrigin.DEFAULT, weak: bool = False
 ) -> Setting:
     return Setting(path, found.value, max(found.origin, least), found.file, found.line, weak)
 

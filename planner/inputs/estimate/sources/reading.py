@@ -25,8 +25,8 @@ from truenorth.planner.inputs.estimate.sources.settings import (
     EVALUATION,
     GPUS_PER_NODE,
     NODES,
-    Origin,
     Setting,
+    SettingOrigin,
     canonical,
     field_of,
     is_aside,
@@ -39,7 +39,7 @@ MAX_FILE_BYTES = 2_000_000
 PYTHON, CONFIGS, SCRIPTS = (".py",), (".yaml", ".yml", ".json", ".toml"), (".sh", ".bash", ".sbatch", ".slurm")
 COMMAND = "command"
 """What evidence calls the launch line that the caller gave."""
-Rank = tuple[bool, Origin, bool, int]
+Rank = tuple[bool, SettingOrigin, bool, int]
 """Whether it is the job proper's, where it stands, whether it surely runs, and its position among all settings."""
 _MIXED_WITH = "mixed with"
 MAX_CHARACTERS = 8_000
@@ -140,8 +140,12 @@ def _describe(files: Sequence[_SourceFile], command: str) -> JobDescription:
             _config(name, file, job)
     for name, file in sources:
         if file.suffix in SCRIPTS:
-            _launch(LaunchReader(name, Origin.SCRIPT, job.options, job.environment), _text(name, file, job) or "", job)
-    _launch(LaunchReader(COMMAND, Origin.COMMAND, job.options, dict(job.environment)), command, job)
+            _launch(
+                LaunchReader(name, SettingOrigin.SCRIPT, job.options, job.environment),
+                _text(name, file, job) or "",
+                job,
+            )
+    _launch(LaunchReader(COMMAND, SettingOrigin.COMMAND, job.options, dict(job.environment)), command, job)
     inside = [setting for reader in code for setting in reader.settings(overrides_of(job.outside), job.environment)]
     decision = Decision([*inside, *job.outside])
     text = join_bounded([*setting_words(job.outside), *job.words])
@@ -206,7 +210,7 @@ def overrides_of(settings: Iterable[Setting]) -> dict[str, Setting]:
     A last name that sections of one origin fill differently is left out, and so is what evaluations set.
     """
     found: dict[str, Setting] = {}
-    ambiguous: set[tuple[str, Origin]] = set()
+    ambiguous: set[tuple[str, SettingOrigin]] = set()
     for setting in settings:
         sections = setting.path[:-1]
         if is_aside(sections) or EVALUATION.intersection(word for section in sections for word in words(section)):
@@ -225,7 +229,7 @@ class Decision:
     def __init__(self, settings: Iterable[Setting]) -> None:
         self._best: dict[str, tuple[Rank, object, Setting]] = {}
         candidates = [found for order, setting in enumerate(settings) for found in _candidates(order, setting)]
-        branches: dict[tuple[str, bool, Origin], set[object]] = {}
+        branches: dict[tuple[str, bool, SettingOrigin], set[object]] = {}
         for name, (proper, origin, certain, _), value, _ in candidates:
             if not certain:
                 branches.setdefault((name, proper, origin), set()).add(value)
@@ -273,7 +277,7 @@ def _candidates(order: int, setting: Setting) -> Iterator[tuple[str, Rank, objec
         return
     field, evaluation = found
     value = None if setting.value is None else read_value(field, setting.path, setting.value)
-    if value is None and setting.origin < Origin.CONFIG:
+    if value is None and setting.origin < SettingOrigin.CONFIG:
         return
     rank = (not (evaluation or setting.weak), setting.origin, setting.certain, order)
     yield field, rank, value, setting

@@ -96,7 +96,7 @@ _NUMBERS = re.compile(r"\d{1,4}(?:,\d{1,4}){0,200},?")
 _GRES = re.compile(r"gpu(?::[\w.-]{1,40})?(?::(\d{1,4}))?")
 
 
-class Origin(IntEnum):
+class SettingOrigin(IntEnum):
     """Where a setting comes from; a higher one overrides a lower one, and among equals the later one wins."""
 
     DEFAULT = 1
@@ -134,7 +134,7 @@ class Setting:
 
     path: tuple[str, ...]
     value: Constant | None
-    origin: Origin
+    origin: SettingOrigin
     file: str
     line: int
     weak: bool = False
@@ -159,7 +159,7 @@ def canonical(key: str) -> str:
     return "_".join(words(key))
 
 
-def field_of(path: Sequence[str], origin: Origin = Origin.CONFIG) -> tuple[str, bool] | None:
+def field_of(path: Sequence[str], origin: SettingOrigin = SettingOrigin.CONFIG) -> tuple[str, bool] | None:
     """Return the field that a key means where it stands, and whether it is the evaluation's; None if it means none.
 
     >>> field_of(("trainer", "max_epochs")), field_of(("per_device_eval_batch_size",))
@@ -174,8 +174,8 @@ def field_of(path: Sequence[str], origin: Origin = Origin.CONFIG) -> tuple[str, 
     evaluation = any(EVALUATION.intersection(part) for part in parts)
     keys = ["_".join(part for part in plain[-2:] if part), plain[-1]] if len(plain) > 1 else [plain[-1]]
     for key in keys:
-        in_code = origin in (Origin.ASSIGNMENT, Origin.CALL)
-        ambiguous = (in_code and key in _AMBIGUOUS_IN_CODE) or (origin < Origin.CONFIG and key in _PROCESSES)
+        in_code = origin in (SettingOrigin.ASSIGNMENT, SettingOrigin.CALL)
+        ambiguous = (in_code and key in _AMBIGUOUS_IN_CODE) or (origin < SettingOrigin.CONFIG and key in _PROCESSES)
         if key in _FIELD and not ambiguous:
             return _FIELD[key], evaluation
     return None

@@ -32,7 +32,7 @@ from truenorth.planner.inputs.importers.tables import TokenRequests
 _MOST_BLOCK = 10**6
 
 
-class Shape(NamedTuple):
+class LogShape(NamedTuple):
     """A known sort of log: its columns, the unit of plain releases, and tokens per block."""
 
     title: str
@@ -46,9 +46,9 @@ class Shape(NamedTuple):
 
 
 SHAPES = (
-    Shape("Azure's LLM inference trace", "TIMESTAMP", "ContextTokens", "GeneratedTokens"),
-    Shape("Mooncake's trace", "timestamp", "input_length", "output_length", "ms", hashes="hash_ids"),
-    Shape(
+    LogShape("Azure's LLM inference trace", "TIMESTAMP", "ContextTokens", "GeneratedTokens"),
+    LogShape("Mooncake's trace", "timestamp", "input_length", "output_length", "ms", hashes="hash_ids"),
+    LogShape(
         "answers of vLLM or OpenAI's interface",
         "created",
         "usage.prompt_tokens",

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from truenorth.planner.inputs.estimate.tasks import Columns, History, Tasks
+from truenorth.planner.inputs.estimate.tasks import History, TaskColumns, Tasks
 
-COLUMNS = Columns(("model", "steps"), ("text",), ("size",))
+COLUMNS = TaskColumns(("model", "steps"), ("text",), ("size",))
 
 
 def past(rows: Sequence[Mapping[str, object]], names: Sequence[str] = COLUMNS.all) -> History:

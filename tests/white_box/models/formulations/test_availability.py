@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from experiments.random_instances import with_absences
 from tests.instances import chain, cluster, gpu, instance, network, random_instance, random_serving_instance, task
 from tests.models.formulations.cases import Case, case
+from tests.random_instances import with_absences
 from truenorth.models import (
     BatchClass,
     Cluster,

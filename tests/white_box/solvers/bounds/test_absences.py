@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from experiments.random_instances import with_absences
 from tests.instances import chain, cluster, gpu, instance, network, random_instance, random_serving_instance, task
+from tests.random_instances import with_absences
 from truenorth.models import Cluster, Job, Objective
 from truenorth.models.cluster import FOREVER, Availability
 from truenorth.solvers.bounds import closed_form, energetic, fluid

@@ -17,10 +17,9 @@ from experiments.bounds import least_ends
 from tests.instances import chain, cluster, gpu, instance, random_instance, random_serving_instance, task
 from truenorth.models import WHOLE, BatchClass, Instance, Job, Objective, Task
 from truenorth.solvers.bounds import closed_form
-from truenorth.solvers.bounds.batch_work import Size, Sizes, Work
+from truenorth.solvers.bounds.batch_work import BatchSize, BatchSizes, Work
 from truenorth.solvers.bounds.certificate import closed_form_document, lagrangian_document
 from truenorth.solvers.bounds.critical_path import earliest
-from truenorth.solvers.bounds.lagrangian import shapes
 from truenorth.solvers.bounds.lagrangian.ascent import Steps, ascend
 from truenorth.solvers.bounds.lagrangian.batch_places import rank_bids
 from truenorth.solvers.bounds.lagrangian.bidding import share_price
@@ -43,12 +42,14 @@ def members(batch: BatchClass, *releases: int, deadline_us: int | None = None, g
     return instance([Job(workflow, at, deadline_us=deadline_us) for at in releases], on=cluster(gpus))
 
 
-def climb(built: Instance, objective: Objective, slot_us: int = 1, steps: int = 30) -> Priced | None:
+def climb(
+    built: Instance, objective: Objective, slot_us: int = 1, steps: int = 30, placed: bool = True
+) -> Priced | None:
     """Return the Lagrangian bound at prices from a short ascent; None where there is no such bound."""
     costs = job_costs(built, objective)
     if costs is None or not len(costs.jobs):
         return None
-    relaxation = relax(fixed_parts(built, costs), slot_us, np.full(len(costs.jobs), 25))
+    relaxation = relax(fixed_parts(built, costs, placed), slot_us, np.full(len(costs.jobs), 25))
     reached = ascend(relaxation, no_prices(relaxation), Steps(steps, 0.3, 0.01), lambda: True)
     prices = round_prices(Prices.split(reached.best, relaxation), relaxation)
     proved = exact_bound(relaxation, prices)
@@ -56,20 +57,20 @@ def climb(built: Instance, objective: Objective, slot_us: int = 1, steps: int = 
     return Priced(round_up(built, objective, proved), relaxation, prices)
 
 
-def relaxed(built: Instance, slot_us: int, window_us: int) -> Relaxation:
+def relaxed(built: Instance, slot_us: int, window_us: int, placed: bool = True) -> Relaxation:
     """Return the relaxation of a mean latency."""
     costs = job_costs(built, Objective.MEAN_LATENCY)
     assert costs is not None
-    return relax(fixed_parts(built, costs), slot_us, np.full(len(costs.jobs), window_us))
+    return relax(fixed_parts(built, costs, placed), slot_us, np.full(len(costs.jobs), window_us))
 
 
 def test_sizes_that_run_equally_long_are_one_and_none_is_larger_than_its_class() -> None:
     table = BatchClass("c", {"A": {1: 4, 2: 5, 4: 5, 8: 9}, "B": {1: 6}})
     on = replace(cluster(2), gpus=(gpu(0), gpu(1, kind="B")))
     built = instance([Job(chain(Task.of_class("t", table)), 0)] * 6, on=on)
-    sizes = Sizes(built)
-    assert sizes.on(0, 0) == [Size(1, 1, 4), Size(2, 4, 5), Size(5, 6, 9)]
-    assert sizes.on(0, 1) == [Size(1, 1, 6)]
+    sizes = BatchSizes(built)
+    assert sizes.on(0, 0) == [BatchSize(1, 1, 4), BatchSize(2, 4, 5), BatchSize(5, 6, 9)]
+    assert sizes.on(0, 1) == [BatchSize(1, 1, 6)]
     # 4, 5 / 4 and 9 / 6 us: in parts of 1 / 12 us the rates are 12, 3 and 2, the least work 15.
     work = Work.of(built)
     assert (work.parts, work.runs[0], work.least) == (12, ((2, 9), (3, 5), (12, 4)), [15])
@@ -98,7 +99,7 @@ def test_fluid_takes_the_size_that_does_least_in_a_window() -> None:
     assert exhaustive.solve(due, Objective.LATE_JOBS).value == 2
 
 
-def test_a_batch_has_no_more_members_than_can_have_started(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_has_no_more_members_than_can_have_started() -> None:
     # Two classes, a task of each at 0 and at 50, 4 us alone and in twos. Nobody has company: 4 and 8, mean 6.
     one, other = (chain(Task.of_class("t", BatchClass(name, {"*": {1: 4, 2: 4}})), name=name) for name in "cd")
     built = instance([Job(workflow, at) for at in (0, 50) for workflow in (one, other)])
@@ -106,19 +107,17 @@ def test_a_batch_has_no_more_members_than_can_have_started(monkeypatch: pytest.M
     found = climb(built, Objective.MEAN_LATENCY, steps=300)
     assert found is not None
     assert found.bound == 6
-    # Where classes are too large for their tasks to bid, both pay the same. At 0 nobody has company, at 50 each may
+    # Where tasks do not bid, both pay the same. At 0 nobody has company, at 50 each may
     # believe in a batch of two, and both take 4: mean (4 + 8 + 4 + 4) / 4.
-    monkeypatch.setattr(shapes, "MOST_PLACED", 1)
-    assert [lane.starts_us for lane in forest(built, earliest(built)).lanes] == [(0, 50)]
-    found = climb(built, Objective.MEAN_LATENCY, steps=300)
+    assert [lane.starts_us for lane in forest(built, earliest(built), placed=False).lanes] == [(0, 50)]
+    found = climb(built, Objective.MEAN_LATENCY, steps=300, placed=False)
     assert found is not None
     assert Fraction(19, 4) < found.bound <= 5
 
 
-def test_a_larger_size_is_there_from_the_task_that_makes_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shapes, "MOST_PLACED", 2)
+def test_a_larger_size_is_there_from_the_task_that_makes_it_up() -> None:
     built = members(BatchClass("c", {"*": {1: 4, 3: 6}}), 0, 7, 9)
-    trees = forest(built, earliest(built))
+    trees = forest(built, earliest(built), placed=False)
     assert (trees.shapes.run_us.tolist(), trees.shapes.from_us.tolist()) == ([4, 6], [0, 7])
     assert [lane.starts_us for lane in trees.lanes] == [(0,), (0, 7, 9)]
 
@@ -150,14 +149,13 @@ def test_parts_that_add_up_to_more_are_scaled() -> None:
     assert round_prices(prices, relaxation).parts[pairs].tolist() == [PARTS * 2 // 5, PARTS * 3 // 5, PARTS // 5]
 
 
-def test_bids_raise_the_bound_to_the_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bids_raise_the_bound_to_the_optimum() -> None:
     # One more every 9: four together take 13 for 4 x 10, but whoever waits for the fourth waits 27.
     releases = [9 * at for at in range(8)]
     built = members(BatchClass("c", {"*": {1: 10, 4: 13}}), *releases)
     reached = []
-    for bidders in (0, 8):
-        monkeypatch.setattr(shapes, "MOST_PLACED", bidders)
-        relaxation = relaxed(built, 1, 40)
+    for placed in (False, True):
+        relaxation = relaxed(built, 1, 40, placed)
         reached.append(ascend(relaxation, no_prices(relaxation), Steps(600, 0.3, 0.01), lambda: True))
     alike, bids = reached
     least = float(Fraction(least_ends(built)[1] - sum(releases), 8) * relaxation.scale)
@@ -235,11 +233,7 @@ def _as_read(document: object) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_no_bound_exceeds_the_optimum_and_the_verifier_finds_the_same(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if seed % 5 == 0:  # as in a class of very many tasks, which do not bid
-        monkeypatch.setattr(shapes, "MOST_PLACED", 0)
+def test_no_bound_exceeds_the_optimum_and_the_verifier_finds_the_same(seed: int) -> None:
     rng = random.Random(11_000 + seed)
     built = random_serving_instance(rng, rng.choice((3, 4)), restricted=seed % 3 == 0)
     for objective in Objective:
@@ -250,7 +244,8 @@ def test_no_bound_exceeds_the_optimum_and_the_verifier_finds_the_same(
             if value is not None:
                 value = round_up(built, objective, value)
                 documents[name] = value, closed_form_document(built, objective, name, value)
-        priced = climb(built, objective, 1 + seed % 3)
+        # Every fifth as in a short time for many tasks, which do not bid then.
+        priced = climb(built, objective, 1 + seed % 3, placed=seed % 5 > 0)
         if priced is not None:
             documents["lagrangian"] = priced.bound, lagrangian_document(built, objective, priced)
         for name, (value, document) in documents.items():

@@ -13,7 +13,7 @@ from truenorth.solvers.bounds import mean_busy_time
 from truenorth.solvers.bounds.batch_work import Work
 from truenorth.solvers.bounds.critical_path import earliest
 from truenorth.solvers.bounds.lagrangian.evaluation import Prices, exact_bound, round_prices
-from truenorth.solvers.bounds.lagrangian.first_prices import FirstPrices
+from truenorth.solvers.bounds.lagrangian.pooled import FirstPrices
 from truenorth.solvers.bounds.lagrangian.relaxation import fixed_parts, job_costs, relax
 from truenorth.solvers.bounds.mean_busy_time import latency_weights, work_prices
 

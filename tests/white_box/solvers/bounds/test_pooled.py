@@ -14,9 +14,8 @@ from truenorth.models import Instance, Job, Objective, Workflow
 from truenorth.solvers.bounds.lagrangian import pooled as pooling
 from truenorth.solvers.bounds.lagrangian.ascent import Steps, ascend
 from truenorth.solvers.bounds.lagrangian.evaluation import Evaluation, Prices, exact_bound, round_prices
-from truenorth.solvers.bounds.lagrangian.first_prices import FirstPrices
 from truenorth.solvers.bounds.lagrangian.improve import improve
-from truenorth.solvers.bounds.lagrangian.pooled import Pool, PooledEvaluation
+from truenorth.solvers.bounds.lagrangian.pooled import FirstPrices, Pool, PooledEvaluation
 from truenorth.solvers.bounds.lagrangian.relaxation import Fixed, fixed_parts, job_costs, relax
 from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.exact import exhaustive

@@ -15,8 +15,7 @@ from truenorth.models.formulations.windows import Limits, horizon_us
 from truenorth.models.objective import Status
 from truenorth.models.timeline import Timeline
 from truenorth.solvers.bounds.lagrangian.improve import Priced, improve
-from truenorth.solvers.bounds.lagrangian.marginals import Marginals
-from truenorth.solvers.bounds.lagrangian.windows import limits
+from truenorth.solvers.bounds.lagrangian.windows import Marginals, limits
 from truenorth.solvers.exact import cp_sat, exhaustive
 from truenorth.solvers.result import Search
 

@@ -13,10 +13,10 @@ from truenorth.planner.inputs.estimate.known import KnownTimes, Novelty
 from truenorth.planner.inputs.estimate.ladder import Ladder, Recipe, fit_ladder, fit_rungs
 from truenorth.planner.inputs.estimate.run import score
 from truenorth.planner.inputs.estimate.rungs import Asked, BackOff, Measured, MeasuredProfile, SteadyKey
-from truenorth.planner.inputs.estimate.tasks import Columns, History, Tasks
+from truenorth.planner.inputs.estimate.tasks import History, TaskColumns, Tasks
 
 PROFILE = MeasuredProfile({("w", "measured"): Measured(6.5e6, 7e6, 7.5e6)})
-FEW = Columns(("model", "steps", "workflow", "task"), ("text",))
+FEW = TaskColumns(("model", "steps", "workflow", "task"), ("text",))
 # Ten runs of opt, steady for 3 steps and wide for 9; and what else is asked answers for one model.
 ROWS = [{"model": "opt", "steps": 3, "text": "decoder", "s": 10 + i % 2} for i in range(10)]
 ROWS += [{"model": "opt", "steps": 9, "text": "decoder", "s": 10 * (1 + i % 4)} for i in range(10)]
@@ -128,7 +128,7 @@ def test_the_fit_is_judged_for_new_keys_by_tasks_whose_keys_are_taken_for_new() 
     draws = np.random.default_rng(1)
     own = np.exp(draws.normal(0, 1.5, 40))
     rows = [{"model": "opt", "steps": n, "s": float(own[n])} for n in draws.integers(0, 40, 1500).tolist()]
-    fitted = fit_ladder(past(rows), Recipe(Columns(("model", "steps"), (), ())))
+    fitted = fit_ladder(past(rows), Recipe(TaskColumns(("model", "steps"), (), ())))
     repeated, new = (fitted.calibrations["boosted", novelty] for novelty in (Novelty.NOTHING, Novelty.KEY))
     assert repeated.within_factor_two > 0.9
     assert new.within_factor_two < repeated.within_factor_two

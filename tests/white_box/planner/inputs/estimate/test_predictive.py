@@ -12,9 +12,9 @@ from truenorth.planner.inputs.estimate.calibration import shift
 from truenorth.planner.inputs.estimate.known import ASSUMED, predictive_quantiles, usual_scatter
 from truenorth.planner.inputs.estimate.ladder import Recipe, fit_ladder
 from truenorth.planner.inputs.estimate.run import score
-from truenorth.planner.inputs.estimate.tasks import Columns, Tasks
+from truenorth.planner.inputs.estimate.tasks import TaskColumns, Tasks
 
-KEYS = Columns(("model", "steps"))
+KEYS = TaskColumns(("model", "steps"))
 
 
 def test_one_run_is_as_wide_as_runs_are_as_a_rule() -> None:

@@ -11,9 +11,9 @@ from tests.planner.inputs.estimate.past import past
 from truenorth.planner.inputs.estimate.estimate import Answers
 from truenorth.planner.inputs.estimate.known import KnownTimes
 from truenorth.planner.inputs.estimate.retrieval import Retrieval, documents, tf_idf, unit, words
-from truenorth.planner.inputs.estimate.tasks import Columns, History, Tasks
+from truenorth.planner.inputs.estimate.tasks import History, TaskColumns, Tasks
 
-COLUMNS = Columns(("model",), ("text",))
+COLUMNS = TaskColumns(("model",), ("text",))
 ROWS = [
     {"model": "gpt2-small", "text": "train language model wikitext adamw fp16 batchSize 16", "s": 100},
     {"model": "gpt2-small", "text": "train language model wikitext adamw fp16 batchSize 16", "s": 120},

@@ -112,7 +112,7 @@ def _draw(rng: random.Random, max_tasks: int, restricted: bool) -> Instance:
     names = [f"m{index}" for index in range(rng.randint(1, 3))]
     sizes = {name: rng.randint(1, 7) for name in names}
     workflows = [_random_workflow(rng, f"w{index}", names, max_tasks) for index in range(rng.randint(1, 2))]
-    own = random.Random(repr(workflows))  # noqa: S311
+    own = random.Random(repr(workflows))
     servers: list[int | None] = [None]
     if own.random() < 1 / 3:  # jobs name their ingress and bring bytes along
         workflows = [_fed(own, workflow) for workflow in workflows]
@@ -144,7 +144,7 @@ def _random_cluster(rng: random.Random) -> Cluster:
     equal = rng.random() < 0.5
     gpus = []
     for index in range(count):
-        source = random.Random(rng.random() if not equal else count)  # noqa: S311
+        source = random.Random(rng.random() if not equal else count)
         slots = tuple(source.randint(2, 7) for _ in range(source.randint(1, 2))) if source.random() < 0.4 else ()
         gpus.append(
             GPU(
