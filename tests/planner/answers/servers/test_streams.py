@@ -231,13 +231,15 @@ def test_what_is_written_of_a_mix_can_be_checked(tmp_path: Path) -> None:
 
 
 def test_policies_by_what_jobs_ask() -> None:
-    """Where no job sends two requests of one class, there is no prefix to go back to."""
+    """Where no job sends two requests of one class, there is no prefix to go back to; with noise, no length."""
     data = document([(0, 100, 1)], "p100 latency <= 1 s")
-    assert stream_policies(scenario_from(data).instance) == (*GATEWAYS, KNOWING)
+    assert stream_policies(scenario_from(data).instance, None) == (*GATEWAYS, KNOWING)
     call = {"stream": "chat", "prompt": 10, "output_tokens": 1}
     data["workflows"] = {"agent": {"tasks": {"call": call, "again": call | {"after": ["call"]}}}}
     data["workload"] = {"jobs": [{"release": "0 s", "workflow": "agent"}]}
-    assert stream_policies(scenario_from(data).instance) == (*GATEWAYS, AFFINITY, KNOWING)
+    agents = scenario_from(data).instance
+    assert stream_policies(agents, None) == (*GATEWAYS, AFFINITY, KNOWING)
+    assert stream_policies(agents, "run=lognormal:0.3") == (*GATEWAYS, AFFINITY)
 
 
 def test_by_the_interval_by_hand() -> None:
