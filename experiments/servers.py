@@ -25,6 +25,7 @@ from truenorth.models.scenario import Scenario, load_scenario, scenario_from
 from truenorth.models.units import parse_time
 from truenorth.planner.answers.plan import solve
 from truenorth.planner.answers.questions import ScheduleQuestion
+from truenorth.planner.answers.servers.decide import meets
 from truenorth.planner.answers.servers.goal import Tolerance
 from truenorth.planner.answers.servers.question import order, remainders
 from truenorth.planner.answers.servers.sizes import Mix, Sizes
@@ -337,6 +338,43 @@ def day(
     print(f"   {encode(told.schedule)}", flush=True)
 
 
+TOKEN_LEVELS = (("p95 latency <= 60 s",), ("p95 latency <= 60 s", "p100 latency <= 600 s"))
+"""Without and with a level for all."""
+
+
+def tokens_served(
+    scenario: Annotated[str, "file that `import tokens` wrote, with priced kinds"],
+    time_limit: Seconds = 120.0,
+    nodes: Annotated[int, "of the first kind, for one simulation"] = 10,
+) -> None:
+    """Print the order for a log of tokens beside its floor, and beside every cheaper mix under the same policy."""
+    asked = tn.load(scenario)
+    sizes = Sizes(asked)
+    some = sizes.at((nodes, *[0] * (len(sizes.counts) - 1)))
+    tn.simulate(some, "least_tokens")  # compiles what it needs
+    begun = time.process_time()
+    made, spent_s = tn.simulate(some, "least_tokens").metrics, time.process_time() - begun
+    print(f"{nodes} nodes: {spent_s:.2f} s of CPU, p95 latency {made.p95_latency_s:.1f} s", flush=True)
+    for slo in TOKEN_LEVELS:
+        answer = tn.servers(asked, slo, time_limit=time_limit)
+        if not answer.alternatives or answer.lower_bound_price is None:
+            print(f"{' and '.join(slo)}: no order in {answer.runtime_s:.0f} s", flush=True)
+            continue
+        best, floor = answer.alternatives[0], float(answer.lower_bound_price)
+        price = float(answer.cost(best.mix))
+        said = f"{best.mix} at {price:g} for {best.policy}, floor {floor:g} ({floor / price:.0%})"
+        print(f"{' and '.join(slo)}: {said}, {answer.runtime_s:.0f} s", flush=True)
+        mixes = [mix for mix in product(*(range(count + 1) for count in sizes.counts)) if sum(mix)]
+        cheaper = [mix for mix in mixes if order(sizes, mix) < order(sizes, best.mix)]
+        met = [mix for mix in cheaper if _gateway_meets(answer, mix, best.policy)]
+        print(f"   of {len(cheaper)} cheaper mixes {len(met)} meet it under that policy: {met}", flush=True)
+
+
+def _gateway_meets(answer: tn.ServersAnswer, mix: Mix, policy: str) -> bool:
+    ran = tn.simulate(answer.sizes.at(mix), policy)
+    return meets(ran.truth, ran.timeline, answer.levels)
+
+
 if __name__ == "__main__":
     ask(
         {
@@ -347,5 +385,6 @@ if __name__ == "__main__":
             "large": large_served,
             "mixes": mixes_checked,
             "day": day,
+            "tokens": tokens_served,
         }
     )

@@ -86,8 +86,10 @@ class Dally(CentralQueue):
         super().begin(site)
         self._mean_wait: dict[tuple[int, ...], float] = {}
         self._groups: dict[int, deque[int]] = {}
+        # Idle GPUs that all who wait have declined: they are offered anew only to whom something has changed for.
         self._asked: set[int] = set()
         self._to_ask: set[int] = set()
+        # By instant: templates whose first task is less patient from then on.
         self._due: dict[int, set[int]] = {}
         self._load_us = CostRows(self._fastest_loads)
         self._copies = [0] * len(site.models)
@@ -103,6 +105,7 @@ class Dally(CentralQueue):
         self.ready_us[task] = self.site.now
         template = self.site.template[task]
         group = self._groups.setdefault(template, deque())
+        # The first of a group has been offered nothing yet.
         if not self._waits(template):
             self._to_ask.add(template)
         group.append(task)
@@ -115,8 +118,10 @@ class Dally(CentralQueue):
     def offer(self) -> None:
         """Offer GPUs that have become idle to all who wait, and all idle ones to those for whom something changed."""
         again = self._to_ask | self._due.pop(self.site.now, set())
+        # GPUs that nobody has declined so far.
         fresh = self.idle - self._asked
         self._to_ask = set()
+        # Without a fresh GPU only those are asked for whom something changed.
         asked = self._groups if fresh else again
         heads = [self._head(template) for template in asked if self._waits(template)]
         heapify(heads)
@@ -126,6 +131,7 @@ class Dally(CentralQueue):
                 if self._waits(template):
                     heappush(heads, self._head(template))
                 continue
+            # Who declined before is asked about fresh GPUs alone: of the others it thinks as it did.
             best = self._best_offer(task, self.idle if template in again else fresh & self.idle)
             if best is None:
                 self._ask_again(task, template)
@@ -162,6 +168,7 @@ class Dally(CentralQueue):
         needs, tau = self.site.needs[template], self._tau_us
         if tau == AUTO and needs:
             load_us = self._load_us[template]
+            # Whole microseconds, since it is woken at them.
             tau = min(2 * self._mean_wait.setdefault(needs, load_us), _MOST_LOADS * load_us) // 1
         half = tau if tau == inf else tau // 2
         return (0, half, tau) if needs else (0, 0, 0)
@@ -175,6 +182,7 @@ class Dally(CentralQueue):
         """Return level and GPU of the best offer if the task takes it."""
         site, template = self.site, self.site.template[task]
         needs, waited_us = site.needs[template], site.now - self.ready_us[task]
+        # A model that is nowhere has to be loaded in any case: waiting gains nothing.
         patient = all(self._copies[model] for model in needs)
         tau = self._tau(template) if patient else (0, 0, 0)
         holders = gpus.intersection(*(self._ready_on[model] for model in needs))
@@ -185,10 +193,12 @@ class Dally(CentralQueue):
         if waited_us < tau[1]:
             return None  # too patient for either of the levels that are left
         best = _WORST + 1, NOWHERE
+        # The ingress server's first, so that it wins among equals.
         for gpu in (*(gpu for gpu in favoured if gpu in gpus), *sorted(gpus)):
             if self.can_run(task, gpu):
                 level = self._level(gpu, needs)
                 best = best if best[0] <= level else (level, gpu)
+                # No better one is left, since no GPU has all models.
                 if level == 1:
                     break
         return None if best[0] > _WORST or waited_us < tau[best[0]] else best
@@ -203,6 +213,7 @@ class Dally(CentralQueue):
     def _take(self, task: int, level: int, gpu: int) -> None:
         """Bind a task; of those that found their models ready, the waits are remembered."""
         needs = self.site.needs[self.site.template[task]]
+        # Others say how long a load takes, and not how soon a GPU with the models falls free.
         if not level and needs in self._mean_wait:
             waited = self.site.now - self.ready_us[task]
             self._mean_wait[needs] += _RECENT * (waited - self._mean_wait[needs])

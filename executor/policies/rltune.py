@@ -107,6 +107,7 @@ class Rltune(CentralQueue):
             waited = (now - self.ready_us[task]) / mean_wait if mean_wait else 0.0
             return self._work.remaining_us[job] * site.jobs[job].critical_path_us / (1 + waited), task
 
+        # Anew each time: waits change by themselves, and with them the order.
         self.waiting.sort(key=urgency)
 
     def _cheapest(self, task: int) -> int:
@@ -124,6 +125,7 @@ class Rltune(CentralQueue):
             return found[0]
         shortest = int(waits.argmin())
         least_wait, most_wait = waits.item(shortest), waits.item(waits.argmax())
+        # The second least, for what the spread is once the first has more to do.
         waits[shortest] = UNREACHABLE
         next_least = waits.item(waits.argmin())
         waits[shortest] = least_wait
@@ -174,8 +176,10 @@ class Rltune(CentralQueue):
         site, memory = self.site, self.site.memory[gpu]
         needs = site.needs[site.template[task]]
         absent = [model for model in needs if model not in memory.residents]
+        # Nothing has to leave.
         if not absent or (sum(site.weight_bytes[model] for model in absent) <= memory.free_bytes and not memory.slots):
             return 0
+        # A model counts once for each task: it would be missed so often.
         wanted = [model for other in (*self.waiting, *self.queue[gpu]) for model in site.needs[site.template[other]]]
         if not wanted:
             return 0
@@ -194,6 +198,7 @@ class Rltune(CentralQueue):
         template = site.template[self.waiting[0]]
         needs, runs = site.needs[template], self.runs.row[template]
         ready = (gpu for gpu in self.idle if runs.item(gpu) < UNREACHABLE and site.memory[gpu].ready.issuperset(needs))
+        # Two are enough to know that it is not the only one.
         found = list(islice(ready, 2))
         mean_us = sum(self._mean_run[site.template[task]] for task in self.waiting) / len(self.waiting)
         return mean_us if found else 0.0, found[0] if len(found) == 1 else NOWHERE

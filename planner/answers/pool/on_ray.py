@@ -37,11 +37,13 @@ def as_finished_on_ray(
         given: dict[Any, int] = {}
         try:
             while not (stop is not None and stop.is_set()):
+                # Asked anew each time: clusters grow and shrink.
                 while waiting and len(given) < _CALLS_PER_CPU * count_cpus(ray):
                     index, item = waiting.popleft()
                     given[remote.remote(call, item)] = index
                 if not given:
                     return
+                # Short, so that a stop is noticed.
                 ended, _ = ray.wait(list(given), num_returns=1, timeout=LOOK_S)
                 for reference in ended:
                     yield _outcome(ray, reference, given.pop(reference))
@@ -69,6 +71,7 @@ def _outcome(ray: Any, reference: Any, index: int) -> Outcome[Any]:
 @contextmanager
 def connected(address: str) -> Iterator[Any]:
     """Connect to a cluster for as long as the block runs; a connection that is there already is used and kept."""
+    # Before the import, which reads it.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     require_extra("cluster")
     import ray

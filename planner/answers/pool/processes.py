@@ -90,6 +90,7 @@ def as_finished_here(
             yield from ended
     finally:
         for lane in lanes:
+            # Idle ones wait for the next sweep; one that is still at a call is ended, whatever it does.
             if stays and not lane.given:
                 _IDLE.append(lane)
             else:
@@ -104,6 +105,7 @@ class _Worker(SpawnProcess):
         main = sys.modules["__main__"]
         names: tuple[str, ...] = ("__file__", "__spec__")
         kept = {name: vars(main)[name] for name in names if name in vars(main)}
+        # With a file or a spec the new process would run the script again.
         vars(main).pop("__file__", None)
         main.__spec__ = None
         try:
@@ -165,6 +167,7 @@ class _CallQueue(Generic[Item, Value]):
                 value, seconds = future.result()
                 yield Outcome(index, value, None, seconds)
             elif isinstance(error, BrokenProcessPool):
+                # Those behind the call that crashed were not begun: they go back to the front, in their order.
                 waiting.extendleft((later, item) for later, item, _ in reversed(self.given))
                 self.close()
                 self._open()
@@ -185,10 +188,13 @@ _IDLE: list[_CallQueue[Any, Any]] = []
 
 def _settle(leash: Connection) -> None:
     """Prepare a worker: Ctrl-C is for the process that gave the work, and without that process there is none."""
+    # A terminal sends Ctrl-C to the whole group.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(leash,), daemon=True).start()
 
 
 def _end_with(leash: Connection) -> None:
+    # Nothing is ever sent: it returns when the other end is closed.
     leash.poll(None)
+    # At once, without waiting for threads in compiled code.
     os._exit(1)

@@ -317,7 +317,7 @@ def servers_within(asked: SizesQuestion[Any], scenario: Scenario, budget: Budget
     scenario = scenario if rate == 1 else _at_rate(scenario, rate)
     chosen = levels_of(scenario, asked.slo)
     streams, long = scenario.instance.streams is not None, scenario.instance.n_tasks > LONG_TRACE
-    names = _policies(scenario.instance, long) if asked.policies is None else tuple(asked.policies)
+    names = _policies(scenario.instance, long, noise) if asked.policies is None else tuple(asked.policies)
     for name in names:
         if is_file(name):
             raise QuestionError(f"{name!r} is a file, which fits one number of servers only; name policies", "policies")
@@ -376,10 +376,10 @@ def servers_within(asked: SizesQuestion[Any], scenario: Scenario, budget: Budget
     )
 
 
-def _policies(instance: Instance, long: bool) -> tuple[str, ...]:
+def _policies(instance: Instance, long: bool, noise: str | None) -> tuple[str, ...]:
     """Return the policies to simulate where none are named."""
     if instance.streams is not None:
-        return stream_policies(instance)
+        return stream_policies(instance, noise)
     batching = BATCHING_POLICIES if instance.batches else ()
     return LONG_TRACE_POLICIES if long else (*DEFAULT_POLICIES, *batching)
 

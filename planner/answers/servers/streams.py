@@ -44,11 +44,11 @@ _WAYS = {
 }
 
 
-def stream_policies(instance: Instance) -> tuple[str, ...]:
-    """Return the policies to simulate where none are named."""
+def stream_policies(instance: Instance, noise: str | None) -> tuple[str, ...]:
+    """Return the policies to simulate where none are named; under noise nobody is to order by lengths of answers."""
     classes = ([task.stream.name for task in workflow.tasks if task.stream] for workflow in instance.workflows)
     several = any(len(set(names)) < len(names) for names in classes)
-    return (*GATEWAYS, AFFINITY, KNOWING) if several else (*GATEWAYS, KNOWING)
+    return (*GATEWAYS, *([AFFINITY] if several else []), *([KNOWING] if noise is None else []))
 
 
 def refute_sizes(hunt: Hunt, most: int | None, share: float) -> int:

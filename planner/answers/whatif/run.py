@@ -180,6 +180,7 @@ def _run(asked: _Run, budget: Budget, ray: str | None) -> Sweep:
     if folder is not None and any(cell.call.only_here for cell in grid.cells):
         problem = "a policy of __main__ lies in no file that tells whether it has changed"
         raise QuestionError(f"{problem}; allowed is one of a module, or to keep nothing", "folder")
+    # Cells that ask the same have the same key, and are answered once.
     keys = [cell.call.key() for cell in grid.cells]
     store = None if folder is None else Store(Path(folder))
     with ExitStack() as held:
@@ -222,6 +223,7 @@ def _answered(
     """Yield what becomes of cells: of quick ones in this process, as long as that takes little, then on workers."""
     enough = threading.Event()
     timer = threading.Timer(_HERE_S, enough.set)
+    # It must not keep a process alive that has nothing left to do.
     timer.daemon = True
     timer.start()
     try:
@@ -229,6 +231,7 @@ def _answered(
             quick = ray is None and call.is_quick and not enough.is_set()
             if budget.stop.is_set() or not (quick or call.only_here):
                 continue
+            # One that takes longer than thought is begun anew on a worker.
             with suppress(StoppedError):
                 outcome = _here(call, budget.stop if call.only_here else enough, keep)
                 del calls[key]

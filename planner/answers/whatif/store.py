@@ -65,6 +65,7 @@ class Store:
         """
         with (self.folder / ".lock").open("w") as file:
             try:
+                # The kernel lets it go with the process, even one that is killed; a file that says "busy" would stay.
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 problem = "another sweep is at work in this folder; wait for it, or name another folder"
@@ -83,11 +84,13 @@ class Store:
         scenario
             Hash of the scenario that every cell changes.
         """
+        # Of writers that were killed before they could put the file in its place.
         for left_over in self._cells.glob(".*.tmp"):
             left_over.unlink()
         path = self.folder / "sweep.json"
         now = encode(SweepNote(SCHEMA_VERSION, name, verb, file, scenario, versions(), keys))
         before = self._read_note(path)
+        # Tables of other cells or another version must not stand beside this sweep.
         if before != now:
             self.drop_tables()
             write_atomically(path, json.dumps(now, indent=1))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorth.planner.inputs.estimate.known import KnownTimes
-from truenorth.planner.inputs.estimate.tasks import Features, Floats, Tasks, Texts
+from truenorth.planner.inputs.estimate.tasks import Floats, Tasks, Texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +49,6 @@ class Estimate:
             )
         if not 0 <= self.confidence <= 1:
             raise ValueError(f"confidence {self.confidence} must lie between 0 and 1")
-
-
-class Estimator(Protocol):
-    """Whoever can say how long a task will run."""
-
-    def predict(self, task: Features) -> Estimate:
-        """Return the estimate of a task of which only its features are known."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)

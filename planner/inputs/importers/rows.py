@@ -108,6 +108,7 @@ class Rows:
         """
         mask = mask & self.kept
         if mask.any():
+            # The first that is True.
             first = int(np.argmax(mask))
             found = f"{quote(self.columns[column][first])} " if column in self.columns else ""
             error = InputError(self.file, int(self.line[first]), column, f"{found}{problem}; allowed is {allowed}")
@@ -119,6 +120,7 @@ class Rows:
         text = pd.Series(self.columns[column], dtype=object)
         mask = self.kept & ~text.isin(wanted).to_numpy(np.bool_)
         self.kept = self.kept & ~mask
+        # Cut: a broken log may have anything there, and the reason is one line.
         said = text[mask].str[:30].value_counts()
         self._left_out += [(f"{column} {other}", int(rows)) for other, rows in said.items()]
 
@@ -177,6 +179,7 @@ class Rows:
         def read_share(text: str) -> int:
             """Return one entry in parts of WHOLE."""
             parts = parse_number(text.strip()) * WHOLE
+            # Finer than the parts of a GPU are: rounding it might let more fit than did.
             if parts.denominator != 1:
                 raise ValueError(text)
             return int(parts)
@@ -199,6 +202,7 @@ class Rows:
         )
         self._refuse_mixed_zones(column, texts, good)
         nanoseconds = read.where(good, pd.Timestamp(0, tz="UTC")).dt.as_unit("ns").astype("int64").to_numpy()
+        # Half a microsecond rounds up, as with plain numbers.
         return np.asarray((nanoseconds + 500) // 1000, np.int64)
 
     def _refuse_mixed_zones(self, column: str, texts: Texts, good: Mask) -> None:
@@ -246,6 +250,7 @@ class Rows:
         self.tally.read += len(self.line) + len(self.broken)
         for reason, rows in self._left_out:
             self.tally.left_out[reason] += rows
+        # In order of lines: the error that is shown is that of the first wrong row.
         for refusal in sorted((*self.broken, *self._refused), key=lambda refusal: refusal.error.line or 0):
             self.tally.refuse(*refusal)
 

@@ -89,6 +89,7 @@ def gather(chunks: Iterable[Requests | DagJobs | TokenRequests]) -> Requests | D
     found, total = [], 0
     for chunk in chunks:
         total += len(chunk.release_us)
+        # While it reads, so that a file that is too large ends before memory does.
         if total > MOST_READ:
             raise QuestionError(f"more than {MOST_READ:,} requests; allowed are files with fewer")
         if len(chunk.release_us):
@@ -133,6 +134,7 @@ def workload_of(found: Requests | DagJobs, rows: Ints, release_us: Ints, classes
     gpus = np.ones(len(rows), np.int64) if found.gpus is None else found.gpus[rows]
     model, names = pd.factorize(found.model[rows], sort=True)
     runtime = found.runtime_us[rows]
+    # In floats, which cannot overflow; times of plans are whole numbers of 64 bits.
     if float((runtime.astype(np.float64) * gpus).sum()) > MAX_HORIZON_US / 10:
         raise QuestionError(
             f"all run times add up to more than {MAX_HORIZON_US / 10:.0e} us; allowed is a shorter window"
@@ -142,6 +144,7 @@ def workload_of(found: Requests | DagJobs, rows: Ints, release_us: Ints, classes
     exact = len(table.drop_duplicates())
     most = classes.per_group(exact, table.groupby(kept).ngroups)
     table, rounding = _round_up(table, kept, most) if most else (table, None)
+    # Sorted, so that equal logs give equal workflows in equal order.
     grouped = table.groupby(list(table.columns), sort=True)
     refuse_more(grouped.ngroups)
     kinds = grouped.size().index.to_frame(index=False).to_dict("records")
@@ -182,6 +185,7 @@ def _single(model: str, kind: dict[Any, int], known: dict[str, int]) -> Workflow
     gpus, runtime_us = kind.pop("gpus"), kind.pop("runtime_us")
     share, memory = kind.pop("share", WHOLE), kind.pop(MEMORY, 0)
     name = f"{model} {seconds(runtime_us)}" + (f" x {gpus}" if gpus > 1 else "")
+    # Workflows are known by name, also where only memory or batches differ.
     known[name] = known.get(name, 0) + 1
     if known[name] > 1:
         name += f" #{known[name]}"

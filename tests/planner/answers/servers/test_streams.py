@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import product
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 
 import truenorth as tn
 from tests.planner.answers.servers.scenarios import scenario
+from tests.streams.one_by_one import serve
+from tests.streams.worlds import plain_nodes, plain_requests, queues, recorded_chats
 from truenorth.executor import PolicyError
 from truenorth.models import InstanceError, ServiceLevels, check
 from truenorth.models.errors import QuestionError
@@ -154,6 +157,39 @@ def test_no_floor_above_what_attains_the_level_and_the_cheapest_mix_of_all(seed:
     assert answer.mix == best or (answer.mix and best and answer.cost(answer.mix) == answer.cost(best))
 
 
+def recorded(slo: list[str]) -> Scenario:
+    """Return the first requests of a recorded conversation service, on up to 8 A and 4 B."""
+    tokens = [(job.release_us, list((job.tokens or {})["answer"])) for job in recorded_chats(1, 400).jobs]
+    data = document([], slo, [(8, "A", 1.0), (4, "B", 2.1)])
+    data["streams"]["chat"] |= {"kv_per_token": "131072 B"}
+    data["workload"]["jobs"] = [
+        {"release": f"{release} us", "workflow": "chat", "tokens": {"answer": counts}} for release, counts in tokens
+    ]
+    return scenario_from(data)
+
+
+def test_an_order_for_a_recorded_trace_is_met_by_other_code_and_the_cheapest_of_all() -> None:
+    """Its requests, by one iteration after the other, keep the levels; every mix is simulated with the same policy."""
+    asked = recorded(["p95 latency <= 20 s", "p100 latency <= 40 s"])
+    answer = tn.servers(asked, policies=["least_requests"])
+    assert (answer.mix, answer.planned, answer.timeline is None) == ((7, 2), (7, 2), False)
+    assert (answer.cost((7, 2)), answer.lower_bound_price) == (Fraction("11.2"), Fraction(8))
+    instance, timeline = answer.sizes.at((7, 2)).instance, answer.timeline
+    assert timeline is not None
+    served = serve(plain_nodes(instance), plain_requests(instance, timeline), queues(instance, timeline))
+    took_us = sorted(
+        (one.end or 0) - release for one, release in zip(served, instance.job_release_us.tolist(), strict=True)
+    )
+    assert took_us[ceil(0.95 * len(took_us)) - 1] <= 20_000_000
+    assert took_us[-1] <= 40_000_000
+    sizes, enough = Sizes(asked), list[Mix]()
+    for mix in product(range(9), range(5)):
+        ran = simulate(sizes.at(mix), "least_requests") if sum(mix) else None
+        if ran is not None and meets(ran.truth, ran.timeline, answer.levels):
+            enough.append(mix)
+    assert min(enough, key=lambda mix: order(sizes, mix)) == (7, 2)
+
+
 def test_floors_say_something_of_mixes() -> None:
     """Eight prompts of 100 ms within 400 ms: two A, or one B of half the time at 1.5; below 1.5 nothing will do."""
     answer = tn.servers(chats([(0, 100, 1)] * 8, "p100 latency <= 400 ms", [(3, "A", 1.0), (3, "B", 1.5)]))
@@ -195,13 +231,15 @@ def test_what_is_written_of_a_mix_can_be_checked(tmp_path: Path) -> None:
 
 
 def test_policies_by_what_jobs_ask() -> None:
-    """Where no job sends two requests of one class, there is no prefix to go back to."""
+    """Where no job sends two requests of one class, there is no prefix to go back to; with noise, no length."""
     data = document([(0, 100, 1)], "p100 latency <= 1 s")
-    assert stream_policies(scenario_from(data).instance) == (*GATEWAYS, KNOWING)
+    assert stream_policies(scenario_from(data).instance, None) == (*GATEWAYS, KNOWING)
     call = {"stream": "chat", "prompt": 10, "output_tokens": 1}
     data["workflows"] = {"agent": {"tasks": {"call": call, "again": call | {"after": ["call"]}}}}
     data["workload"] = {"jobs": [{"release": "0 s", "workflow": "agent"}]}
-    assert stream_policies(scenario_from(data).instance) == (*GATEWAYS, AFFINITY, KNOWING)
+    agents = scenario_from(data).instance
+    assert stream_policies(agents, None) == (*GATEWAYS, AFFINITY, KNOWING)
+    assert stream_policies(agents, "run=lognormal:0.3") == (*GATEWAYS, AFFINITY)
 
 
 def test_by_the_interval_by_hand() -> None:
