@@ -16,7 +16,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from tests.command import app, run
-from tests.executor.devices.small import BYTES, Small
+from tests.executor.devices.small import BYTES, KV_BYTES, Decoding, Small
 from truenorth.executor.devices.profiling import WARMUP_ROUNDS, Measurements, measure
 from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.errors import DeviceError
@@ -24,6 +24,7 @@ from truenorth.executor.runners.factory import FactoryRunner
 from truenorth.executor.samples import FittedLine, Spread
 from truenorth.models import WHOLE, BatchClass, Edge, Link, MLModel, Task, Workflow
 from truenorth.models.scenario import InputError, Scenario, load_scenario, scenario_from
+from truenorth.models.streams import StreamSpeed
 from truenorth.planner.answers.profile import Profile, measured_document, profile
 from truenorth.planner.answers.uncertain.estimates_file import read_quantiles
 from truenorth.planner.inputs.samples import read_samples
@@ -325,3 +326,40 @@ def test_the_command_refuses_what_it_cannot_do(
     output = capsys.readouterr()
     assert (output.out, output.err.count("\n")) == ("", 1)
     assert message in output.err
+
+
+def test_a_profile_of_streams_is_a_scenario_with_measured_tables(tmp_path: Path) -> None:
+    """A and B have a table each; C, which the cluster lacks, keeps its own. No step is below one of fewer requests."""
+    (tmp_path / "chats.yaml").write_text("""
+cluster:
+  groups:
+    - {count: 1, gpu: {kind: A, memory: 1 MB, load_bandwidth: 1 GB/s}}
+    - {count: 1, gpu: {kind: B, memory: 1 MB, load_bandwidth: 1 GB/s}}
+  network: {bandwidth: 1 GB/s}
+models: {llm: {weights: 100 KB}}
+workflows: {chat: {tasks: {answer: {stream: chat, prompt: 20, output_tokens: 4}}}}
+streams:
+  chat:
+    models: [llm]
+    prefill: {A: 10000 /s, B: 5000 /s, C: 77 /s}
+    chunk: 8
+    concurrency: 3
+    step: {A: {1: 1 ms, 3: 2 ms}, B: {1: 1 ms, 2: 2 ms, 3: 3 ms}, C: {1: 7 ms, 3: 9 ms}}
+workload: {jobs: [{release: 0 ms, workflow: chat}]}
+""")
+    made = profile(load_scenario(tmp_path / "chats.yaml"), Decoding(), device="cpu", rounds=3)
+    made.save(tmp_path / "measured.yaml")
+    measured = load_scenario(tmp_path / "measured.yaml").instance
+    assert measured.streams is not None
+    (stream,) = measured.streams.classes
+    found = made.measurements.streams["chat"]
+    assert stream.speeds["C"] == StreamSpeed(Fraction(77), 8, 3, {1: 7000, 3: 9000}, KV_BYTES)
+    for kind, listed in (("A", (1, 3)), ("B", (1, 2, 3))):
+        speed = stream.speeds[kind]
+        assert float(speed.prefill_rate) == pytest.approx(found.prefill_rate, rel=1e-5)
+        assert (speed.chunk, speed.seats, speed.kv_bytes) == (8, 3, KV_BYTES)
+        highest = 0.0
+        for k in listed:
+            highest = max(highest, found.steps[k].median_us)
+            assert speed.tau[k] == pytest.approx(highest, abs=1)
+    assert measured.models[0].weight_bytes == made.measurements.weight_bytes["llm"]
