@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,8 +18,10 @@ from torch import Tensor, nn
 
 from tests.command import app, run
 from tests.executor.devices.small import BYTES, KV_BYTES, Decoding, Small
+from truenorth.executor.devices.physical import Span
 from truenorth.executor.devices.profiling import WARMUP_ROUNDS, Measurements, measure
 from truenorth.executor.devices.runner import RunnerCall
+from truenorth.executor.devices.station import Station, StationWork
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.runners.factory import FactoryRunner
 from truenorth.executor.samples import FittedLine, Spread
@@ -307,6 +310,42 @@ def test_the_command_prints_and_writes_what_it_measured(
     medians = [round(task["run_median_us"]) for task in document["tasks"]]
     runs = [task.runtime_on("B") for job in written.jobs for task in job.workflow.tasks]
     assert runs == pytest.approx(medians, abs=1)
+
+
+@pytest.mark.parametrize(("at", "measured"), [(WARMUP_ROUNDS, 0), (WARMUP_ROUNDS + 2, 2)])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_keeps_the_rounds_that_have_ended(
+    scenario: Scenario,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
+    at: int,
+    measured: int,
+) -> None:
+    """The signal comes with the first run of a round; task `first` runs once a round, and all of that round counts."""
+    made, runs, original = tmp_path / "made.yaml", list[str](), Station.run
+
+    def interrupt(station: Station, works: Sequence[StationWork], asked_ns: int = 0) -> tuple[list[Tensor], Span]:
+        runs.extend(work.task for work in works)
+        if runs.count("first") == at and works[0].task == "first":
+            signal.raise_signal(number)
+        return original(station, works, asked_ns)
+
+    monkeypatch.setattr(Station, "run", interrupt)
+    arguments = ["profile", scenario.source.file, "--device", "cpu", "--rounds", "9", "-o", str(made), "--json"]
+    assert run(app, arguments) == 130
+    output = capsys.readouterr()
+    assert runs.count("first") == at
+    if not measured:
+        assert (output.out, output.err) == ("", "truenorth: interrupted; no round had ended\n")
+        assert not made.exists()
+    else:
+        assert f"truenorth: interrupted; {measured} of 9 rounds had ended" in output.err
+        assert json.loads(output.out)["rounds"] == measured
+        assert "medians of 2 rounds" in made.read_text()
+        samples = json.loads((tmp_path / "made.samples.json").read_text())
+        assert len(samples["runs"]["two"]["first"]) == measured
 
 
 @pytest.mark.parametrize(
