@@ -25,7 +25,7 @@ from truenorth.executor.devices.physical import Span, physical_devices
 from truenorth.executor.devices.runner import Runner, RunnerCall
 from truenorth.executor.devices.station import Seating, Station, StationWork
 from truenorth.executor.devices.weights import HostWeights, aligned, packed_bytes
-from truenorth.executor.errors import DeviceError
+from truenorth.executor.errors import DeviceError, StoppedError
 from truenorth.executor.samples import FittedLine, Spread, fit_line
 from truenorth.models import GPU, WHOLE, BatchClass, MLModel, Task, Workflow
 
@@ -105,6 +105,8 @@ class Measurements:
         models.
     streams
         By stream class.
+    rounds
+        How many there were.
     """
 
     device: str
@@ -117,6 +119,7 @@ class Measurements:
     transfer: FittedLine | None
     copy_peak: float | None
     streams: Mapping[str, StreamTimes] = field(default_factory=dict)
+    rounds: int = 0
 
 
 @dataclass(slots=True)
@@ -264,8 +267,8 @@ class _Bench:
             _note(self.samples.transfers, size_bytes, span)
         return received
 
-    def measurements(self) -> Measurements:
-        """Return what the rounds so far have shown."""
+    def measurements(self, rounds: int) -> Measurements:
+        """Return what so many rounds have shown."""
         loads = {name: Spread.of(times) for name, times in self.samples.loads.items()}
         transfers = {size: Spread.of(times) for size, times in self.samples.transfers.items()}
         batches: dict[str, dict[int, Spread]] = {}
@@ -284,6 +287,7 @@ class _Bench:
             _line([(size, spread.median_us) for size, spread in transfers.items()]),
             None if largest is None else self.station.copy_peak(self._place[largest]),
             {request.stream: self._times_of(request) for request in self._requests},
+            rounds,
         )
 
     def _times_of(self, request: TypicalRequest) -> StreamTimes:
@@ -302,6 +306,7 @@ def measure(
     rounds: int = 10,
     beside: int = 0,
     watch: Callable[[int], None] = lambda done: None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Measurements:
     """Measure every task, load and transfer of some workflows on a device, with one thread of computation.
 
@@ -319,11 +324,15 @@ def measure(
         How many more GPUs do the same meanwhile, on the devices that follow: what they share takes its toll.
     watch
         Told how many rounds are done.
+    stop
+        Asked after every round whether to end early, with what has been measured.
 
     Raises
     ------
     DeviceError
         If the device or the runner cannot be used.
+    StoppedError
+        If it was told to end before anything had been measured.
     """
     if rounds < 1:
         raise DeviceError(f"{rounds} rounds measure nothing; allowed is 1 or more")
@@ -336,7 +345,12 @@ def measure(
                     bench.samples = _BenchSamples()
                 bench.round(number)
                 watch(number + 1)
-        return bench.measurements()
+                if stop():
+                    break
+        measured = number + 1 - WARMUP_ROUNDS
+        if measured < 1:
+            raise StoppedError("no round had ended")
+        return bench.measurements(measured)
 
 
 @contextmanager

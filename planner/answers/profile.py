@@ -229,6 +229,7 @@ def profile(
     rounds: int = 10,
     beside: int = 0,
     watch: Callable[[int], None] = lambda done: None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Profile:
     """Measure a scenario's tasks, loads and transfers on this machine, one at a time.
 
@@ -246,11 +247,15 @@ def profile(
         How many more GPUs do the same meanwhile.
     watch
         Told how many rounds are done.
+    stop
+        Asked after every round whether to end early, with what has been measured.
 
     Raises
     ------
     DeviceError
         If the device or the runner cannot be used.
+    StoppedError
+        If it was told to end before anything had been measured.
     InputError
         If the scenario does not hold with what was measured, for instance because a model fits no GPU.
     """
@@ -262,10 +267,12 @@ def profile(
     needed = {name for of in workflows for task in of.tasks for name in task.models}
     needed.update(request.model for request in requests)
     models = [model for model in scenario.instance.models if model.name in needed]
-    found = measure(models, workflows, runner, device, requests=requests, rounds=rounds, beside=beside, watch=watch)
+    found = measure(
+        models, workflows, runner, device, requests=requests, rounds=rounds, beside=beside, watch=watch, stop=stop
+    )
     document = measured_document(scenario, found)
     measured = build(validate(ScenarioDocument, document, scenario.source), scenario.source)
-    return Profile(scenario, found, document, measured, device, runner_name, rounds, beside)
+    return Profile(scenario, found, document, measured, device, runner_name, found.rounds, beside)
 
 
 def typical_requests(instance: Instance) -> list[TypicalRequest]:

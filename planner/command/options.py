@@ -66,9 +66,8 @@ Device = Annotated[DeviceChoice, typer.Option(help="Where to run.")]
 Runner = Annotated[
     str | None,
     typer.Option(
-        help="Who computes: synthetic (the default), transformers[:size=full,weights=FOLDER], module:factory; for "
-        "requests of streams a decoder, by default transformers:other=llm.",
-        show_default=False,
+        help="Who computes: synthetic, transformers[:size=full,weights=FOLDER], module:factory.",
+        show_default="synthetic; for requests of streams transformers:other=llm",
     ),
 ]
 

@@ -38,6 +38,7 @@ def profile(
     from truenorth.models.errors import require_extra
 
     require_extra("devices")
+    from truenorth.executor import StoppedError
     from truenorth.executor.devices.profiling import WARMUP_ROUNDS
     from truenorth.executor.runners.factory import default_runner, parse_runner
     from truenorth.models.scenario import load_scenario, promise
@@ -45,6 +46,7 @@ def profile(
     from truenorth.planner.inputs.samples import samples_path
     from truenorth.planner.show.profile import profile_view
     from truenorth.planner.show.replay import show_count
+    from truenorth.solvers.budget import interruptible
 
     if output is not None:
         if output.suffix.lower() == ".json":
@@ -54,12 +56,29 @@ def profile(
     loaded = load_scenario(scenario)
     runner = runner or default_runner(loaded.instance)
     computing = parse_runner(runner)
-    with show_count("profiling, in rounds", WARMUP_ROUNDS + rounds) as watch:
-        made = profiling.profile(
-            loaded, computing, device=device.value, runner_name=runner, rounds=rounds, beside=beside, watch=watch
-        )
+    try:
+        with (
+            interruptible(signal.SIGINT, signal.SIGTERM) as stop,
+            show_count("profiling, in rounds", WARMUP_ROUNDS + rounds) as watch,
+        ):
+            made = profiling.profile(
+                loaded,
+                computing,
+                device=device.value,
+                runner_name=runner,
+                rounds=rounds,
+                beside=beside,
+                watch=watch,
+                stop=stop.is_set,
+            )
+    except StoppedError as error:
+        manners.say(f"truenorth: interrupted; {error}")
+        return manners.INTERRUPTED
     written = [] if output is None else made.save(output)
     manners.show(made.record(output), lambda: profile_view(made), as_json, written)
+    if made.rounds < rounds:
+        manners.say(f"truenorth: interrupted; {made.rounds} of {rounds} rounds had ended")
+        return manners.INTERRUPTED
     return manners.DONE
 
 

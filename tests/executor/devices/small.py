@@ -1,4 +1,4 @@
-"""Models of a few hundred weights, and runners that fail, stall or wait on demand."""
+"""Models of a few hundred weights, a decoder among them, and runners that fail, stall or wait on demand."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from tests.instances import network, task
 from truenorth.executor.devices.runner import RunnerCall
+from truenorth.executor.runners.architectures import library
+from truenorth.executor.runners.prototypes import Prototypes
 from truenorth.models import GPU, Cluster, Instance, Job, MLModel, Placement, Residency, Timeline, Workflow
 
 WIDTH = 16
@@ -49,6 +51,50 @@ class Small:
         for name in sorted(call.modules):
             values = torch.tanh(call.modules[name](values))
         return values
+
+
+LAYERS, HEADS, HEAD, WORDS = 2, 2, 8, 61
+KV_BYTES = LAYERS * 2 * 1 * HEAD * 4
+"""Of a token in `decoder`: keys and values of one head for both, in both layers, 4 bytes a number."""
+
+
+def decoder(_: MLModel | None = None) -> nn.Module:
+    """Return a decoder of a few words."""
+    hf = library()
+    config = hf.LlamaConfig(
+        hidden_size=HEADS * HEAD,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS,
+        num_key_value_heads=1,
+        intermediate_size=32,
+        vocab_size=WORDS,
+        max_position_embeddings=512,
+        initializer_range=1.0,  # so that no two words are about equally likely
+    )
+    module: nn.Module = hf.LlamaForCausalLM(config).eval()
+    return module
+
+
+class Decoding(Small):
+    """Every model is a `decoder`, for requests of streams.
+
+    Parameters
+    ----------
+    before
+        Called with the words of every pass, to raise or to wait.
+    """
+
+    def __init__(self, before: Callable[[Tensor], None] = lambda words: None) -> None:
+        super().__init__()
+        self._prototypes, self._before = Prototypes(decoder, 0), before
+
+    def weights(self, model: MLModel) -> Mapping[str, Tensor]:
+        return self._prototypes.weights(model)
+
+    def module(self, model: MLModel) -> nn.Module:
+        module = self._prototypes.module(model)
+        module.register_forward_pre_hook(lambda _, __, given: self._before(given["input_ids"]), with_kwargs=True)
+        return module
 
 
 def gpus(count: int, memory_bytes: int, slots: tuple[int, ...] = (), **changes: object) -> Cluster:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,14 +17,17 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from tests.command import app, run
-from tests.executor.devices.small import BYTES, Small
+from tests.executor.devices.small import BYTES, KV_BYTES, Decoding, Small
+from truenorth.executor.devices.physical import Span
 from truenorth.executor.devices.profiling import WARMUP_ROUNDS, Measurements, measure
 from truenorth.executor.devices.runner import RunnerCall
+from truenorth.executor.devices.station import Station, StationWork
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.runners.factory import FactoryRunner
 from truenorth.executor.samples import FittedLine, Spread
 from truenorth.models import WHOLE, BatchClass, Edge, Link, MLModel, Task, Workflow
 from truenorth.models.scenario import InputError, Scenario, load_scenario, scenario_from
+from truenorth.models.streams import StreamSpeed
 from truenorth.planner.answers.profile import Profile, measured_document, profile
 from truenorth.planner.answers.uncertain.estimates_file import read_quantiles
 from truenorth.planner.inputs.samples import read_samples
@@ -308,6 +312,42 @@ def test_the_command_prints_and_writes_what_it_measured(
     assert runs == pytest.approx(medians, abs=1)
 
 
+@pytest.mark.parametrize(("at", "measured"), [(WARMUP_ROUNDS, 0), (WARMUP_ROUNDS + 2, 2)])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_keeps_the_rounds_that_have_ended(
+    scenario: Scenario,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
+    at: int,
+    measured: int,
+) -> None:
+    """The signal comes with the first run of a round; task `first` runs once a round, and all of that round counts."""
+    made, runs, original = tmp_path / "made.yaml", list[str](), Station.run
+
+    def interrupt(station: Station, works: Sequence[StationWork], asked_ns: int = 0) -> tuple[list[Tensor], Span]:
+        runs.extend(work.task for work in works)
+        if runs.count("first") == at and works[0].task == "first":
+            signal.raise_signal(number)
+        return original(station, works, asked_ns)
+
+    monkeypatch.setattr(Station, "run", interrupt)
+    arguments = ["profile", scenario.source.file, "--device", "cpu", "--rounds", "9", "-o", str(made), "--json"]
+    assert run(app, arguments) == 130
+    output = capsys.readouterr()
+    assert runs.count("first") == at
+    if not measured:
+        assert (output.out, output.err) == ("", "truenorth: interrupted; no round had ended\n")
+        assert not made.exists()
+    else:
+        assert f"truenorth: interrupted; {measured} of 9 rounds had ended" in output.err
+        assert json.loads(output.out)["rounds"] == measured
+        assert "medians of 2 rounds" in made.read_text()
+        samples = json.loads((tmp_path / "made.samples.json").read_text())
+        assert len(samples["runs"]["two"]["first"]) == measured
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -325,3 +365,40 @@ def test_the_command_refuses_what_it_cannot_do(
     output = capsys.readouterr()
     assert (output.out, output.err.count("\n")) == ("", 1)
     assert message in output.err
+
+
+def test_a_profile_of_streams_is_a_scenario_with_measured_tables(tmp_path: Path) -> None:
+    """A and B have a table each; C, which the cluster lacks, keeps its own. No step is below one of fewer requests."""
+    (tmp_path / "chats.yaml").write_text("""
+cluster:
+  groups:
+    - {count: 1, gpu: {kind: A, memory: 1 MB, load_bandwidth: 1 GB/s}}
+    - {count: 1, gpu: {kind: B, memory: 1 MB, load_bandwidth: 1 GB/s}}
+  network: {bandwidth: 1 GB/s}
+models: {llm: {weights: 100 KB}}
+workflows: {chat: {tasks: {answer: {stream: chat, prompt: 20, output_tokens: 4}}}}
+streams:
+  chat:
+    models: [llm]
+    prefill: {A: 10000 /s, B: 5000 /s, C: 77 /s}
+    chunk: 8
+    concurrency: 3
+    step: {A: {1: 1 ms, 3: 2 ms}, B: {1: 1 ms, 2: 2 ms, 3: 3 ms}, C: {1: 7 ms, 3: 9 ms}}
+workload: {jobs: [{release: 0 ms, workflow: chat}]}
+""")
+    made = profile(load_scenario(tmp_path / "chats.yaml"), Decoding(), device="cpu", rounds=3)
+    made.save(tmp_path / "measured.yaml")
+    measured = load_scenario(tmp_path / "measured.yaml").instance
+    assert measured.streams is not None
+    (stream,) = measured.streams.classes
+    found = made.measurements.streams["chat"]
+    assert stream.speeds["C"] == StreamSpeed(Fraction(77), 8, 3, {1: 7000, 3: 9000}, KV_BYTES)
+    for kind, listed in (("A", (1, 3)), ("B", (1, 2, 3))):
+        speed = stream.speeds[kind]
+        assert float(speed.prefill_rate) == pytest.approx(found.prefill_rate, rel=1e-5)
+        assert (speed.chunk, speed.seats, speed.kv_bytes) == (8, 3, KV_BYTES)
+        highest = 0.0
+        for k in listed:
+            highest = max(highest, found.steps[k].median_us)
+            assert speed.tau[k] == pytest.approx(highest, abs=1)
+    assert measured.models[0].weight_bytes == made.measurements.weight_bytes["llm"]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import truenorth as tn
-from tests.executor.devices.small import BYTES, Small, gpus, instance
+from tests.executor.devices.small import BYTES, Decoding, Small, gpus, instance
 from tests.executor.scripted import Listed, runs
 from tests.instances import chain, task
 from tests.white_box.planner.test_command import Command, command
@@ -87,6 +87,52 @@ def test_causes_add_up_to_the_difference(tiny: Scenario, policy: str) -> None:
         whole = document[f"{name}_s"]["measured"] - document[f"{name}_s"]["predicted"]
         assert list(added) == list(CAUSES)
         assert sum(added.values()) == pytest.approx(whole, abs=1e-9)
+
+
+CHATS = """\
+name: chats
+cluster:
+  servers: 2
+  gpu: {kind: core, memory: 1 MB, load_bandwidth: 100 MB/s}
+  network: {bandwidth: 100 MB/s, latency: 100 us}
+models: {llm: {weights: 100 KB}}
+workflows:
+  chat: {tasks: {answer: {stream: chat, prompt: 20, uncached: 15, output_tokens: 4}}}
+  cut: {tasks: {answer: {stream: chat, prompt: 5, output_tokens: 1}}}
+streams:
+  chat: {models: [llm], prefill: 10000 /s, chunk: 8, concurrency: 3, step: {1: 1 ms, 3: 2 ms}, kv_per_token: 128 B}
+workload:
+  poisson: {rate: 400 /s, jobs: 9, seed: 1, mix: {chat: 2, cut: 1}}
+objective: mean_latency
+"""
+
+
+@pytest.fixture
+def chats(tmp_path: Path) -> Scenario:
+    (tmp_path / "chats.yaml").write_text(CHATS)
+    return load_scenario(tmp_path / "chats.yaml")
+
+
+def test_requests_are_reported_token_by_token(chats: Scenario, tmp_path: Path) -> None:
+    """What the report says of tokens follows from its requests; its iterations add up to all of their tokens."""
+    plan = tmp_path / "plan.json"
+    tn.save(tn.simulate(chats, "least_requests"), plan)
+    replayed = replay(chats, plan, Decoding())
+    assert (replayed.achieved, replayed.same_placement, replayed.same_order) == (True, True, True)
+    document = encode(replayed.record)
+    release = [job.release_us / 1e6 for job in chats.instance.jobs]
+    for said, which in (("predicted", "predicted_first_s"), ("measured", "first_s")):
+        first = [request[which] - release[request["job"]] for request in document["requests"]]
+        assert document["tokens"]["mean_first_token_s"][said] == pytest.approx(sum(first) / 9)
+    streams = chats.instance.streams
+    assert streams is not None
+    assert sum(iteration["prompt_tokens"] for iteration in document["iterations"]) == streams.uncached.sum()
+    assert sum(iteration["decodes"] for iteration in document["iterations"]) == (streams.output - 1).sum()
+    assert document["outputs"] == {"compared": 9, "different": [], "not_finite": [], "of_batches": 0}
+    assert document["iteration_times"]["count"] == len(document["iterations"])
+    assert document["causes_s"]["mean_latency"].keys() == set(CAUSES)
+    replayed.save_measured(tmp_path / "measured.json")
+    assert tn.check(chats, tmp_path / "measured.json").violations == []
 
 
 def test_recorded_times_take_the_place_of_given_ones() -> None:

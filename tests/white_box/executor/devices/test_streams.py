@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.executor.devices.small import KV_BYTES, WORDS, Decoding, decoder
 from tests.streams.worlds import as_served, chats, cluster, queues, random_chats
 from truenorth.executor import parse_policy, replay, simulate
 from truenorth.executor.devices.alone import different_outputs
@@ -21,74 +22,25 @@ from truenorth.executor.devices.physical import Physical, physical_devices
 from truenorth.executor.devices.profiling import TypicalRequest, measure
 from truenorth.executor.devices.records import SET_ASIDE, STUCK
 from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
-from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.errors import DeviceError
-from truenorth.executor.runners.architectures import library
-from truenorth.executor.runners.prototypes import Prototypes
 from truenorth.executor.simulation import Durations, simulate_recorded
 from truenorth.models import Edge, Instance, Job, MLModel, StreamClass, Task, Tokens, Workflow, check
 from truenorth.models.streams import StreamSpeed
 
 GATEWAYS = ("round_robin", "least_requests", "least_tokens", "prefix_affinity")
-LAYERS, HEADS, WIDTH, VOCABULARY = 2, 2, 8, 61
-KV_BYTES = LAYERS * 2 * 1 * WIDTH * 4
-"""Of a token: keys and values of one head for both, in both layers, 4 bytes a number."""
 KEPT = LiveSettings(sharing="serial", keep_outputs=True)
-
-
-def tiny(_: MLModel | None = None) -> nn.Module:
-    hf = library()
-    config = hf.LlamaConfig(
-        hidden_size=HEADS * WIDTH,
-        num_hidden_layers=LAYERS,
-        num_attention_heads=HEADS,
-        num_key_value_heads=1,
-        intermediate_size=32,
-        vocab_size=VOCABULARY,
-        max_position_embeddings=512,
-        initializer_range=1.0,  # so that no two words are about equally likely
-    )
-    module: nn.Module = hf.LlamaForCausalLM(config).eval()
-    return module
-
-
-class Tiny:
-    """Every model is a decoder of two layers.
-
-    Parameters
-    ----------
-    before
-        Called with the words of every pass, to raise or to wait.
-    """
-
-    def __init__(self, before: Callable[[Tensor], None] = lambda words: None) -> None:
-        self._prototypes, self._before = Prototypes(tiny, 0), before
-
-    def weights(self, model: MLModel) -> Mapping[str, Tensor]:
-        return self._prototypes.weights(model)
-
-    def module(self, model: MLModel) -> nn.Module:
-        module = self._prototypes.module(model)
-        module.register_forward_pre_hook(lambda _, __, given: self._before(given["input_ids"]), with_kwargs=True)
-        return module
-
-    def run(self, call: RunnerCall) -> Tensor:
-        raise AssertionError("no task is without a stream")
-
-    def run_batch(self, calls: Sequence[RunnerCall]) -> Sequence[Tensor]:
-        raise AssertionError("no task is without a stream")
 
 
 @pytest.fixture(scope="module")
 def module() -> Iterator[nn.Module]:
     with torch.random.fork_rng(), one_thread_each():
         torch.manual_seed(3)
-        yield tiny()
+        yield decoder()
 
 
 def by_hand(module: nn.Module, request: int, tokens: Tokens) -> list[int]:
     """Return an answer, every token of it by a pass over all tokens before it, without a cache."""
-    words = [(31 * at + 17 * request) % VOCABULARY for at in range(tokens.prompt)]
+    words = [(31 * at + 17 * request) % WORDS for at in range(tokens.prompt)]
     with torch.inference_mode():
         for _ in range(tokens.output):
             words.append(int(module(input_ids=torch.tensor([words]), use_cache=False).logits[0, -1].argmax()))
@@ -100,7 +52,7 @@ def test_answers_do_not_depend_on_who_is_beside(module: nn.Module, seed: int) ->
     """Requests of random lengths join and leave four seats at random; chunks of random lengths, several at a time."""
     rng = random.Random(seed)
     requests = {at: Tokens(n := rng.randint(1, 30), n, rng.randint(1, 12)) for at in range(12)}
-    decoder = Decoder("m", module, 4, 42, physical_devices("cpu")[0])
+    served = Decoder("m", module, 4, 42, physical_devices("cpu")[0])
     waiting, reading, writing = list(requests), dict[int, int](), dict[int, int]()
     found: dict[int, list[int]] = {}
     while waiting or reading or writing:
@@ -109,7 +61,7 @@ def test_answers_do_not_depend_on_who_is_beside(module: nn.Module, seed: int) ->
         reads = [Read(at, begin, rng.randint(1, requests[at].prompt - begin)) for at, begin in reading.items()]
         done = [at for at, begin, count in reads if begin + count == requests[at].prompt]
         last = [at for at in done if requests[at].output == 1] + [at for at, left in writing.items() if left == 1]
-        answers = decoder.iterate(
+        answers = served.iterate(
             reads, list(writing), [Answer(at, requests[at].prompt, requests[at].output) for at in last]
         )
         found.update({at: answer.tolist() for at, answer in zip(last, answers, strict=True)})
@@ -142,21 +94,21 @@ def together(count: int) -> list[tuple[int, Tokens]]:
 def test_gateways_serve_live_and_keep_the_rules(policy: str) -> None:
     """Every request gets its tokens, those that it gets alone; iterations add up to what was asked for."""
     made = served([(at * 2_000, tokens) for at, (_, tokens) in enumerate(together(12))], gpus=2)
-    run = run_live(made, parse_policy(policy), Tiny(), KEPT)
+    run = run_live(made, parse_policy(policy), Decoding(), KEPT)
     assert run.records.failures == []
     assert check(made, run.timeline) == []
     assert made.streams is not None
     assert {task: len(answer) for task, answer in run.outputs.items()} == dict(enumerate(made.streams.output.tolist()))
-    assert different_outputs(made, Tiny(), "cpu", run.outputs, 30) == []
+    assert different_outputs(made, Decoding(), "cpu", run.outputs, 30) == []
     assert sum(iteration.prompt_tokens for iteration in run.records.iterations) == made.streams.uncached.sum()
     assert sum(iteration.decodes for iteration in run.records.iterations) == (made.streams.output - 1).sum()
 
 
 def test_a_request_without_a_cached_prompt_is_answered_by_hand() -> None:
     made = served([(0, Tokens(13, 13, 5))])
-    run = run_live(made, parse_policy("least_requests"), runner := Tiny(), KEPT)
+    run = run_live(made, parse_policy("least_requests"), runner := Decoding(), KEPT)
     module = runner.module(made.models[0])
-    whole = tiny()
+    whole = decoder()
     whole.load_state_dict(runner.weights(made.models[0]), strict=False)
     assert module is not whole
     assert run.outputs[0].tolist() == by_hand(whole, 0, Tokens(13, 13, 5))
@@ -179,7 +131,7 @@ def test_what_happened_follows_from_its_iterations() -> None:
     """With as long as load and iterations took, the wait for each included, the simulator gives the measured times."""
     made = served(together(9))
     policy = parse_policy("least_requests")
-    run = run_live(made, policy, Tiny(), KEPT)
+    run = run_live(made, policy, Decoding(), KEPT)
     (load,) = run.records.loads
     iterations = [iteration.end_us - iteration.ordered_us for iteration in run.records.iterations]
     durations = Durations(loads={(0, 0): [load.end_us]}, iterations={0: iterations})
@@ -191,7 +143,7 @@ def test_a_plan_keeps_its_nodes_and_its_order(policy: str) -> None:
     """Nobody joins before the plan has it, and on every GPU requests join in the planned order."""
     made = served([(at * 500, tokens) for at, (_, tokens) in enumerate(together(12))], gpus=2)
     plan = simulate(made, parse_policy(policy))
-    run = run_live(made, replay(made, plan), Tiny(), KEPT, plan=plan)
+    run = run_live(made, replay(made, plan), Decoding(), KEPT, plan=plan)
     assert run.records.failures == []
     assert check(made, run.timeline) == []
     assert run.timeline.gpu.tolist() == plan.gpu.tolist()
@@ -214,7 +166,7 @@ def test_no_more_are_served_than_seats_and_kv_allow(tokens_of_room: int, most: i
     """Requests of 20 tokens each: three seats; room for two of them; room for one."""
     memory = 100_000 + tokens_of_room * KV_BYTES
     made = served([(0, Tokens(12, 12, 8))] * 5, memory=memory)
-    run = run_live(made, parse_policy("least_requests"), Tiny(), KEPT)
+    run = run_live(made, parse_policy("least_requests"), Decoding(), KEPT)
     assert check(made, run.timeline) == []
     assert most_at_once(run) == most
 
@@ -227,7 +179,7 @@ def test_an_iteration_that_fails_fails_its_requests_and_nobody_else() -> None:
             raise ArithmeticError("too many")
 
     made = served([(0, Tokens(8, 8, 6))] * 4)
-    run = run_live(made, parse_policy("least_requests"), Tiny(before), KEPT)
+    run = run_live(made, parse_policy("least_requests"), Decoding(before), KEPT)
     assert sorted(failure.job for failure in run.records.failures) == [0, 1, 2]
     assert {failure.message for failure in run.records.failures} == {"ArithmeticError: too many"}
     assert list(run.outputs) == [3]
@@ -247,12 +199,12 @@ def test_a_stuck_iteration_costs_its_requests_and_a_dead_gpu_is_left(
 
     monkeypatch.setattr(Physical, "answers", lambda physical: answers)
     made = served([(0, Tokens(7, 7, 3)), *[(20_000, Tokens(8, 8, 3))] * 5], gpus=2, seats=1, step_us={1: 1000})
-    run = run_live(made, parse_policy("round_robin"), Tiny(before), replace(KEPT, limit_s=1.0))
+    run = run_live(made, parse_policy("round_robin"), Decoding(before), replace(KEPT, limit_s=1.0))
     gate.set()
     assert [failure.job for failure in run.records.failures] == [0]
     assert [fault.what for fault in run.records.faults] == ([STUCK] if answers else [STUCK, SET_ASIDE])
     assert set(run.outputs) == {1, 2, 3, 4, 5}
-    assert different_outputs(made, Tiny(), "cpu", run.outputs, 30) == []
+    assert different_outputs(made, Decoding(), "cpu", run.outputs, 30) == []
     assert set(run.timeline.gpu.tolist()[1:]) == ({0, 1} if answers else {1})
 
 
@@ -264,10 +216,10 @@ def test_what_devices_do_not_serve_is_refused_in_one_line(module: nn.Module) -> 
         cluster(1, 10_000_000), (MLModel("llm", 9),), (Job(Workflow("w", (prefill, decode)), 0, tokens=tokens),)
     )
     with pytest.raises(DeviceError, match=r"^KV that moves between GPUs .* allowed is simulate$"):
-        run_live(moved, parse_policy("least_requests"), Tiny(), KEPT)
+        run_live(moved, parse_policy("least_requests"), Decoding(), KEPT)
     without = chats(cluster(1), {"A": speed()}, [(0, Tokens(4, 4, 2))])
     with pytest.raises(DeviceError, match=r"^stream chat: names 0 models; a device serves those of one$"):
-        run_live(without, parse_policy("least_requests"), Tiny(), KEPT)
+        run_live(without, parse_policy("least_requests"), Decoding(), KEPT)
     with pytest.raises(DeviceError, match=r"^model m: a request has 513 tokens, prompt and answer; allowed are 512$"):
         Decoder("m", module, 1, 513, physical_devices("cpu")[0])
     with pytest.raises(DeviceError, match=r"^model m: is no decoder .* a model named llm or opt"):
@@ -277,7 +229,7 @@ def test_what_devices_do_not_serve_is_refused_in_one_line(module: nn.Module) -> 
 def test_a_profile_measures_prompts_and_steps_of_every_listed_concurrency() -> None:
     """A typical prompt of 20 in chunks of 8, steps of 1 and 3; a token holds what its keys and values take."""
     asked = TypicalRequest("chat", "llm", chunk=8, prompt=20, context=24, concurrency=(1, 3))
-    found = measure([MLModel("llm", 1)], [], Tiny(), "cpu", requests=[asked], rounds=3).streams["chat"]
+    found = measure([MLModel("llm", 1)], [], Decoding(), "cpu", requests=[asked], rounds=3).streams["chat"]
     assert found.kv_bytes == KV_BYTES
     assert {k: len(spread.samples_us) for k, spread in found.steps.items()} == {1: 3, 3: 3}
     assert found.prefill_rate == pytest.approx(20 * 1e6 / found.prompt.median_us)
