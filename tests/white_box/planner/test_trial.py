@@ -21,7 +21,7 @@ from tests.white_box.planner.test_command import Command, command
 from tests.white_box.planner.test_replay import SERIAL, tiny_file
 from truenorth.executor.devices.crew import Crew
 from truenorth.executor.devices.live import LiveDevice
-from truenorth.executor.devices.records import SET_ASIDE
+from truenorth.executor.devices.records import SET_ASIDE, STUCK
 from truenorth.executor.devices.run import LiveSettings
 from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.devices.station import Station
@@ -84,7 +84,7 @@ def test_what_a_run_leaves_stuck_touches_no_later_run(tiny_file: Path) -> None:
     made = trial(load_scenario(tiny_file), ["jit"], Small(stall_once), settings, repeats=3)
     gate.set()
     records = [run.live.records for run in made.runs["jit"]]
-    assert [[fault.what for fault in each.faults] for each in records] == [[SET_ASIDE], [], []]
+    assert [[fault.what for fault in each.faults] for each in records] == [[STUCK], [], []]
     assert [[failure.job for failure in each.failures] for each in records] == [[1], [], []]
     assert all(any(load.subject == 1 for load in each.loads) for each in records[1:])
     (row,) = made.rows
