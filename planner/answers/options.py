@@ -102,7 +102,7 @@ def name_of(each: Field[Any]) -> str:
 def say(value: Any, kind: OptionKind) -> list[str]:
     """Return a value as it is typed, once for every time.
 
-    >>> say(60.0, Kind.SECONDS), say(("srpt", "jit"), Kind.NAMES)
+    >>> say(60.0, OptionKind.SECONDS), say(("srpt", "jit"), OptionKind.NAMES)
     (['60'], ['srpt,jit'])
     """
     if kind is OptionKind.LEVELS:

@@ -160,6 +160,8 @@ def with_value(frame: pd.DataFrame, objective: Objective) -> pd.DataFrame:
     """Return rows whose figures of the objective are called `value`, as in grids, beside its name and unit."""
     import pandas as pd
 
+    if frame.empty:  # nobody could serve the window
+        return frame
     columns = [str(name) for name in frame.columns]
     at = columns.index("objective")
     frame.columns = pd.Index([f"value{name[9:]}" if name.startswith("objective") else name for name in columns])

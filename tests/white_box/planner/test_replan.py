@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -77,7 +78,7 @@ def test_the_rest_is_planned_by_when_the_running_task_ends(
     gpu, start = c
     assert runs(made.timeline) == [(0, 0, a_ends), (1, 0, 240), (gpu, start, start + 60)]
     assert made.timeline.realised
-    assert made.value == pytest.approx((a_ends + 240 + start + 60) / 3)
+    assert made.exact == Fraction(a_ends + 240 + start + 60, 3)
     assert check(scenario.instance, made.timeline) == []
 
 
