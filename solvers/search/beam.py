@@ -63,6 +63,8 @@ LAST = 1 << 62
 """No bucket is as late as this."""
 _TRIES = 3
 """If so many beams find no better plan than what was known, no more are tried."""
+_MISSES = 2
+"""With batches, where the guide is weaker, no more are tried after so many in a row that gain nothing."""
 
 
 def applies(instance: Instance, objective: Objective) -> bool:
@@ -108,13 +110,15 @@ def improve(search: Search, guide: Guide, limit_s: float, seed: int = 0, threads
     # A first beam that is cut off has no plan at all: its width is what half the time is good for.
     affordable = int(threads * _FIRST_SHARE * limit_s / (_S_PER_STATE * search.instance.n_tasks))
     width = max(1, min(_FIRST_WIDTH, affordable))
-    widest = 0
+    widest = misses = 0
+    patience = _MISSES if (search.instance.template_batch != NONE).any() else LAST
     # Three that gain nothing say that wider ones will hardly either.
-    while not enough() and (turn < _TRIES or search.value != known) and widest < len(_GRAINS):
-        begun_s = search.elapsed_s
+    while not enough() and (turn < _TRIES or search.value != known) and widest < len(_GRAINS) and misses < patience:
+        begun_s, before = search.elapsed_s, search.value
         timeline = plan(decoder, guide, width, _GRAINS[(seed + turn) % len(_GRAINS)], enough, threads, search.count)
         if timeline is not None:
             search.offer(timeline)
+        misses = 0 if search.value != before else misses + 1
         # Another grain each time: what counts as alike differs, and with it which states survive.
         turn += 1
         took_s = search.elapsed_s - begun_s
