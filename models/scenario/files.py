@@ -6,6 +6,7 @@ import os
 import secrets
 import select
 import stat
+import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from contextvars import ContextVar
@@ -19,6 +20,7 @@ from truenorth.models.scenario.errors import InputError
 MAX_FILE_BYTES = 64_000_000
 LONGEST_LINE = 65_536
 """Characters of a line of CSV."""
+PACKED = ".gz"
 _WRITER_S = 5
 """A writer may come so late to a pipe that is read."""
 
@@ -112,7 +114,7 @@ def read_beginning(path: Path, most_bytes: int, line: int | None = None) -> byte
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file.
+    """Return the text of a file, which gzip has packed if its name ends in ``.gz``.
 
     Raises
     ------
@@ -120,6 +122,8 @@ def read_text(path: Path) -> str:
         If it cannot be read, is too large, or is not UTF-8.
     """
     data = read_beginning(path, MAX_FILE_BYTES + 1, 1)
+    if path.suffix == PACKED:
+        data = _unpack(path, data)
     if len(data) > MAX_FILE_BYTES:
         raise InputError(str(path), 1, "file", f"is too large; allowed are {MAX_FILE_BYTES} bytes")
     try:
@@ -127,6 +131,18 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise InputError(str(path), line, "file", "is not UTF-8 text; allowed is UTF-8") from None
+
+
+def _unpack(path: Path, data: bytes) -> bytes:
+    """Return what gzip has packed, no more of it than shows that it is too large."""
+    unpacking = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    try:
+        unpacked = unpacking.decompress(data, MAX_FILE_BYTES + 1)
+    except zlib.error as error:
+        raise InputError(str(path), 1, "file", f"is damaged: {error}; allowed is a whole gzip file") from None
+    if not unpacking.eof and len(unpacked) <= MAX_FILE_BYTES:
+        raise InputError(str(path), 1, "file", "is damaged: it ends too soon; allowed is a whole gzip file")
+    return unpacked
 
 
 def read_bounded_lines(file: TextIO, name: str, longest: int, first: int = 1) -> Iterator[str]:

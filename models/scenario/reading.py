@@ -13,7 +13,7 @@ import yaml
 from pydantic import ValidationError
 
 from truenorth.models.scenario.errors import MAX_DEPTH, MAX_VALUES, InputError, Node, Plain, Source, quote
-from truenorth.models.scenario.files import read_text
+from truenorth.models.scenario.files import PACKED, read_text
 from truenorth.models.scenario.json_text import NUMBERS, JSONText, parse_json
 from truenorth.models.scenario.section import Document, validate
 
@@ -31,7 +31,8 @@ def read_document(path: Path) -> Source:
     InputError
         With file and line of what is wrong.
     """
-    return Source(str(path), path.parent, parse_document(read_text(path), str(path), path.suffix))
+    suffix = Path(path.stem).suffix if path.suffix == PACKED else path.suffix
+    return Source(str(path), path.parent, parse_document(read_text(path), str(path), suffix))
 
 
 def read_record(path: Path, record: type[Document]) -> Document:
