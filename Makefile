@@ -10,7 +10,7 @@ SCENARIO ?= experiments/scenarios/azure.yaml
 OUTPUT ?= comparison
 TIME_LIMIT ?= 60
 
-.PHONY: compare test types wheel docs reference clean
+.PHONY: compare test library types wheel docs reference clean
 
 compare: $(INSTALLED)
 	$(VENV)/bin/truenorth compare $(SCENARIO) --time-limit $(TIME_LIMIT) -o $(OUTPUT)
@@ -21,6 +21,10 @@ test: $(EXTRAS)
 	$(VENV)/bin/lint-imports
 	$(MAKE) --no-print-directory --jobs 2 types $(SERVING)
 	$(VENV)/bin/python -m pytest -n auto --dist worksteal
+
+# Every plan and certificate of the library is checked again, and its page written.
+library: $(INSTALLED)
+	$(VENV)/bin/python -m experiments.library
 
 # What README, docs and notebooks show is run, and written back where it differs.
 docs: $(SERVING)

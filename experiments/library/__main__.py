@@ -145,9 +145,9 @@ def _serve(library: Library, name: str, policy: str) -> Iterator[page.PolicyResu
 @app.command(name="draw")
 def draw_instances(folder: Folder = FOLDER) -> int:
     """Write the instances that are not there yet; the others stay as they are."""
-    from experiments.library.drawing import draw_into
+    from experiments.library.drawing import draw_into, drawn
 
-    for name in draw_into(Library(folder)):
+    for name in draw_into(Library(folder), drawn()):
         print(f"wrote {name}")
     return manners.DONE
 

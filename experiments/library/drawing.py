@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
@@ -64,10 +64,10 @@ class Drawn:
     known: tuple[float, float] | None = None
 
 
-def draw_into(library: Library) -> Iterator[str]:
-    """Write the instances that a library lacks, then its catalogue; yield their names."""
+def draw_into(library: Library, instances: Iterable[Drawn]) -> Iterator[str]:
+    """Write those of some instances that a library lacks, then its catalogue; yield their names."""
     entries = dict(library.entries)
-    for each in drawn():
+    for each in instances:
         if each.name not in entries:
             instance, folder = each.scenario.instance, library.folder
             identity, tasks = scenario_hash(instance), instance.n_tasks

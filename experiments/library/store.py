@@ -145,7 +145,8 @@ class Library:
     @cached_property
     def entries(self) -> Mapping[str, Entry]:
         """The catalogue, by name."""
-        listed = json.loads(read_text(self.folder / "instances.json"))
+        path = self.folder / "instances.json"
+        listed = json.loads(read_text(path)) if path.exists() else {}
         return {name: Entry(**entry) for name, entry in listed.items()}
 
     def instance_path(self, name: str) -> Path:
