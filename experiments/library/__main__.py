@@ -86,7 +86,7 @@ def _tried(folder: Path) -> dict[str, dict[str, float]]:
 
 
 def _open(library: Library, names: list[str], time_limit_s: float) -> list[Attempt]:
-    """Return what can be done for instances that are open, those first that were worked on least, of these the small."""
+    """Return what can be done for open instances, those first that were worked on least, the small among them first."""
     tried = _tried(library.folder)
     open_ones = (name for name in names if not library.is_closed(name))
     attempts = [Attempt.of(library, name, tried.get(name, {}), time_limit_s) for name in open_ones]
