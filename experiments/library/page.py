@@ -80,11 +80,10 @@ def instances(known: Sequence[Known]) -> str:
 def _row(each: Known) -> list[str]:
     value, bound = each.shown
     state = "closed" if each.closed else "closed, not certified" if each.closed_uncertified else "open"
-    return [
-        f"`{each.entry.name}`", each.entry.words.replace("|", "\\|"), str(each.entry.tasks), str(each.objective), shown(value, ".7g"),
-        shown(bound, ".7g"), _percent(each.gap), state, each.method, _literature(each), _finder(each.planned),
-        _finder(each.proved),
-    ]  # fmt: skip
+    words = each.entry.words.replace("|", "\\|")
+    figures = shown(value, ".7g"), shown(bound, ".7g"), _percent(each.gap), state, each.method, _literature(each)
+    what = f"`{each.entry.name}`", words, str(each.entry.tasks), str(each.objective)
+    return [*what, *figures, _finder(each.planned), _finder(each.proved)]
 
 
 def _literature(each: Known) -> str:
