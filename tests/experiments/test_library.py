@@ -116,7 +116,7 @@ def test_a_certificate_enters_and_a_gap_is_between_what_was_checked(library: Lib
     assert submit(library, sent(library, certificate(library, ALONE_US))) == 0
     assert submit(library, sent(library, plan(library, SHORT_FIRST, 110e-6))) == 0
     known = library.known("two")
-    assert (known.bound, known.method) == (ALONE_US, "critical_path")
+    assert (known.bound, known.method) == (Fraction(ALONE_US), "critical_path")
     assert known.gap == pytest.approx(30 / 110)
     assert not known.closed
     assert not library.is_closed("two")
