@@ -41,8 +41,8 @@ class _Choice(NamedTuple):
 
     Parameters
     ----------
-    gpu, finish_us
-        The GPU, and when the task would finish there.
+    gpu, finish_us, run_us
+        The GPU, when the task would finish there, and how long it would run.
     free_us
         When those before it in the queue leave the GPU free.
     until_us
@@ -51,6 +51,7 @@ class _Choice(NamedTuple):
 
     gpu: int
     finish_us: int
+    run_us: int
     free_us: int
     until_us: int
 
@@ -85,6 +86,9 @@ class Srpt(CentralQueue):
         self._choices: dict[int, _Choice] = {}
         # GPUs that may have become better for some who wait, apart from those that are free earlier than before.
         self._better: set[int] = set()
+        # Whether somebody has no choice, or GPUs are free at other times; else all choices stand until then, unless
+        # one of these GPUs falls idle.
+        self._news, self._until_us, self._chosen = True, 0, set[int]()
 
     def released(self, job: int) -> None:
         """Let the job's first tasks wait."""
@@ -103,6 +107,7 @@ class Srpt(CentralQueue):
         self._enter(task)
 
     def _enter(self, task: int) -> None:
+        self._news = True
         self._place_in_line[task] = place = self._precedence(task)
         insort(self._line, place)
 
@@ -118,49 +123,75 @@ class Srpt(CentralQueue):
         if choice is not None:
             self._better.add(choice.gpu)
 
-    def in_line(self) -> Sequence[int]:
+    def in_line(self) -> list[int]:
         """Return who waits, in order."""
         return [task for _, task in self._line]
 
     def offer(self) -> None:
         """Let every task choose the GPU on which it would finish first."""
-        site, view = self.site, self.view
+        site, view, now, choices = self.site, self.view, self.site.now, self._choices
         view.advance()
-        free = np.maximum(self._free_at, site.now)
-        free_of = free.data
         moved, view.moved = view.moved, set()
-        better = self._better.union(moved, np.flatnonzero(free < self._seen_free).tolist())
-        before, self._choices, self._better = self._choices, {}, set()
-        for task in self.in_line():
+        better, self._better = self._better | moved, set()
+        unsure = moved | self.idle
+        if not (self._news or better or now > self._until_us) and unsure.isdisjoint(self._chosen):
+            return
+        free = np.maximum(self._free_at, now)
+        better.update(np.flatnonzero(free < self._seen_free).tolist())
+        free_of = free.data
+        in_line = self.in_line()
+        for position, task in enumerate(in_line):
             # Nobody is left to take one; who has not chosen now has to do it from the beginning.
             if not self.idle:
+                for behind in in_line[position:]:
+                    choices.pop(behind, None)
                 break
-            last = before.get(task)
-            if task not in self.ready_us:  # another one took it along
-                if last is not None:
-                    better.add(last.gpu)
-                continue
-            if last is None or last.gpu in moved or free_of[last.gpu] != last.free_us or site.now > last.until_us:
-                choice = self._choose(task, free)
+            last = choices.get(task)
+            if last is not None and not better:
+                gpu, _, run_us, free_us, until_us = last
+                if free_of[gpu] == free_us and now <= until_us and gpu not in unsure:
+                    # It waits for that GPU: who comes behind must not count on it.
+                    free_of[gpu] = free_us + run_us
+                    continue
+            choices.pop(task, None)
+            if task in self.ready_us:
+                choice = self._choose(task, last, free, better, moved)
+                self._take_or_wait(task, choice, free)
             else:
-                choice = self._reconsider(task, last, free, better) if better else last
-            if last is not None and choice.gpu != last.gpu:
+                choice = None  # another one took it along
+            if last is not None and (choice is None or choice.gpu != last.gpu):
                 better.add(last.gpu)
-            if choice.finish_us >= UNREACHABLE:  # no GPU that is there ends it in time
-                continue
-            if choice.gpu in self.idle:
-                free_of[choice.gpu] = self._free_at[choice.gpu] = choice.finish_us
-                self.bind_batch(task, choice.gpu)
-            else:
-                # It waits for that GPU: who comes behind must not count on it.
-                free_of[choice.gpu] += site.run_time(task, choice.gpu)
-                if site.stays:
-                    self._choices[task] = choice
-        self._seen_free = np.maximum(self._free_at, site.now)
+        self._seen_free = np.maximum(self._free_at, now)
+        self._news = not site.stays or len(choices) < len(self._line)
+        self._chosen = {choice.gpu for choice in choices.values()}
+        limits = (min(choice.until_us, self._free_at.item(choice.gpu)) for choice in choices.values())
+        self._until_us = min(limits, default=now)
 
-    def _choose(self, task: int, free: Row) -> _Choice:
-        """Return the choice of a task among all GPUs."""
+    def _take_or_wait(self, task: int, choice: _Choice, free: Row) -> None:
+        """Bind a task if the GPU of its choice is idle, or have it counted on by those behind it."""
+        gpu = choice.gpu
+        if choice.finish_us >= UNREACHABLE:  # no GPU that is there ends it in time
+            return
+        if gpu in self.idle:
+            free[gpu] = self._free_at[gpu] = choice.finish_us
+            self.bind_batch(task, gpu)
+        else:
+            free[gpu] += choice.run_us
+            if self.site.stays:
+                self._choices[task] = choice
+
+    def _choose(self, task: int, last: _Choice | None, free: Row, better: set[int], moved: set[int]) -> _Choice:
+        """Return the choice of a task."""
         site, needs = self.site, self.site.needs[self.site.template[task]]
+        if last is not None:
+            gpu = last.gpu
+            if gpu in moved or free.item(gpu) != last.free_us or site.now > last.until_us:
+                again = self._choice(task, gpu, free, self._finish(task, gpu, free.item(gpu)))
+            else:
+                again = last
+            # Others have become no better, but for those that are named.
+            if again.finish_us <= last.finish_us:
+                return self._best(task, again, free, better)
         finish = self.inputs_at(task, free) + self.runs.row[site.template[task]]
         self.view.add_load_costs(finish, needs, site.gpu_server[0], out=finish)
         gpu = least(finish, self.favoured(task))
@@ -168,25 +199,30 @@ class Srpt(CentralQueue):
 
     def _choice(self, task: int, gpu: int, free: Row, finish_us: int) -> _Choice:
         """Return a choice."""
-        free_us = free.item(gpu)
-        return _Choice(gpu, finish_us, free_us, free_us - self.inputs_after(task, gpu))
+        free_us, run_us = free.item(gpu), self.site.run_time(task, gpu)
+        return _Choice(gpu, finish_us, run_us, free_us, free_us - self.inputs_after(task, gpu))
 
-    def _reconsider(self, task: int, last: _Choice, free: Row, better: set[int]) -> _Choice:
-        """Return the choice of a task whose GPU is as good as before, while others may be better."""
-        favoured = self.favoured(task)
-        order = last.finish_us, last.gpu not in favoured, last.gpu
+    def _best(self, task: int, best: _Choice, free: Row, better: set[int]) -> _Choice:
+        """Return the best of a choice and GPUs that may have become better."""
+        if not better:
+            return best
+        runs, favoured = self.runs.row[self.site.template[task]], self.favoured(task)
         for gpu in better:
-            finish_us = self._finish(task, gpu, free.item(gpu))
-            if (finish_us, gpu not in favoured, gpu) < order:
+            free_us = free.item(gpu)
+            # Most are out of question before loads and inputs are looked at.
+            if free_us + runs.item(gpu) <= best.finish_us and gpu != best.gpu:
+                finish_us = self._finish(task, gpu, free_us)
                 order = finish_us, gpu not in favoured, gpu
-        return last if order[2] == last.gpu else self._choice(task, order[2], free, order[0])
+                if order < (best.finish_us, best.gpu not in favoured, best.gpu):
+                    best = self._choice(task, gpu, free, finish_us)
+        return best
 
     def _finish(self, task: int, gpu: int, free_us: int) -> int:
         """Return when a task would finish on a GPU."""
-        site, view = self.site, self.view
+        site = self.site
         template = site.template[task]
         able_us = max(free_us, site.now + self.inputs_after(task, gpu))
-        load_us = view.load_cost(gpu, site.needs[template], site.gpu_server[0])
+        load_us = self.view.load_cost(gpu, site.needs[template], site.gpu_server[0])
         return able_us + self.runs.row[template].item(gpu) + load_us
 
     def _precedence(self, task: int) -> tuple[int, int]:
@@ -204,12 +240,14 @@ class Srpt(CentralQueue):
 
     def came(self, gpu: int) -> None:
         """Forget what was to run there before."""
-        self._free_at[gpu] = self.site.now
+        self._free_at[gpu], self._news = self.site.now, True
         super().came(gpu)
 
     def started(self, task: int, gpu: int) -> None:
         """Take note of what is left, and of when the GPU will be free."""
         super().started(task, gpu)
-        self._free_at[gpu] = self.site.run_end_us[gpu]
+        end_us = self.site.run_end_us[gpu]
+        self._news |= self._free_at.item(gpu) != end_us
+        self._free_at[gpu] = end_us
         self._work.started(task)
         self._move(self.site.job[task])
