@@ -13,9 +13,10 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from truenorth.executor.execution import NOWHERE
 from truenorth.executor.policies.central import CentralQueue, RemainingWork
 from truenorth.executor.policies.options import QueueOptions, duration, one_of, option
-from truenorth.executor.policies.view import UNREACHABLE, Row, least
+from truenorth.executor.policies.view import UNREACHABLE, CostRows, Row, least
 from truenorth.executor.site import Site
 
 
@@ -46,7 +47,9 @@ class _Choice(NamedTuple):
     free_us
         When those before it in the queue leave the GPU free.
     until_us
-        Until then its inputs, sent now, would not be later than that.
+        Until then its inputs, if they leave, are there no later than that.
+    costs
+        Run time plus TD of the task on every GPU.
     """
 
     gpu: int
@@ -54,6 +57,7 @@ class _Choice(NamedTuple):
     run_us: int
     free_us: int
     until_us: int
+    costs: memoryview
 
 
 class Srpt(CentralQueue):
@@ -79,6 +83,8 @@ class Srpt(CentralQueue):
         """Begin with an empty queue."""
         super().begin(site)
         self._work = RemainingWork(site)
+        self._server = site.gpu_server[0]
+        self._costs = CostRows(self._work_out_costs)
         self._line: list[tuple[int, int]] = []
         self._place_in_line: dict[int, tuple[int, int]] = {}
         self._free_at = np.zeros(site.n_gpus, np.int64)
@@ -129,9 +135,8 @@ class Srpt(CentralQueue):
 
     def offer(self) -> None:
         """Let every task choose the GPU on which it would finish first."""
-        site, view, now, choices = self.site, self.view, self.site.now, self._choices
-        view.advance()
-        moved, view.moved = view.moved, set()
+        site, now, choices = self.site, self.site.now, self._choices
+        moved = self._see_costs()
         better, self._better = self._better | moved, set()
         unsure = moved | self.idle
         if not (self._news or better or now > self._until_us) and unsure.isdisjoint(self._chosen):
@@ -147,83 +152,93 @@ class Srpt(CentralQueue):
                     choices.pop(behind, None)
                 break
             last = choices.get(task)
-            if last is not None and not better:
-                gpu, _, run_us, free_us, until_us = last
+            if last is not None:
+                gpu, finish_us, run_us, free_us, until_us, costs = last
                 if free_of[gpu] == free_us and now <= until_us and gpu not in unsure:
-                    # It waits for that GPU: who comes behind must not count on it.
-                    free_of[gpu] = free_us + run_us
-                    continue
-            choices.pop(task, None)
-            if task in self.ready_us:
-                choice = self._choose(task, last, free, better, moved)
-                self._take_or_wait(task, choice, free)
-            else:
-                choice = None  # another one took it along
-            if last is not None and (choice is None or choice.gpu != last.gpu):
+                    for other in better:
+                        if free_of[other] + costs[other] <= finish_us:
+                            break
+                    else:
+                        # It waits for that GPU: who comes behind must not count on it.
+                        free_of[gpu] = free_us + run_us
+                        continue
+                del choices[task]
+            # Another one may have taken it along.
+            gpu = self._take_or_wait(task, self._choose(task, last, free, better), free) if task in self.ready_us else NOWHERE
+            if last is not None and gpu != last.gpu:
                 better.add(last.gpu)
-        self._seen_free = np.maximum(self._free_at, now)
-        self._news = not site.stays or len(choices) < len(self._line)
-        self._chosen = {choice.gpu for choice in choices.values()}
-        limits = (min(choice.until_us, self._free_at.item(choice.gpu)) for choice in choices.values())
-        self._until_us = min(limits, default=now)
+        self._note_choices(now)
 
-    def _take_or_wait(self, task: int, choice: _Choice, free: Row) -> None:
-        """Bind a task if the GPU of its choice is idle, or have it counted on by those behind it."""
+    def _see_costs(self) -> set[int]:
+        """Take in what is seen of memories; return the GPUs where that changed."""
+        view, runs = self.view, self.runs.row
+        view.advance()
+        moved, view.moved = view.moved, set()
+        # Where GPUs go, it depends on the time whether a task still ends before.
+        if not self.site.stays:
+            self._costs.clear()
+        for template, costs in self._costs.items():
+            for gpu in moved:
+                costs[gpu] = runs[template].item(gpu) + view.load_cost(gpu, self.site.needs[template], self._server)
+        return moved
+
+    def _work_out_costs(self, template: int) -> Row:
+        """Return the run time of a template plus TD, per GPU."""
+        costs = self.runs.row[template].copy()
+        self.view.add_load_costs(costs, self.site.needs[template], self._server, out=costs)
+        return costs
+
+    def _note_choices(self, now: int) -> None:
+        """Note until when the choices stand if nothing happens."""
+        choices = self._choices.values()
+        self._seen_free = np.maximum(self._free_at, now)
+        self._news = len(choices) < len(self._line)
+        self._chosen = {choice.gpu for choice in choices}
+        if now > self._until_us:
+            self._until_us = min((choice.until_us for choice in choices), default=0)
+        self._until_us = min([self._until_us, *(self._free_at.item(gpu) for gpu in self._chosen)])
+
+    def _take_or_wait(self, task: int, choice: _Choice, free: Row) -> int:
+        """Bind a task if the GPU of its choice is idle, or have it counted on by those behind it; return that GPU."""
         gpu = choice.gpu
         if choice.finish_us >= UNREACHABLE:  # no GPU that is there ends it in time
-            return
+            return NOWHERE
         if gpu in self.idle:
             free[gpu] = self._free_at[gpu] = choice.finish_us
             self.bind_batch(task, gpu)
-        else:
-            free[gpu] += choice.run_us
-            if self.site.stays:
-                self._choices[task] = choice
+            return gpu
+        free[gpu] = choice.free_us + choice.run_us
+        if self.site.stays:
+            self._choices[task] = choice
+            self._until_us = min(self._until_us, choice.until_us)
+        return gpu
 
-    def _choose(self, task: int, last: _Choice | None, free: Row, better: set[int], moved: set[int]) -> _Choice:
+    def _choose(self, task: int, last: _Choice | None, free: Row, better: set[int]) -> _Choice:
         """Return the choice of a task."""
-        site, needs = self.site, self.site.needs[self.site.template[task]]
+        costs = self._costs[self.site.template[task]]
         if last is not None:
-            gpu = last.gpu
-            if gpu in moved or free.item(gpu) != last.free_us or site.now > last.until_us:
-                again = self._choice(task, gpu, free, self._finish(task, gpu, free.item(gpu)))
-            else:
-                again = last
+            again = self._choice(task, last.gpu, free, costs)
             # Others have become no better, but for those that are named.
             if again.finish_us <= last.finish_us:
-                return self._best(task, again, free, better)
-        finish = self.inputs_at(task, free) + self.runs.row[site.template[task]]
-        self.view.add_load_costs(finish, needs, site.gpu_server[0], out=finish)
-        gpu = least(finish, self.favoured(task))
-        return self._choice(task, gpu, free, finish.item(gpu))
+                return self._best(task, again, free, costs, better)
+        finish = self.inputs_at(task, free) + costs
+        return self._choice(task, least(finish, self.favoured(task)), free, costs)
 
-    def _choice(self, task: int, gpu: int, free: Row, finish_us: int) -> _Choice:
-        """Return a choice."""
-        free_us, run_us = free.item(gpu), self.site.run_time(task, gpu)
-        return _Choice(gpu, finish_us, run_us, free_us, free_us - self.inputs_after(task, gpu))
-
-    def _best(self, task: int, best: _Choice, free: Row, better: set[int]) -> _Choice:
+    def _best(self, task: int, best: _Choice, free: Row, costs: Row, better: set[int]) -> _Choice:
         """Return the best of a choice and GPUs that may have become better."""
-        if not better:
-            return best
-        runs, favoured = self.runs.row[self.site.template[task]], self.favoured(task)
         for gpu in better:
-            free_us = free.item(gpu)
-            # Most are out of question before loads and inputs are looked at.
-            if free_us + runs.item(gpu) <= best.finish_us and gpu != best.gpu:
-                finish_us = self._finish(task, gpu, free_us)
-                order = finish_us, gpu not in favoured, gpu
+            if free.item(gpu) + costs.item(gpu) <= best.finish_us and gpu != best.gpu:
+                other, favoured = self._choice(task, gpu, free, costs), self.favoured(task)
+                order = other.finish_us, gpu not in favoured, gpu
                 if order < (best.finish_us, best.gpu not in favoured, best.gpu):
-                    best = self._choice(task, gpu, free, finish_us)
+                    best = other
         return best
 
-    def _finish(self, task: int, gpu: int, free_us: int) -> int:
-        """Return when a task would finish on a GPU."""
-        site = self.site
-        template = site.template[task]
-        able_us = max(free_us, site.now + self.inputs_after(task, gpu))
-        load_us = self.view.load_cost(gpu, site.needs[template], site.gpu_server[0])
-        return able_us + self.runs.row[template].item(gpu) + load_us
+    def _choice(self, task: int, gpu: int, free: Row, costs: Row) -> _Choice:
+        """Return what the choice of a GPU would be."""
+        site, free_us, travel_us = self.site, free.item(gpu), self.inputs_after(task, gpu)
+        finish_us = max(free_us, site.now + travel_us) + costs.item(gpu)
+        return _Choice(gpu, finish_us, site.run_time(task, gpu), free_us, free_us - travel_us, costs.data)
 
     def _precedence(self, task: int) -> tuple[int, int]:
         job = self.site.job[task]
