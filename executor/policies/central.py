@@ -157,8 +157,12 @@ class CentralQueue(QueuePolicy):
     def inputs_after(self, task: int, gpu: int) -> int:
         """Return how long the inputs of a task take to a GPU once it is bound there."""
         site = self.site
-        travels = (site.transfer_time(edge, site.gpu[task + offset], gpu) for offset, edge in site.needed_inputs(task))
-        return max(travels, default=site.input_time(task, gpu))
+        longest_us = site.input_time(task, gpu)
+        for offset, edge in site.needed_inputs(task):
+            source = site.gpu[task + offset]
+            if source != gpu:
+                longest_us = max(longest_us, site.transfer_time(edge, source, gpu))
+        return longest_us
 
     def favoured(self, task: int) -> Sequence[int]:
         """Return the GPUs of the ingress server of a task's job."""

@@ -196,7 +196,7 @@ class Srpt(CentralQueue):
         self._chosen = {choice.gpu for choice in choices}
         if now > self._until_us:
             self._until_us = min((choice.until_us for choice in choices), default=0)
-        self._until_us = min([self._until_us, *(self._free_at.item(gpu) for gpu in self._chosen)])
+        self._until_us = min(self._until_us, min(map(self._free_at.data.__getitem__, self._chosen), default=now))
 
     def _take_or_wait(self, task: int, choice: _Choice, free: Row) -> int:
         """Bind a task if the GPU of its choice is idle, or have it counted on by those behind it; return that GPU."""
