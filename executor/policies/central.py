@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import islice
-from typing import ClassVar
 
 import numpy as np
 
 from truenorth.executor.execution import NOWHERE
-from truenorth.executor.policies.options import QueueOptions, duration, one_of, option
 from truenorth.executor.policies.queueing import QueuePolicy
-from truenorth.executor.policies.view import UNREACHABLE, CostRows, InputRows, Row, RunRows, TransferRows, least
+from truenorth.executor.policies.view import CostRows, InputRows, Row, RunRows, TransferRows
 from truenorth.executor.site import Site
 from truenorth.models import NEVER, NONE
 

@@ -135,7 +135,7 @@ class Srpt(CentralQueue):
 
     def offer(self) -> None:
         """Let every task choose the GPU on which it would finish first."""
-        site, now, choices = self.site, self.site.now, self._choices
+        now, choices = self.site.now, self._choices
         moved = self._see_costs()
         better, self._better = self._better | moved, set()
         unsure = moved | self.idle
@@ -163,8 +163,9 @@ class Srpt(CentralQueue):
                         free_of[gpu] = free_us + run_us
                         continue
                 del choices[task]
-            # Another one may have taken it along.
-            gpu = self._take_or_wait(task, self._choose(task, last, free, better), free) if task in self.ready_us else NOWHERE
+            gpu = NOWHERE  # unless it still waits: another one may have taken it along
+            if task in self.ready_us:
+                gpu = self._take_or_wait(task, self._choose(task, last, free, better), free)
             if last is not None and gpu != last.gpu:
                 better.add(last.gpu)
         self._note_choices(now)
