@@ -47,7 +47,7 @@ class _Choice(NamedTuple):
     free_us
         When those before it in the queue leave the GPU free.
     until_us
-        Until then its inputs, if they leave, are there no later than that.
+        Until then its inputs, if they leave, are there no later than that, whatever their way.
     costs
         Run time plus TD of the task on every GPU.
     """
@@ -85,6 +85,7 @@ class Srpt(CentralQueue):
         self._work = RemainingWork(site)
         self._server = site.gpu_server[0]
         self._costs = CostRows(self._work_out_costs)
+        self._longest_way_us = CostRows(self._see_ways)
         self._line: list[tuple[int, int]] = []
         self._place_in_line: dict[int, tuple[int, int]] = {}
         self._free_at = np.zeros(site.n_gpus, np.int64)
@@ -217,13 +218,14 @@ class Srpt(CentralQueue):
     def _choose(self, task: int, last: _Choice | None, free: Row, better: set[int]) -> _Choice:
         """Return the choice of a task."""
         costs = self._costs[self.site.template[task]]
-        if last is not None:
+        # Others have become no better, but for those that are named: if its own has not become worse, only these count.
+        if last is not None and free.item(last.gpu) <= last.free_us:
             again = self._choice(task, last.gpu, free, costs)
-            # Others have become no better, but for those that are named.
             if again.finish_us <= last.finish_us:
                 return self._best(task, again, free, costs, better)
         finish = self.inputs_at(task, free) + costs
-        return self._choice(task, least(finish, self.favoured(task)), free, costs)
+        gpu = least(finish, self.favoured(task))
+        return self._choice(task, gpu, free, costs, finish.item(gpu))
 
     def _best(self, task: int, best: _Choice, free: Row, costs: Row, better: set[int]) -> _Choice:
         """Return the best of a choice and GPUs that may have become better."""
@@ -235,11 +237,20 @@ class Srpt(CentralQueue):
                     best = other
         return best
 
-    def _choice(self, task: int, gpu: int, free: Row, costs: Row) -> _Choice:
-        """Return what the choice of a GPU would be."""
-        site, free_us, travel_us = self.site, free.item(gpu), self.inputs_after(task, gpu)
-        finish_us = max(free_us, site.now + travel_us) + costs.item(gpu)
-        return _Choice(gpu, finish_us, site.run_time(task, gpu), free_us, free_us - travel_us, costs.data)
+    def _choice(self, task: int, gpu: int, free: Row, costs: Row, finish_us: int | None = None) -> _Choice:
+        """Return what the choice of a GPU would be; `finish_us`, if that is known already."""
+        site, free_us = self.site, free.item(gpu)
+        if finish_us is None:
+            finish_us = max(free_us, site.now + self.inputs_after(task, gpu)) + costs.item(gpu)
+        until_us = free_us - self._longest_way_us[site.template[task]]
+        return _Choice(gpu, finish_us, site.run_time(task, gpu), free_us, until_us, costs.data)
+
+    def _see_ways(self, template: int) -> int:
+        """Return how long the inputs of a template take at most."""
+        site = self.site
+        edges = (site.transfer_us[edge] for _, edge in site.inputs[template])
+        ways = (us for by_source in edges for by_target in by_source for pair in by_target for us in pair)
+        return max(ways, default=site.input_us[template])
 
     def _precedence(self, task: int) -> tuple[int, int]:
         job = self.site.job[task]
