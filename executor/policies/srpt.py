@@ -92,8 +92,8 @@ class Srpt(CentralQueue):
         self._choices: dict[int, _Choice] = {}
         # GPUs that may have become better for some who wait.
         self._better: set[int] = set()
-        # Whether somebody has no choice, or GPUs are free at other times; and until when all choices stand otherwise: no
-        # longer than until their GPUs should fall free, so that it is seen if one does not.
+        # Whether somebody has no choice, or GPUs are free at other times; and until when all choices stand otherwise:
+        # no longer than until their GPUs should fall free, so that it is seen if one does not.
         self._news, self._until_us = True, 0
 
     def released(self, job: int) -> None:
@@ -138,10 +138,8 @@ class Srpt(CentralQueue):
         now, idle, choices = self.site.now, self.idle, self._choices
         moved = self._see_costs()
         better, self._better = self._better | moved, set()
-        if not (self._news or better or now > self._until_us):
-            # All choices stand: somebody moves only if the GPU of a choice has fallen idle.
-            if all(choice.gpu not in idle for choice in choices.values()):
-                return
+        if not better and self._all_wait():
+            return
         free = np.maximum(self._free_at, now)
         free_of = free.data
         in_line = tuple(self._line)
@@ -151,6 +149,8 @@ class Srpt(CentralQueue):
                 for _, behind in in_line[position:]:
                     choices.pop(behind, None)
                 break
+            if task not in self.ready_us:  # another one took it along
+                continue
             last = choices.get(task)
             if last is not None:
                 gpu, finish_us, run_us, free_us, until_us, costs = last
@@ -163,14 +163,19 @@ class Srpt(CentralQueue):
                         free_of[gpu] = free_us + run_us
                         continue
                 del choices[task]
-            gpu = NOWHERE  # unless it still waits: another one may have taken it along
-            if task in self.ready_us:
-                gpu = self._take_or_wait(task, self._choose(task, last, free, better), free)
+            gpu = self._take_or_wait(task, self._choose(task, last, free, better), free)
             if last is not None and gpu != last.gpu:
                 better.add(last.gpu)
+            better |= self._better  # nobody waits for these GPUs any more whom it took along
         self._news = len(choices) < len(self._line)
         if now > self._until_us:
             self._until_us = min((choice.until_us for choice in choices.values()), default=now)
+
+    def _all_wait(self) -> bool:
+        """Say whether all choices stand, and none is idle."""
+        if self._news or self.site.now > self._until_us:
+            return False
+        return all(choice.gpu not in self.idle for choice in self._choices.values())
 
     def _see_costs(self) -> set[int]:
         """Take in what is seen of memories; return the GPUs where that changed."""
