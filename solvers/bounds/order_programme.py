@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorth.models.instance import NONE, Ints
+from truenorth.solvers.bounds.effort import Effort, TooLargeError
 from truenorth.solvers.bounds.order_states import Compared, States, Step, as_early, dominate, join
-from truenorth.solvers.bounds.order_terms import OrderTerms, TooLargeError, loads_us
+from truenorth.solvers.bounds.order_tasks import loads_us
+from truenorth.solvers.bounds.order_terms import OrderTerms
 
 _MOST_CELLS = 50_000_000
 """Of all states of a relaxation together."""
@@ -58,7 +60,7 @@ class _Link(NamedTuple):
     kept: Ints
 
 
-def prove(terms: OrderTerms, least: int) -> int:
+def prove(terms: OrderTerms, least: int, effort: Effort) -> int:
     """Return what every start order costs at least, `least` at most.
 
     Raises
@@ -70,7 +72,7 @@ def prove(terms: OrderTerms, least: int) -> int:
     gaps = tasks.gap_us, tasks.reach_us
     pool = Relaxation(0 * gaps[0], 0 * gaps[1], loads=False, pooled=True)
     for relaxed in (pool, Relaxation(*gaps, loads=False, pooled=False), Relaxation(*gaps, loads=True, pooled=False)):
-        guide, found = OrderProgramme(terms, relaxed, least, guide).run()
+        guide, found = OrderProgramme(terms, relaxed, least, guide, effort).run()
         if found == least:
             break
     return found
@@ -87,9 +89,9 @@ class OrderProgramme:
         A weaker relaxation, run with the same limit.
     """
 
-    def __init__(self, terms: OrderTerms, relaxed: Relaxation, limit: int, guide: Guide | None) -> None:
-        self.terms, self.relaxed, self.limit, self.guide = terms, relaxed, limit, guide
-        self.compared = Compared(relaxed.reach_us, terms.tasks.load_us, terms.stages.wants)
+    def __init__(self, terms: OrderTerms, relaxed: Relaxation, limit: int, guide: Guide | None, effort: Effort) -> None:
+        self.terms, self.relaxed, self.limit, self.guide, self.effort = terms, relaxed, limit, guide, effort
+        self.compared = Compared(relaxed.reach_us, terms.tasks.load_us, terms.stages.wants, effort)
 
     def run(self) -> tuple[Guide, int]:
         """Return what is left of the relaxation, and the least that an order costs in it, the limit at most."""
@@ -144,9 +146,10 @@ class OrderProgramme:
             children = self._continue(part, first)
             children = Step(children.open, children.states.rows(self.bound(children.states) < self.limit))
             if self.guide is not None:
-                children = Step(children.open, children.states.rows(self._within_reach(children, number)))
+                children = Step(children.open, children.states.rows(self._within_reach(children, number, self.guide)))
             grown.append(children)
             cells += children.cells
+            # All of them lie in memory at once.
             if cells > _MOST_CELLS:
                 raise TooLargeError("too many states")
         return join(grown)
@@ -169,7 +172,8 @@ class OrderProgramme:
         beyond = int(np.searchsorted(terms.release_us, now_us.max(initial=0), "right"))
         stage = states.stage[:, first:beyond]
         begin_us = np.maximum(now_us[:, None], terms.release_us[first:beyond])
-        column = np.minimum((begin_us - prices.origin_us) // prices.column_us, prices.columns - 1)
+        self.effort.spend(stage.size)
+        column = prices.column(begin_us)
         weight, due_us = terms.weight[first:beyond], states.due_us[:, first:beyond] - prices.origin_us
         least = np.maximum(stages.rest[stage, column], weight * due_us + stages.paid[stage, column])
         least = np.where(stages.done[stage], 0, least - weight * (terms.due_us[first:beyond] - prices.origin_us))
@@ -188,15 +192,14 @@ class OrderProgramme:
                 break
         return latest_us
 
-    def _within_reach(self, step: Step, number: int) -> NDArray[np.bool_]:
+    def _within_reach(self, step: Step, number: int, guide: Guide) -> NDArray[np.bool_]:
         """Say which states something below the limit can follow, by what is left of the guide.
 
         Each state's own order has, in the relaxation, a state that is as early, or one that it gave way to: if none
         of the guide's is, nothing below the limit follows. GPUs need not be the same for that, so outputs count as if
         everywhere. What must follow one that surely is as early must follow the state, too.
         """
-        assert self.guide is not None
-        (ahead, to_go), by = self.guide.steps[number], self.guide.compared
+        (ahead, to_go), by = guide.steps[number], guide.compared
         anywhere, states = by._replace(reach_us=0 * by.reach_us), step.states
         low = np.searchsorted(ahead.states.key, states.key, "left")
         high = np.searchsorted(ahead.states.key, states.key, "right")

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorth.models.instance import Ints
-from truenorth.solvers.bounds.order_terms import loads_us
+from truenorth.solvers.bounds.effort import Effort
+from truenorth.solvers.bounds.order_tasks import loads_us
 
 _MOST_COMPARED = 60
 """Of the states of the same tasks that come before it, a state is compared with so many."""
@@ -109,11 +110,14 @@ class Compared(NamedTuple):
         Of each model.
     wants
         Per stage: a mask of the models that its tasks need which have not started.
+    effort
+        What comparing may still take.
     """
 
     reach_us: Ints
     load_us: Ints
     wants: Ints
+    effort: Effort
 
 
 def as_early(by: Compared, ours: Step, a: Ints, theirs: Step, b: Ints) -> NDArray[np.bool_]:
@@ -128,8 +132,10 @@ def as_early(by: Compared, ours: Step, a: Ints, theirs: Step, b: Ints) -> NDArra
         States of `ours` and of `theirs`.
     """
     one, other = ours.states, theirs.states
+    by.effort.spend(len(a) * one.free_us.shape[1])
     at = np.flatnonzero((one.free_us[a] <= other.free_us[b]).all(axis=1))
     at = at[(one.stage[a[at]] == other.stage[b[at]]).all(axis=1)]
+    by.effort.spend(len(at) * one.due_us.shape[1])
     at = at[(one.due_us[a[at]] <= other.due_us[b[at]]).all(axis=1)]
     at = at[_outputs_no_later(by, ours, a[at], theirs, b[at])]
     at = at[_loads_no_later(by, one, a[at], other, b[at])]
