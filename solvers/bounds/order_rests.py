@@ -21,7 +21,7 @@ MOST_DELAYS = 300
 """Completions that are later by more columns count as if so late, and whatever runs pay least."""
 _MOST_STAGES = 300
 """Workflows that can stand in more ways are left alone."""
-_MOST_SLOTS, _MOST_COLUMNS = 1_000_000, 4_000
+_MOST_SLOTS, _MOST_COLUMNS = 200_000, 4_000
 
 
 class Rate(NamedTuple):
@@ -41,6 +41,11 @@ class RunPrices:
         Prices of compute.
     origin_us, end_us
         Every run starts at the first of these or later; columns go on until the second.
+
+    Attributes
+    ----------
+    total
+        The price of a GPU for all time.
     """
 
     def __init__(self, rate: Rate, origin_us: int, end_us: int) -> None:
@@ -49,6 +54,10 @@ class RunPrices:
         slots = max(rate.first_slot + len(rate.price), end_us // slot_us + 1) - first
         if slots > _MOST_SLOTS:
             raise TooLargeError("too many slots")
+        # The price of a GPU for all time, before anything is added up in 64 bits.
+        self.total = sum(rate.price.tolist()) * slot_us
+        if self.total > 1 << 60:
+            raise TooLargeError("prices are too large")
         self.origin_us, self._rate = first * slot_us, np.zeros(slots + 1, np.int64)
         before = rate.first_slot - first
         self._rate[before : before + len(rate.price)] = rate.price
@@ -67,11 +76,6 @@ class RunPrices:
     def column(self, begin_us: Ints) -> Ints:
         """Return the column of each instant; the last one stands for all later ones."""
         return np.asarray(np.minimum((begin_us - self.origin_us) // self.column_us, self.columns - 1))
-
-    @property
-    def total(self) -> int:
-        """The price of a GPU for all time."""
-        return int(self._until[-1])
 
     @property
     def reach_us(self) -> int:
@@ -220,9 +224,10 @@ class StageTables:
             # Behind the last column nothing costs anything.
             pay = np.concatenate((self._paying(work, place), np.zeros(last + MOST_DELAYS + 1, np.int64)))
             paid += np.minimum.accumulate(pay[::-1])[::-1][first : first + count]
+            self.effort.spend(count * (last + 1 - first))
             least.append(sliding_window_view(pay[first:], last + 1 - first)[:count].min(axis=1))
             later.append(pay[last:])
-        now, then, done_us = np.array(least), _stack(later), np.arange(count) * width + chain
+        now, then, done_us = np.array(least), np.array(later), np.arange(count) * width + chain
         best = np.full(count, self.far)
         for delay in range(MOST_DELAYS):
             completing = work.weight * (done_us + delay * width)
@@ -247,11 +252,6 @@ class StageTables:
             cost[-1] = later[-1]
             options.append(np.minimum.accumulate(cost[::-1])[::-1])
         return np.minimum(np.min(options, axis=0), self.far)
-
-
-def _stack(rows: list[Ints]) -> Ints:
-    """Return rows of different lengths as a table, cut to the shortest."""
-    return np.array([row[: min(map(len, rows))] for row in rows])
 
 
 def _stages(before: list[frozenset[int]]) -> list[frozenset[int]]:

@@ -57,16 +57,12 @@ class OrderTerms:
         """
         tasks, jobs = Tasks.of(instance, alone), range(len(instance.jobs))
         release_us, end_us = instance.job_release_us, np.array([max(alone.times(job)[1]) for job in jobs], np.int64)
-        priced = instance.n_gpus * sum(rate.price.tolist()) * rate.slot_us
-        # Sums over all jobs, or over all tasks, of numbers up to this fit.
-        far = (1 << 62) // (len(jobs) + len(tasks.job) + 2)
-        if priced > far:
-            raise TooLargeError("prices are too large")
-        prices = RunPrices(rate, int(release_us[0]), int(end_us.max()))
-        # No start order that waits for nothing else takes longer, and no table reaches further.
-        longest_us = int(end_us.max() - prices.origin_us) + tasks.most_us + prices.reach_us
-        if priced + sum(weights) * longest_us > far or (prices.origin_us + longest_us) * len(tasks.job) > 1 << 62:
-            raise TooLargeError("weights are too large for so long a time")
+        far, prices = largest_cost(instance), RunPrices(rate, int(release_us[0]), int(end_us.max()))
+        longest_us = _longest_us(end_us, tasks, prices)
+        if instance.n_gpus * prices.total + sum(weights) * longest_us > far:
+            raise TooLargeError("costs are too large")
+        if (prices.origin_us + longest_us) * len(tasks.job) > 1 << 62:
+            raise TooLargeError("times are too large")
         tables, first, known = (
             StageTables(instance, tasks, prices, far, effort),
             list[int](),
@@ -86,3 +82,21 @@ class OrderTerms:
         alone_from = np.concatenate((np.cumsum(alone_costs[::-1])[::-1], [0]))
         key = np.random.default_rng(0).integers(1, 1 << 62, len(tasks.job)).astype(np.uint64)
         return cls(instance.n_gpus, weight, due, release_us, end_us, tasks, prices, stages, alone_from, key)
+
+
+def largest_cost(instance: Instance) -> int:
+    """Return a cost of which the programme may add up as many as there are jobs and tasks."""
+    return (1 << 62) // (len(instance.jobs) + instance.n_tasks + 2)
+
+
+def reach_us(instance: Instance, rate: Rate) -> int:
+    """Return for how long at most a job of a part may wait or be tabulated: prices of slots like these decide."""
+    alone = LoneJobs(instance)
+    end_us = np.array([max(alone.times(job)[1]) for job in range(len(instance.jobs))], np.int64)
+    prices = RunPrices(rate, int(instance.job_release_us[0]), int(end_us.max()))
+    return _longest_us(end_us, Tasks.of(instance, alone), prices)
+
+
+def _longest_us(end_us: Ints, tasks: Tasks, prices: RunPrices) -> int:
+    # No start order that waits for nothing else takes longer, and no table reaches further.
+    return int(end_us.max() - prices.origin_us) + tasks.most_us + prices.reach_us

@@ -22,7 +22,7 @@ from truenorth.solvers.bounds.effort import Effort, TooLargeError
 from truenorth.solvers.bounds.order_programme import prove
 from truenorth.solvers.bounds.order_rests import Rate
 from truenorth.solvers.bounds.order_terms import OrderTerms
-from truenorth.solvers.bounds.recomputed import completion_costs
+from truenorth.solvers.bounds.recomputed import completion_costs, least_value
 
 PARTS = "parts"
 """Name of the method."""
@@ -105,7 +105,7 @@ def _prove_part(
     rate = _read_rate(parameters, prices)
     try:
         terms = order_terms(part, objective, scale, rate, effort)
-        return Fraction(prove(terms, least, effort), scale), START_ORDERS
+        return least_value(part, objective, Fraction(prove(terms, least, effort), scale)), START_ORDERS
     except TooLargeError as error:
         otherwise = proof.get("otherwise") if isinstance(proof, dict) else None
         if otherwise is None:

@@ -160,6 +160,15 @@ def completion_costs(instance: Instance, objective: Objective, scale: int) -> li
     return costs
 
 
+def least_value(instance: Instance, objective: Objective, bound: Fraction) -> Fraction:
+    """Return the least value from a bound on that the objective can take, since times are whole."""
+    if objective in (Objective.LATE_JOBS, Objective.MAKESPAN):
+        return Fraction(math.ceil(bound))
+    if objective is Objective.MEAN_LATENCY:
+        return Fraction(math.ceil(bound * len(instance.jobs)), len(instance.jobs))
+    return bound
+
+
 # Energetic
 
 

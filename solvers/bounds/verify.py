@@ -17,7 +17,7 @@ from truenorth.models.objective import reported_bound
 from truenorth.solvers.bounds.certified import RefusedError, get
 from truenorth.solvers.bounds.part_sums import PARTS, add_parts
 from truenorth.solvers.bounds.priced import LAGRANGIAN, LagrangianCheck
-from truenorth.solvers.bounds.recomputed import OF_STREAMS, RECOMPUTED
+from truenorth.solvers.bounds.recomputed import OF_STREAMS, RECOMPUTED, least_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def verify(instance: Instance, document: object) -> Verdict:
         objective, method, claim = _header(instance, document)
         if method == PARTS:
             total, how = add_parts(instance, objective, get(document, "parameters"), _again)
-            bound = _round_up(instance, objective, total)
+            bound = least_value(instance, objective, total)
         else:
             bound = _again(instance, objective, method, document)
         if claim > Fraction(reported_bound(objective, bound)):
@@ -52,15 +52,6 @@ def verify(instance: Instance, document: object) -> Verdict:
     except RefusedError as refusal:
         return Verdict(False, bound, str(refusal), how)
     return Verdict(True, bound, None, how)
-
-
-def _round_up(instance: Instance, objective: Objective, bound: Fraction) -> Fraction:
-    """Return the least value from a bound on that the objective can take, since times are whole."""
-    if objective in (Objective.LATE_JOBS, Objective.MAKESPAN):
-        return Fraction(math.ceil(bound))
-    if objective is Objective.MEAN_LATENCY:
-        return Fraction(math.ceil(bound * len(instance.jobs)), len(instance.jobs))
-    return bound
 
 
 def _header(instance: Instance, document: object) -> tuple[Objective, str, Fraction]:
@@ -91,10 +82,10 @@ def _again(instance: Instance, objective: Objective, method: str, document: obje
     """Return what a method that stands alone proves, in the units of `objective_value`."""
     if method == LAGRANGIAN:
         check = LagrangianCheck(instance, objective, get(document, "parameters"), get(document, "prices"))
-        return _round_up(instance, objective, Fraction(check.total(), check.scale))
+        return least_value(instance, objective, Fraction(check.total(), check.scale))
     if method not in list(RECOMPUTED):
         raise RefusedError("method is none that proves a part")
     value = RECOMPUTED[method](instance, objective, get(document, "parameters"))
     if value is None:
         raise RefusedError(f"{method} does not bound {objective}")
-    return _round_up(instance, objective, value)
+    return least_value(instance, objective, value)

@@ -178,7 +178,8 @@ def verify(
     found = verdict_record(loaded, verdict)
 
     def view() -> object:
-        proved = f"the lower bound {found.lower_bound} of {loaded.objective} is proved"
+        how = "" if found.how is None else f" ({found.how})"
+        proved = f"the lower bound {found.lower_bound} of {loaded.objective} is proved{how}"
         return f"valid: {proved}" if verdict.valid else f"refused: {verdict.reason}"
 
     manners.show(found, view, as_json)
