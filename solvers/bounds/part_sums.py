@@ -87,7 +87,7 @@ def _refuse_more_delays(parts: Sequence[Any]) -> None:
         for proof in (part, part.get("otherwise")):
             parameters = proof.get("parameters") if isinstance(proof, dict) else None
             listed = parameters.get("delays") if isinstance(parameters, dict) else None
-            count += sum(value for value in listed if isinstance(value, int)) if isinstance(listed, list) else 0
+            count += sum(max(0, value) for value in listed if isinstance(value, int)) if isinstance(listed, list) else 0
     if count > MOST_DELAYS:
         raise RefusedError("the windows hold too many delays")
 
