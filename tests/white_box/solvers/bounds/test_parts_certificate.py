@@ -243,5 +243,7 @@ def test_whatever_is_written_is_proved_again(objective: Objective, monkeypatch: 
             written += 1
             verdict = verify(built, json.loads(json.dumps(search.parts[1])))
             assert verdict.valid, verdict.reason
-            assert verdict.lower_bound == search.parts[0] <= search.value
+            assert verdict.lower_bound == search.parts[0]
+            assert search.value is not None
+            assert search.parts[0] <= search.value
     assert written
