@@ -21,7 +21,7 @@ import truenorth as tn
 from experiments import authors
 from experiments.azure_arrivals import arrivals
 from experiments.bench import ask
-from experiments.gentd26_2026_11_21 import FILES
+from experiments.gaps import GENTD26
 from experiments.study import Study, markdown, write
 from truenorth.executor import PolicyError
 from truenorth.models.record import encode
@@ -122,7 +122,7 @@ def _gentd26(name: str, begin: str, end: str, servers: int) -> Any:
     def write(folder: Path, _: int) -> Path:
         """Write the scenario of the window; return where."""
         made = tn.import_trace(
-            "gentd26", FILES, window=(f"{begin}:00", f"{end}:00"), override=Override(servers=servers).apply
+            "gentd26", GENTD26, window=(f"{begin}:00", f"{end}:00"), override=Override(servers=servers).apply
         )
         path = folder / f"{name}.yaml"
         made.save(path)
