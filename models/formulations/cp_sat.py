@@ -31,7 +31,7 @@ from truenorth.models.formulations.cp_sat_residency import (
     never_swap,
     serve_each_need,
 )
-from truenorth.models.formulations.cp_sat_variables import CpSatVariables, declare
+from truenorth.models.formulations.cp_sat_variables import CpSatVariables
 from truenorth.models.formulations.orders import batch_of, overlapping, share_of
 from truenorth.models.formulations.scale import ScaledObjective
 from truenorth.models.formulations.windows import Limits, Surcharges, Windows, horizon_us, time_windows, transfer_matrix
@@ -159,7 +159,7 @@ def _constrain(
     choices = Choices.of(instance, windows, allowance)
     allowance.fit(count_terms(choices), _TERM_BYTES, _TERM_S)
     model = cp_model.CpModel()
-    variables = declare(model, choices, scaled, surcharges)
+    variables = CpSatVariables(model, choices, scaled, surcharges)
     for constrain in CONSTRAINTS:
         allowance.go_on()
         constrain(model, variables, choices)

@@ -2,91 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 from ortools.sat.python import cp_model
 
 from truenorth.models.formulations.choices import Choices
-from truenorth.models.formulations.orders import batch_of, batch_times, led_by, memory_of, share_of
+from truenorth.models.formulations.cp_sat_variables import CpSatVariables, Pair
+from truenorth.models.formulations.orders import batch_of, batch_times, led_by, share_of
 from truenorth.models.instance import NONE
 from truenorth.models.workload import WHOLE
-
-if TYPE_CHECKING:
-    from truenorth.models.formulations.cp_sat_variables import CpSatVariables
-
-Key = tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class BatchVariables:
-    """The decisions about batches; see `cp_sat_variables.Variables`."""
-
-    carry: dict[Key, cp_model.IntVar]
-    join: dict[Key, cp_model.IntVar]
-    size: dict[Key, cp_model.IntVar]
-    length: dict[int, cp_model.IntVar]
-
-
-def declare_batches(model: cp_model.CpModel, choices: Choices, assign: dict[Key, cp_model.IntVar]) -> BatchVariables:
-    """Return who leads and joins; where nobody can lead a task, it leads wherever it is assigned."""
-    members = {member for _, member in choices.joins}
-    carry = {
-        (task, g): model.new_bool_var(f"carry[{task},{g}]") if task in members else literal
-        for (task, g), literal in assign.items()
-    }
-    size: dict[Key, cp_model.IntVar] = {}
-    length: dict[int, cp_model.IntVar] = {}
-    for task, followers in led_by(choices.joins).items():
-        most = choices.most_with(task, len(followers))
-        times = [time for g in choices.gpus[task] for time in batch_times(choices.instance, task, g, most)]
-        size |= {(task, count): model.new_bool_var(f"size[{task},{count}]") for count in range(1, most + 1)}
-        length[task] = model.new_int_var(min(times), max(times), f"length[{task}]")
-    join = {(a, b): model.new_bool_var(f"join[{a},{b}]") for a, b in choices.joins}
-    return BatchVariables(carry, join, size, length)
-
-
-def declare_working(
-    model: cp_model.CpModel, choices: Choices, start: list[cp_model.IntVar], end: list[cp_model.LinearExprT]
-) -> dict[int, cp_model.IntVar]:
-    """Return for how long tasks hold memory of their own."""
-    last = int(choices.windows.latest_end_us.max())
-    holding = [task for task in range(choices.instance.n_tasks) if memory_of(choices.instance, task)]
-    working = {task: model.new_int_var(1, last, f"working[{task}]") for task in holding}
-    for task, lasts in working.items():
-        model.add(lasts + start[task] == end[task]).with_name(f"working[{task}]")
-    return working
-
-
-def declare_work(
-    model: cp_model.CpModel,
-    choices: Choices,
-    assign: dict[Key, cp_model.IntVar],
-    working: dict[int, cp_model.IntVar],
-    start: list[cp_model.IntVar],
-    end: list[cp_model.LinearExprT],
-) -> dict[Key, cp_model.IntervalVar]:
-    """Return the intervals in which tasks hold memory of their own."""
-    return {
-        (task, g): model.new_optional_interval_var(start[task], lasts, end[task], assign[task, g], f"work[{task},{g}]")
-        for task, lasts in working.items()
-        for g in choices.gpus[task]
-    }
-
-
-def declare_stays(
-    model: cp_model.CpModel, choices: Choices, resident: dict[tuple[int, int, int], cp_model.IntVar]
-) -> dict[tuple[int, int, int], tuple[cp_model.IntVar, cp_model.IntVar, cp_model.IntervalVar]]:
-    """Return from when on a model stays as long as its GPU, where tasks hold memory beside it or GPUs go."""
-    if choices.instance.always_available and not choices.instance.template_memory.any():
-        return {}
-    stays = {}
-    for place, literal in resident.items():
-        name, last = ",".join(map(str, place)), choices.last_us(place[1])
-        since = model.new_int_var(0, last, f"since[{name}]")
-        lasts = model.new_int_var(0, last, f"lasts[{name}]")
-        stays[place] = since, lasts, model.new_optional_interval_var(since, lasts, last, literal, f"stay[{name}]")
-    return stays
 
 
 def run_in_batches(model: cp_model.CpModel, v: CpSatVariables, choices: Choices) -> None:
@@ -130,7 +52,7 @@ def start_batches_apart(model: cp_model.CpModel, v: CpSatVariables, choices: Cho
 
     no_overlap over leaders t of the class: [s_t, s_t + 1) if c_tg.
     """
-    classes: dict[Key, list[cp_model.IntervalVar]] = {}
+    classes: dict[Pair, list[cp_model.IntervalVar]] = {}
     for (task, g), literal in v.carry.items():
         batch = batch_of(choices.instance, task)
         if batch != NONE and 2 * share_of(choices.instance, task) <= WHOLE:

@@ -33,7 +33,6 @@ from truenorth.models.formulations.milp_residency import (
 from truenorth.models.formulations.milp_variables import (
     MilpVariables,
     Pairs,
-    declare,
     first_start,
     last_end,
     last_start,
@@ -94,7 +93,7 @@ def formulate(
     limit = within if known is None else scaled.floor(timeline_value(objective, instance, known))
     choices = Choices.of(instance, time_windows(instance, scaled, limit, horizon), allowance)
     problem = new_problem(allowance)
-    variables = declare(problem, choices, scaled)
+    variables = MilpVariables(problem, choices, scaled)
     for constrain in CONSTRAINTS:
         constrain(problem, variables, choices)
     minimise(problem, variables, choices, scaled, within)

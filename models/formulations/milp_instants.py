@@ -10,7 +10,7 @@ load of model m into slot s starts; r_mgsu, m holds memory there in [u, u + 1).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd
@@ -25,9 +25,8 @@ from truenorth.models.formulations.milp_instants_size import Starts, count_terms
 from truenorth.models.formulations.milp_problem import (
     TERM_BYTES,
     TERM_S,
-    Units,
+    MilpCosts,
     complete_jobs,
-    declare_costs,
     minimise,
     new_problem,
     start_costs,
@@ -46,21 +45,6 @@ MOST_VARIABLES = 50_000
 
 Start = tuple[int, int, int, int]
 """Task (or batch class, or model), GPU, instant and size of the batch (or slot)."""
-
-
-@dataclass(frozen=True, slots=True)
-class InstantVariables:
-    """The decisions: z, b, l and r of the module, and those about costs, as in the MILP of orders."""
-
-    units: Units
-    start: dict[Start, pulp.LpVariable]
-    batch: dict[Start, pulp.LpVariable]
-    load: dict[Start, pulp.LpVariable]
-    resident: dict[Start, pulp.LpVariable]
-    end: list[pulp.LpAffineExpression]
-    completion: dict[int, pulp.LpAffineExpression]
-    term: dict[int, pulp.LpVariable]
-    worst: pulp.LpVariable | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +69,36 @@ class InstantGrid:
     def span(self, time_us: int) -> int:
         """Return a duration in instants."""
         return time_us // self.step_us
+
+
+class InstantVariables(MilpCosts):
+    """The decisions: z, b, l and r of the module, and those about costs, as in the MILP of orders."""
+
+    def __init__(
+        self,
+        problem: pulp.LpProblem,
+        choices: Choices,
+        scaled: ScaledObjective,
+        grid: InstantGrid,
+        starts: list[Starts],
+        places: list[tuple[int, int, int]],
+    ) -> None:
+        super().__init__(problem, choices, scaled)
+        keys = ((s.task, s.gpu, u, s.size) for s in starts for u in range(s.first, s.first + s.count))
+        self.start = self._binaries("start", keys)
+        members = dict.fromkeys((batch_of(choices.instance, t), g, u, n) for t, g, u, n in self.start)
+        self.batch = self._binaries("batch", (key for key in members if key[0] != NONE))
+        sitting = [(m, g, u, s) for m, g, s in places for u in range(grid.count)]
+        self.load = self._binaries("load", sitting)
+        self.resident = self._binaries("resident", sitting)
+        ends: list[list[pulp.LpAffineExpression]] = [[] for _ in choices.gpus]
+        for (t, g, u, n), literal in self.start.items():
+            ends[t].append(self.units.time(u * grid.step_us + _lasts(choices, t, g, n)) * literal)
+        self._declare_costs(choices, scaled)
+        self.end = [pulp.lpSum(row) for row in ends]
+
+    def _binaries(self, name: str, keys: Iterable[Start]) -> dict[Start, pulp.LpVariable]:
+        return {key: self._binary(f"{name}[{','.join(map(str, key))}]") for key in keys}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,41 +143,12 @@ def formulate(
         raise GivenUpError(f"{n_variables:.1e} variables at {grid.count:.1e} instants; it is for {MOST_VARIABLES:,}")
     allowance.fit(count_terms(choices, grid, starts, places), TERM_BYTES, TERM_S)
     problem = new_problem(allowance)
-    variables = _declare(problem, choices, scaled, grid, starts, places)
+    variables = InstantVariables(problem, choices, scaled, grid, starts, places)
     for constrain in CONSTRAINTS:
         constrain(problem, variables, choices, grid)
     complete_jobs(problem, variables, choices)
     minimise(problem, variables, choices, scaled, within)
     return InstantFormulation(problem, variables, choices, scaled, grid)
-
-
-def _declare(
-    problem: pulp.LpProblem,
-    choices: Choices,
-    scaled: ScaledObjective,
-    grid: InstantGrid,
-    starts: list[Starts],
-    places: list[tuple[int, int, int]],
-) -> InstantVariables:
-    units, instance = Units.of(choices, scaled), choices.instance
-
-    def binary(name: str, *index: int) -> pulp.LpVariable:
-        return problem.add_variable(f"{name}[{','.join(map(str, index))}]", cat=pulp.LpBinary)
-
-    keys = ((s.task, s.gpu, u, s.size) for s in starts for u in range(s.first, s.first + s.count))
-    start = {key: binary("start", *key) for key in keys}
-    batch = {
-        (k, g, u, n): binary("batch", k, g, u, n)
-        for k, g, u, n in dict.fromkeys((batch_of(instance, t), g, u, n) for t, g, u, n in start)
-        if k != NONE
-    }
-    load = {(m, g, u, s): binary("load", m, g, u, s) for m, g, s in places for u in range(grid.count)}
-    resident = {(m, g, u, s): binary("resident", m, g, u, s) for m, g, s in places for u in range(grid.count)}
-    ends: list[list[pulp.LpAffineExpression]] = [[] for _ in choices.gpus]
-    for (t, g, u, n), literal in start.items():
-        ends[t].append(units.time(u * grid.step_us + _lasts(choices, t, g, n)) * literal)
-    costs = declare_costs(problem, choices, scaled, units)
-    return InstantVariables(units, start, batch, load, resident, [pulp.lpSum(row) for row in ends], *costs)
 
 
 def _lasts(choices: Choices, task: int, gpu: int, size: int) -> int:
