@@ -190,24 +190,23 @@ class Driven:
         if found.share is not None:
             allowed = "allowed are the format's options without shares, memory and batches, which the scenario brings"
             raise QuestionError(f"the log says how its requests share a GPU; {allowed}", "workflows")
-        workflows = tuple(build_workflows(self.scenario.document).values())
-        deadline = None if found.deadline_us is None else found.deadline_us[rows]
-        weight = None if found.weight is None else found.weight[rows]
-        named = _by_name(workflows, found.model[rows])
+        workflows, asked = tuple(build_workflows(self.scenario.document).values()), found.at(rows)
+        named = _by_name(workflows, asked.model)
         if named is not None:
             mapping = f"requests by the name of their model, among {len(workflows)} workflows"
-            return Workload(workflows, named, release_us, deadline, mapping, weight)
+            return Workload(workflows, named, release_us, asked.deadline_us, mapping, asked.weight)
         if not found.timed:
             raise QuestionError("the log has neither names of the scenario nor run times; allowed is one", "workflows")
         work = [sum(task.fastest_us for task in workflow.tasks) for workflow in workflows]
         by_work = np.argsort(work, kind="stable")
-        order = np.argsort(found.runtime_us[rows], kind="stable")
+        order = np.argsort(asked.runtime_us, kind="stable")
         rank = np.empty(len(rows), np.int64)
         rank[order] = np.arange(len(rows))
         names = ", ".join(workflows[index].name for index in by_work.tolist())
         unknown = "no model of the log is one of the scenario's"
         mapping = f"requests by run time, shortest first, in {len(workflows)} equal parts: {names}; {unknown}"
-        return Workload(workflows, by_work[rank * len(workflows) // len(rows)], release_us, deadline, mapping, weight)
+        of_each = by_work[rank * len(workflows) // len(rows)]
+        return Workload(workflows, of_each, release_us, asked.deadline_us, mapping, asked.weight)
 
 
 def _by_name(workflows: Sequence[Workflow], models: Texts) -> Ints | None:
