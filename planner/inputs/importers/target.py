@@ -61,11 +61,11 @@ class Target(Protocol):
         InputError
             If it cannot be of the sort that the path names.
         """
-        ...
+        return scenario_text(path, self.content(workload, arrivals), comments)
 
 
 @dataclass(frozen=True, slots=True)
-class Documented:
+class Documented(Target):
     """Equal servers, models of one size, and a workflow per distinct request.
 
     Parameters
@@ -97,13 +97,9 @@ class Documented:
         """Return the content of the scenario file."""
         return document(self.hardware, workload, arrivals)
 
-    def text(self, workload: Workload, arrivals: dict[str, Any], comments: list[str], path: Path) -> str:
-        """Return the scenario file's text."""
-        return scenario_text(path, self.content(workload, arrivals), comments)
-
 
 @dataclass(frozen=True, slots=True)
-class Driven:
+class Driven(Target):
     """A scenario that keeps its cluster, models and workflows, and gets other arrivals."""
 
     scenario: Scenario
@@ -281,7 +277,7 @@ def model_names(workload: Workload) -> list[str]:
 def work_sections(workload: Workload) -> dict[str, Any]:
     """Return the sections of classes, where there are any, and of workflows, and by how much they are rounded."""
     batches = _batches(workload.workflows)
-    workflows = {workflow.name: {"tasks": _tasks(workflow)} for workflow in workload.workflows}
+    workflows = {of.name: {"tasks": {task.name: _task(task) for task in of.tasks}} for of in workload.workflows}
     rounding = workload.rounding
     rounded = {} if rounding is None else {"rounded_up": Plain(f"{rounding.most:.4f}")}
     streams = {
@@ -305,10 +301,6 @@ def _stream(stream: StreamClass) -> dict[str, Any]:
         "step": {kind: _by_size(speed.step_us) for kind, speed in speeds.items()},
         "kv_per_token": {kind: f"{speed.kv_bytes} B" for kind, speed in speeds.items()},
     }
-
-
-def _tasks(workflow: Workflow) -> dict[str, Any]:
-    return {task.name: _task(task) for task in workflow.tasks}
 
 
 def _task(task: Task) -> dict[str, Any]:
