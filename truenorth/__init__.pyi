@@ -49,6 +49,7 @@ from truenorth.planner.answers.whatif.result import Sweep as Sweep
 from truenorth.planner.inputs.importers.trace import Imported as Imported
 from truenorth.planner.inputs.importers.trace import import_trace as import_trace
 from truenorth.planner.show.pictures import curve as curve
+from truenorth.planner.show.pictures import draw_workflow as draw_workflow
 from truenorth.planner.show.pictures import heat_map as heat_map
 from truenorth.planner.show.pictures import history as history
 from truenorth.planner.show.pictures import importance as importance
@@ -60,4 +61,3 @@ from truenorth.planner.show.saving import jobs as jobs
 from truenorth.planner.show.saving import residencies as residencies
 from truenorth.planner.show.saving import save as save
 from truenorth.planner.show.saving import tasks as tasks
-from truenorth.planner.show.workflow_figure import draw_workflow as draw_workflow
