@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -22,6 +21,8 @@ from truenorth.planner.command.options import (
     Seed,
     TimeLimit,
     Virtual,
+    stoppable,
+    to,
 )
 
 
@@ -46,7 +47,6 @@ def profile(
     from truenorth.planner.inputs.samples import samples_path
     from truenorth.planner.show.profile import profile_view
     from truenorth.planner.show.replay import show_count
-    from truenorth.solvers.budget import interruptible
 
     if output is not None:
         if output.suffix.lower() == ".json":
@@ -57,10 +57,7 @@ def profile(
     runner = runner or default_runner(loaded.instance)
     computing = parse_runner(runner)
     try:
-        with (
-            interruptible(signal.SIGINT, signal.SIGTERM) as stop,
-            show_count("profiling, in rounds", WARMUP_ROUNDS + rounds) as watch,
-        ):
+        with stoppable(show_count("profiling, in rounds", WARMUP_ROUNDS + rounds)) as (stop, watch):
             made = profiling.profile(
                 loaded,
                 computing,
@@ -72,14 +69,10 @@ def profile(
                 stop=stop.is_set,
             )
     except StoppedError as error:
-        manners.say(f"truenorth: interrupted; {error}")
-        return manners.INTERRUPTED
+        return manners.ended(False, str(error))
     written = [] if output is None else made.save(output)
     manners.show(made.record(output), lambda: profile_view(made), as_json, written)
-    if made.rounds < rounds:
-        manners.say(f"truenorth: interrupted; {made.rounds} of {rounds} rounds had ended")
-        return manners.INTERRUPTED
-    return manners.DONE
+    return manners.ended(True, f"{made.rounds} of {rounds} rounds had ended" if made.rounds < rounds else None)
 
 
 def replay(
@@ -94,9 +87,7 @@ def replay(
     check_outputs: Annotated[
         bool, typer.Option("--check-outputs", help="Afterwards run every task alone and compare its output.")
     ] = False,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="Write report, picture and trace here.")
-    ] = None,
+    output: Annotated[Path | None, to("FOLDER", "Write report, picture and trace here.")] = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> int:
@@ -132,7 +123,7 @@ def replay(
         )
     written = [] if output is None else write(replayed, output)
     manners.show(replayed.record, lambda: replay_view(replayed), as_json, written)
-    return manners.DONE if replayed.achieved else manners.NOT_ACHIEVED
+    return manners.ended(replayed.achieved)
 
 
 def trial(
@@ -150,9 +141,7 @@ def trial(
         bool, typer.Option("--count-faults", help="Let runs with faults count in the means, too.")
     ] = False,
     time_limit: TimeLimit = 60.0,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="Write report and timelines here.")
-    ] = None,
+    output: Annotated[Path | None, to("FOLDER", "Write report and timelines here.")] = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> int:
@@ -169,7 +158,6 @@ def trial(
     from truenorth.planner.inputs.samples import read_samples
     from truenorth.planner.show.replay import show_count
     from truenorth.planner.show.trial import forget_runs, keep_run, trial_view, write
-    from truenorth.solvers.budget import interruptible
 
     if output is not None:
         manners.prepare_folder(output)
@@ -179,10 +167,7 @@ def trial(
     if output is not None:
         forget_runs(output)
     try:
-        with (
-            interruptible(signal.SIGINT, signal.SIGTERM) as stop,
-            show_count("planning, then running in real time", repeats * len(names)) as watch,
-        ):
+        with stoppable(show_count("planning, then running in real time", repeats * len(names))) as (stop, watch):
             made = run_trial(
                 loaded,
                 names,
@@ -199,12 +184,8 @@ def trial(
                 stop=stop,
             )
     except StoppedError:
-        manners.say("truenorth: interrupted; no run had ended")
-        return manners.INTERRUPTED
+        return manners.ended(False, "no run had ended")
     written = [] if output is None else write(made, output)
     manners.show(made.record, lambda: trial_view(made), as_json, written)
-    if stop.is_set():
-        ended = sum(map(len, made.runs.values()))
-        manners.say(f"truenorth: interrupted; {ended} of {repeats * len(names)} runs had ended")
-        return manners.INTERRUPTED
-    return manners.DONE if made.achieved else manners.NOT_ACHIEVED
+    said = f"{sum(map(len, made.runs.values()))} of {repeats * len(names)} runs had ended"
+    return manners.ended(made.achieved, said if stop.is_set() else None)
