@@ -16,6 +16,14 @@ def run_in_batches(model: cp_model.CpModel, v: CpSatVariables, choices: Choices)
 
     sum_g c_bg + sum_a j_ab = 1;  c_bg <= x_bg;  sum_n k_an = sum_g c_ag;  sum_n n k_an = sum_g c_ag + sum_b j_ab;
     c_ag and k_an => p_a = time of n on g;  j_ab => s_a = s_b, e_a = e_b, x_ag = x_bg.
+
+    Notes
+    -----
+    Invariant: every batch has one leader, its lowest task; engines, memory and residencies see leaders alone.
+    Because: members start, end and stay together, so that one interval stands for them all; the lowest leads, or a
+        batch of n would be n! models of the same plan.
+    Cost: a literal per pair that can join, and per leader and size.
+    If wrong: unsound if `joins` lacks a pair, loud if lengths do not follow the sizes.
     """
     joining: dict[int, list[cp_model.IntVar]] = {}
     for (_, member), literal in v.join.items():
@@ -35,6 +43,7 @@ def run_in_batches(model: cp_model.CpModel, v: CpSatVariables, choices: Choices)
             times = batch_times(choices.instance, a, g, counts[-1])
             lasts = sum(time * v.size[a, n] for n, time in enumerate(times, 1))
             model.add(v.length[a] == lasts).with_name(f"length[{a},{g}]").only_enforce_if(v.carry[a, g])
+            # Another GPU of its may take more of them at once.
             for n in counts[len(times) :]:
                 model.add_bool_or(v.carry[a, g].negated(), v.size[a, n].negated()).with_name(f"fits[{a},{g},{n}]")
     for (a, b), join in v.join.items():
@@ -51,6 +60,11 @@ def start_batches_apart(model: cp_model.CpModel, v: CpSatVariables, choices: Cho
     """T3b: batches of one class that can run beside each other start at least 1 us apart.
 
     no_overlap over leaders t of the class: [s_t, s_t + 1) if c_tg.
+
+    Notes
+    -----
+    Rule T3b tells batches of one class by their starts: two that start together on a GPU would be one batch, and
+    longer.
     """
     classes: dict[Pair, list[cp_model.IntervalVar]] = {}
     for (task, g), literal in v.carry.items():

@@ -56,7 +56,16 @@ class InstantGrid:
 
     @classmethod
     def of(cls, choices: Choices) -> InstantGrid:
-        """Return the coarsest grid that holds every earliest start."""
+        """Return the coarsest grid that holds every earliest start.
+
+        Notes
+        -----
+        Invariant: the earliest starts that any decisions allow are multiples of the step.
+        Because: each is a release, or the coming or going of a GPU, plus runs, loads and transfers, and the step
+            divides them all; batches of a class that keep apart by a microsecond (T3b) need the microsecond itself.
+        Cost: as many variables per task and GPU as there are instants, which is why there is a limit to them.
+        If wrong: unsound, since plans off the grid are not in the model.
+        """
         instance = choices.instance
         times = [table[table != NEVER] for table in (instance.run_us, instance.load_us, instance.batch_us)]
         travels = instance.transfer_us.ravel(), instance.input_us
@@ -139,6 +148,7 @@ def formulate(
     grid = InstantGrid.of(choices)
     starts, places = starts_of(choices, grid), _places(instance)
     n_variables = 2 * sum(s.count for s in starts) + 2 * len(places) * grid.count
+    # Counted before any of them is made: a window of hours in microseconds would take days to build.
     if n_variables > MOST_VARIABLES:
         raise GivenUpError(f"{n_variables:.1e} variables at {grid.count:.1e} instants; it is for {MOST_VARIABLES:,}")
     allowance.fit(count_terms(choices, grid, starts, places), TERM_BYTES, TERM_S)
@@ -199,6 +209,7 @@ def wait_for_inputs(problem: pulp.LpProblem, v: InstantVariables, choices: Choic
     for (t, g, u, _), literal in v.start.items():
         where.setdefault((t, g), []).append(literal)
         begins.setdefault(t, []).append(v.units.time(u * grid.step_us) * literal)
+    # No input arrives later than the last instant and its own way.
     far = v.units.time(grid.count * grid.step_us)
     for t, targets in enumerate(choices.gpus):
         for before, edge in instance.task_inputs(t):
@@ -237,6 +248,7 @@ def load_models(problem: pulp.LpProblem, v: InstantVariables, choices: Choices, 
         before = v.resident[m, g, u - 1, s] if u else int((m, g, s) in given)
         problem.addConstraint(v.resident[m, g, u, s] <= before + literal, f"stays[{m},{g},{u},{s}]")
         problem.addConstraint(literal + before <= 1, f"loads_anew[{m},{g},{u},{s}]")
+        # Memory is given up when a GPU goes, and not taken before it comes.
         there = instance.cluster.gpus[g].available.at(u * grid.step_us) is not None
         if not there:
             problem.addConstraint(v.resident[m, g, u, s] == 0, f"away[{m},{g},{u},{s}]")
@@ -324,6 +336,7 @@ class _Sums:
 def start_values(formulation: InstantFormulation, timeline: Timeline) -> dict[str, float]:
     """Return a value for every variable, by name, from a feasible timeline; none for one off the grid."""
     v, instance, step = formulation.variables, formulation.choices.instance, formulation.grid.step_us
+    # Values off the grid would be no solution, and half a start is worth nothing.
     times = [*timeline.start_us.tolist(), *(r.load_start_us for r in timeline.residencies)]
     times += [r.end_us for r in timeline.residencies if r.end_us is not None]
     if any(time % step for time in times):
@@ -359,6 +372,7 @@ def read_timeline(formulation: InstantFormulation, value: Callable[[pulp.LpVaria
         begins = [u for u, now in enumerate(held) if now and not (u and held[u - 1])]
         slot = s if instance.cluster.gpus[g].slots else None
         for begin in begins:
+            # What lies there at 0 without a load was there before.
             end, initial = held.index(False, begin), not begin and value(v.load[m, g, 0, s]) <= 0.5
             ready = 0 if initial else begin * step + instance.load_time(m, g)
             until = None if end == formulation.grid.count else end * step

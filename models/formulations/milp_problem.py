@@ -34,6 +34,7 @@ def new_problem(allowance: Allowance) -> pulp.LpProblem:
     def add_while_there_is_room(row: pulp.LpConstraint, name: str | None = None) -> None:
         nonlocal unseen
         allowance.go_on()
+        # Memory is looked at every so many terms: asking the system for every row would take longer than the rows.
         unseen += len(row)
         if unseen > _LOOK_TERMS:
             allowance.fit(unseen, TERM_BYTES)
@@ -155,6 +156,12 @@ def minimise(
     ----------
     most
         Scaled value that no plan exceeds, whatever its windows; None: any.
+
+    Notes
+    -----
+    Invariant: the problem's value is at most the scaled value of every plan, in units.
+    Because: powers of two divide exactly, and terms are only bounded from below.
+    If wrong: unsound; `Units.scaled` turns the solver's bound back.
     """
     due_us = charges(scaled.objective, choices.instance).due_us
     latest = choices.windows.completion_upper_us
@@ -167,6 +174,7 @@ def minimise(
             in_time = v.completion[job] <= v.units.time(due) + v.units.time(overrun) * term
             problem.addConstraint(in_time, f"in_time[{job}]")
     weighted = {job: v.units.weight(scaled.weights[job]) * term for job, term in v.term.items()}
+    # Only from below, as in the twin.
     for job, cost in weighted.items() if v.worst is not None else ():
         problem.addConstraint(v.worst >= cost, f"worst[{job}]")
     total = pulp.lpSum(weighted.values() if v.worst is None else [v.worst])

@@ -107,6 +107,7 @@ class Pairs:
         choices, load_time = self.choices, self.choices.instance.load_time
         for u, (t, first) in enumerate(choices.needs):
             for v, (after, second) in enumerate(choices.needs):
+                # Loads of one model are kept apart by R4; the other order is a pair of its own.
                 shared = set(choices.gpus[t]) & set(choices.gpus[after])
                 if first != second and any(
                     load_time(first, g) + load_time(second, g) <= _last_start_on(choices, after, g) for g in shared
@@ -148,9 +149,16 @@ class Pairs:
         return [(u, v) for u in users for v in users if u != v and model[u] == model[v]]
 
     def closings(self) -> Iterator[Pair]:
-        """Yield those of both whose first need can be over when the second one loads."""
+        """Yield those of both whose first need can be over when the second one loads.
+
+        Notes
+        -----
+        If wrong: unsound if a pair is missing, since what has left a room is then still counted; slower if there are
+            too many.
+        """
         for u, v in self.room_mates() + self.replicas():
             task, loader = self.choices.needs[u][0], self.choices.needs[v][0]
+            # What a load waits for, by inputs, it can never displace.
             possible = task != loader and not self.orders.precedes(loader, task)
             if possible and first_end(self.choices, task) <= _last_load(self.choices, v):
                 yield u, v
@@ -232,6 +240,7 @@ class MilpVariables(MilpCosts):
             for u in inside
             if len(choices.rooms_of(choices.needs[u][1], g)) > 1
         }
+        # Sorted, so that equal instances give equal problems.
         ever = {(choices.needs[u][1], g, room) for u, g, room in self.place}
         no_swaps = choices.instance.restrictions.no_swaps
         self.resident = {(m, g, k): binary(f"resident[{m},{g},{k}]") for m, g, k in sorted(ever) if no_swaps}
