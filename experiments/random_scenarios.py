@@ -33,17 +33,19 @@ class Draw:
     unit_us: int
 
 
-def draw(seed: int, resizable: bool = False) -> Draw:
+def draw(seed: int, resizable: bool = False, priced: bool = False) -> Draw:
     """Return the scenario of a seed.
 
     Parameters
     ----------
     resizable
         One group of equal servers, none of them named by anything, with a service level on deadlines or the mean.
+    priced
+        The same with a group of each of two kinds, at prices of their own.
     """
     rng = random.Random(seed)  # noqa: S311
     while True:
-        drawing = _Drawing(rng, resizable)
+        drawing = (_PricedDrawing if priced else _Drawing)(rng, resizable or priced)
         data = drawing.scenario()
         try:
             return Draw(data, scenario_from(data), drawing.unit_us)
@@ -230,6 +232,18 @@ class _Drawing:
         if rng.random() < 0.2:
             limits["no_swaps"] = True
         return limits
+
+
+class _PricedDrawing(_Drawing):
+    """Two kinds of GPU, of which there are one or two servers each, at a price."""
+
+    def _groups(self) -> list[dict[str, Any]]:
+        self.kinds = ["A", "B"]
+        groups = [self._group(self.rng.choice((1, 2))) for _ in self.kinds]
+        for group, kind in zip(groups, self.kinds, strict=True):
+            group["gpu"]["kind"] = kind
+            group["price_per_hour"] = self.rng.choice((0.5, 0.9, 1, 2.5))
+        return groups
 
 
 class _LargerDrawing(_Drawing):
