@@ -147,6 +147,7 @@ def verify(
     loaded = load_scenario(scenario)
     verdict = verify_file(loaded, certificate)
     found = verdict_record(loaded, verdict)
-    proved = f"the lower bound {found.lower_bound} of {loaded.objective} is proved"
+    how = "" if found.how is None else f" ({found.how})"
+    proved = f"the lower bound {found.lower_bound} of {loaded.objective} is proved{how}"
     manners.show(found, lambda: f"valid: {proved}" if verdict.valid else f"refused: {verdict.reason}", as_json)
     return manners.ended(verdict.valid)
