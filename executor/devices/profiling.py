@@ -21,9 +21,10 @@ from torch import Tensor, nn
 
 from truenorth.executor.devices.decoding import Read
 from truenorth.executor.devices.lane import one_thread_each
-from truenorth.executor.devices.physical import Span, physical_devices
+from truenorth.executor.devices.physical import physical_devices
 from truenorth.executor.devices.runner import Runner, RunnerCall
 from truenorth.executor.devices.station import Seating, Station, StationWork
+from truenorth.executor.devices.streams import Span
 from truenorth.executor.devices.weights import HostWeights, aligned, packed_bytes
 from truenorth.executor.errors import DeviceError, StoppedError
 from truenorth.executor.samples import FittedLine, Spread, fit_line

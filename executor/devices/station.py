@@ -19,8 +19,9 @@ from torch import Tensor, nn
 
 from truenorth.executor.devices.addresses import AddressSpace, Move
 from truenorth.executor.devices.decoding import Answer, Decoder, Read
-from truenorth.executor.devices.physical import Physical, Span, Stream
+from truenorth.executor.devices.physical import Physical
 from truenorth.executor.devices.runner import Runner, RunnerCall
+from truenorth.executor.devices.streams import Span, Stream
 from truenorth.executor.devices.weights import Binding, HostWeights
 from truenorth.models import GPU, MLModel
 

@@ -17,11 +17,12 @@ from experiments.dispatch import chains
 from truenorth.executor import parse_policy, replay, simulate
 from truenorth.executor.devices.alone import have_same_bits
 from truenorth.executor.devices.crew import Sharing
-from truenorth.executor.devices.physical import Physical, Stream, physical_devices
+from truenorth.executor.devices.physical import Physical, physical_devices
 from truenorth.executor.devices.records import SET_ASIDE
 from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
 from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.devices.station import Station, StationWork
+from truenorth.executor.devices.streams import Stream
 from truenorth.executor.devices.weights import ALIGNMENT, HostWeights, aligned, packed_bytes
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.runners.architectures import ARCHITECTURES
