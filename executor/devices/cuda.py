@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
 
@@ -48,6 +49,9 @@ class CardEvent(Protocol):
 class Card(Protocol):
     """A CUDA device, or a slice of one."""
 
+    def __hash__(self) -> int:
+        """Tell it from others."""
+
     @property
     def device(self) -> torch.device:
         """Where torch puts its tensors."""
@@ -86,8 +90,11 @@ class Card(Protocol):
     def allocate(self, size_bytes: int) -> Tensor:
         """Return zeros in its memory; others may use them once it has been waited for."""
 
-    def pin(self, size_bytes: int) -> Tensor:
+    def pinned(self, size_bytes: int) -> Tensor:
         """Return zeros in pinned host memory."""
+
+    def pin(self, memory: Tensor) -> None:
+        """Pin host memory that is there, for as long as this process lives."""
 
     def probe(self) -> None:
         """Compute something and wait for it, which a card refuses that serves no longer."""
@@ -99,21 +106,23 @@ class Card(Protocol):
         """Return the most memory that torch has held there since this was asked last."""
 
 
+@dataclass(frozen=True)
 class CudaCard:
-    """A CUDA device as torch has it.
+    """A CUDA device as torch has it; plain data, so that another process can be handed it."""
 
-    Parameters
-    ----------
-    index
-        Of the device.
-    """
+    device: torch.device
+    name: str
+    uuid: str
+    processors: int
+    cache_bytes: int
 
-    def __init__(self, index: int) -> None:
-        self.device = torch.device("cuda", index)
+    @classmethod
+    def at(cls, index: int) -> CudaCard:
+        """Return the device of a number."""
         told = torch.cuda.get_device_properties(index)
-        self.uuid = _uuid(str(told.uuid), index)
-        self.name = f"{told.name} {self.uuid}" if self.uuid.startswith("MIG-") else str(told.name)
-        self.processors, self.cache_bytes = int(told.multi_processor_count), int(told.L2_cache_size)
+        uuid = _uuid(str(told.uuid), index)
+        name = f"{told.name} {uuid}" if uuid.startswith("MIG-") else str(told.name)
+        return cls(torch.device("cuda", index), name, uuid, told.multi_processor_count, told.L2_cache_size)
 
     def now_ns(self) -> int:
         """Return the host's clock."""
@@ -144,9 +153,15 @@ class CudaCard:
         """Return zeros in its memory."""
         return torch.zeros(size_bytes, dtype=torch.uint8, device=self.device)
 
-    def pin(self, size_bytes: int) -> Tensor:
+    def pinned(self, size_bytes: int) -> Tensor:
         """Return zeros in pinned host memory."""
         return torch.zeros(size_bytes, dtype=torch.uint8, pin_memory=True)
+
+    def pin(self, memory: Tensor) -> None:
+        """Pin host memory that is there, for as long as this process lives."""
+        runtime = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+        with torch.cuda.device(self.device):
+            torch.cuda.check_error(int(runtime.cudaHostRegister(memory.data_ptr(), memory.nbytes, 0)))
 
     def probe(self) -> None:
         """Compute something and wait for it."""
@@ -165,7 +180,7 @@ class CudaCard:
 
 @cache
 def find_cards() -> tuple[Card, ...]:
-    """Return every CUDA device that can be reached, each the same object every time.
+    """Return every CUDA device that can be reached.
 
     Raises
     ------
@@ -175,14 +190,15 @@ def find_cards() -> tuple[Card, ...]:
     settle()
     if not torch.cuda.is_available():
         raise DeviceError("no CUDA device can be reached (torch.cuda.is_available() is false); allowed here is cpu")
-    return tuple(CudaCard(index) for index in range(torch.cuda.device_count()))
+    return tuple(CudaCard.at(index) for index in range(torch.cuda.device_count()))
 
 
 def settle() -> Mapping[str, object]:
     """Ask for kernels that give equal bits for equal inputs, before CUDA is first used; return what was asked for."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # which would be work that nobody asked for
+    # Filling what is made without content would be work that nobody asked for.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.benchmark = False
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     return {

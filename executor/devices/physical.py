@@ -59,10 +59,24 @@ class Physical:
         self.require_host_memory(size_bytes, f"{size_bytes} bytes of {kind}")
         try:
             if self.card is not None:
-                return self.card.pin(size_bytes)
+                return self.card.pinned(size_bytes)
             return torch.zeros(size_bytes, dtype=torch.uint8)
         except (RuntimeError, MemoryError) as error:
             raise DeviceError(f"{self.name}: no {size_bytes} bytes of {kind}: {_first_line(error)}") from None
+
+    def pin(self, memory: Tensor) -> None:
+        """Let copies from host memory that is there take full speed, where that takes anything.
+
+        Raises
+        ------
+        DeviceError
+            If not so much may be pinned.
+        """
+        try:
+            if self.card is not None:
+                self.card.pin(memory)
+        except RuntimeError as error:
+            raise DeviceError(f"{self.name}: {memory.nbytes} bytes cannot be pinned: {_first_line(error)}") from None
 
     def require_host_memory(self, size_bytes: int, what: str) -> None:
         """Refuse what would exceed this machine's memory, and so end the process without a word.

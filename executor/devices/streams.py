@@ -49,9 +49,12 @@ class Pending(ABC, Generic[Result]):
     ----------
     result
         What the work returned. Its tensors are there for what is enqueued behind it; anybody else waits first.
+    end
+        What others may be told to follow; None on cores, where it is done at once.
     """
 
     result: Result
+    end: CardEvent | None
 
     @abstractmethod
     def wait(self, limit_s: float | None = None) -> Span:
@@ -74,7 +77,7 @@ class Stream(ABC):
         self,
         work: Callable[[], Result],
         *,
-        after: Iterable[Pending[object]] = (),
+        after: Iterable[CardEvent | None] = (),
         not_before_ns: int = 0,
         label: str = "",
     ) -> Pending[Result]:
@@ -83,7 +86,7 @@ class Stream(ABC):
         Parameters
         ----------
         after
-            What else it follows, on whatever stream of this machine.
+            Ends of what else it follows, on whatever stream of this machine.
         not_before_ns
             When the work was asked for: its span cannot start earlier, however the device's clock is read.
         label
@@ -102,6 +105,7 @@ class Ended(Pending[Result]):
 
     result: Result
     span: Span
+    end: CardEvent | None = None
 
     def wait(self, limit_s: float | None = None) -> Span:
         """Return when it was done."""
@@ -115,13 +119,11 @@ class HostStream(Stream):
         self,
         work: Callable[[], Result],
         *,
-        after: Iterable[Pending[object]] = (),
+        after: Iterable[CardEvent | None] = (),
         not_before_ns: int = 0,
         label: str = "",
     ) -> Pending[Result]:
-        """Do it now, or as soon as what it follows has ended."""
-        for each in after:
-            each.wait()
+        """Do it now: what it follows has ended."""
         start = time.perf_counter_ns()
         result = work()
         return Ended(result, Span(start, time.perf_counter_ns()))
@@ -218,7 +220,8 @@ class OnCard(Pending[Result]):
         result: Result,
         work: object,
     ) -> None:
-        self.result, self.end = result, end
+        self.result = result
+        self.end: CardEvent = end
         self._card, self._anchor, self._begin = card, anchor, begin
         self._not_before_ns, self._work = not_before_ns, work
 
@@ -246,7 +249,7 @@ class CudaStream(Stream):
     def __init__(self, card: Card) -> None:
         self._card, self._clock = card, _clock_of(card)
         self._stream: CardStream
-        used = {other._stream.cuda_stream for other in self._in_use if other._card is card}
+        used = {other._stream.cuda_stream for other in self._in_use if other._card == card}
         self._stream = find_unused(card.stream, lambda made: made.cuda_stream, used)
         self._in_use.add(self)
 
@@ -254,16 +257,16 @@ class CudaStream(Stream):
         self,
         work: Callable[[], Result],
         *,
-        after: Iterable[Pending[object]] = (),
+        after: Iterable[CardEvent | None] = (),
         not_before_ns: int = 0,
         label: str = "",
     ) -> Pending[Result]:
         """Enqueue it between two events, behind the second one of each that it follows."""
         anchor, begin, end = self._clock.anchor(), self._card.event(), self._card.event()
         with self._card.enqueuing(self._stream, label):
-            for each in after:
-                if isinstance(each, OnCard):
-                    self._stream.wait_event(each.end)
+            for event in after:
+                if event is not None:
+                    self._stream.wait_event(event)
             begin.record(self._stream)
             result = work()
             end.record(self._stream)
