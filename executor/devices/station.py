@@ -342,11 +342,13 @@ class Station:
             Whether they go through host memory.
         """
 
+        # One buffer for all: it is emptied, on the same stream, before it is filled again.
+        by_way = self._stage(size_bytes) if staged else None
+
         def travel() -> Tensor:
             sent = payload(output, size_bytes)
-            if staged:
-                # One buffer for all: each is emptied, on the same stream, before the next is filled.
-                sent = self._stage(size_bytes).copy_(sent, non_blocking=sent.device == self.physical.device)
+            if by_way is not None:
+                sent = by_way.copy_(sent, non_blocking=sent.device == self.physical.device)
             return torch.empty_like(sent, device=self.physical.device).copy_(sent, non_blocking=True)
 
         return self._incoming.carry_out(travel, label="receive")

@@ -312,11 +312,11 @@ class PretendedCard:
         return "kernel"
 
 
-class _Launches(TorchDispatchMode):
+class _Launches(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Everything that torch is asked to do in a thread goes to a stream."""
 
     def __init__(self, card: PretendedCard, stream: PretendedStream, label: str) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.card, self.stream, self.label = card, stream, label
 
     def __torch_dispatch__(

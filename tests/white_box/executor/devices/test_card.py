@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import threading
 from collections.abc import Callable
@@ -127,9 +128,9 @@ def test_runs_are_enqueued_before_anybody_waits_and_in_order(card: PretendedCard
         fresh = pending[-1].result[0]
     assert card.of("job 2")[-1].end_ns > card.clock.at_ns  # the card is still busy
     assert card.of("load m0")[0].start_ns >= 0
-    spans = [each.wait() for each in (load, *pending)]
+    spans = [load.wait(), *(each.wait() for each in pending)]
     assert enqueued_ns < spans[-1].start_ns
-    for before, after in zip(spans, spans[1:], strict=False):
+    for before, after in itertools.pairwise(spans):
         assert before.end_ns <= after.start_ns + 1000  # up to what the clock is read to
     card.read_by_host(fresh)
     assert torch.equal(pending[0].result[0], expected(0))
