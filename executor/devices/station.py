@@ -341,7 +341,6 @@ class Station:
         staged
             Whether they go through host memory.
         """
-
         # One buffer for all: it is emptied, on the same stream, before it is filled again.
         by_way = self._stage(size_bytes) if staged else None
 
