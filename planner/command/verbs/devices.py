@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -163,12 +162,12 @@ def trial(
     from truenorth.executor import StoppedError
     from truenorth.executor.devices.run import LiveSettings
     from truenorth.executor.runners.factory import default_runner, parse_runner
-    from truenorth.models.scenario import load_scenario
+    from truenorth.models.scenario import InputError, load_scenario
     from truenorth.planner.answers.policies.parse import split_policies
     from truenorth.planner.answers.trial import trial as run_trial
     from truenorth.planner.inputs.samples import read_samples
     from truenorth.planner.show.replay import show_count
-    from truenorth.planner.show.trial import forget_runs, keep_run, trial_view, write
+    from truenorth.planner.show.trial import RUNS, trial_view, write
     from truenorth.solvers.budget import interruptible
 
     if output is not None:
@@ -176,8 +175,6 @@ def trial(
     loaded, names = load_scenario(scenario), split_policies(policies)
     runner = runner or default_runner(loaded.instance)
     settings = LiveSettings(device.value, None if virtual is None else virtual.value, limit)
-    if output is not None:
-        forget_runs(output)
     try:
         with (
             interruptible(signal.SIGINT, signal.SIGTERM) as stop,
@@ -194,15 +191,22 @@ def trial(
                 samples=None if samples is None else read_samples(samples),
                 count_faults=count_faults,
                 seed=seed,
+                folder=None if output is None else output / RUNS,
                 watch=watch,
-                keep=(lambda number, run: None) if output is None else partial(keep_run, output),
                 stop=stop,
             )
     except StoppedError:
         manners.say("truenorth: interrupted; no run had ended")
         return manners.INTERRUPTED
-    written = [] if output is None else write(made, output)
+    unwritten = None
+    try:
+        written = [] if output is None else write(made, output)
+    except InputError as error:  # a disk that is full takes nothing away from what was measured
+        written, unwritten = [], error
     manners.show(made.record, lambda: trial_view(made), as_json, written)
+    if unwritten is not None:
+        manners.say(f"truenorth: {unwritten}")
+        return manners.NOT_ACHIEVED
     if stop.is_set():
         ended = sum(map(len, made.runs.values()))
         manners.say(f"truenorth: interrupted; {ended} of {repeats * len(names)} runs had ended")
