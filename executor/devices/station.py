@@ -239,6 +239,14 @@ class Station:
 
         return self._place(move.model, move.address, slide, asked_ns, "move").wait()
 
+    def copy_part(self, model: int, size_bytes: int) -> Span:
+        """Copy a part of a model's weights to where the model lies."""
+        address = self._address[model]
+        target, source = (
+            whole[at : at + size_bytes] for whole, at in ((self._arena, address), (self._host.flat[model], 0))
+        )
+        return self._copy.carry_out(lambda: target.copy_(source, non_blocking=True), label="copy a part")[1]
+
     def copy_peak(self, model: int, repeats: int = 5) -> float:
         """Return the best bandwidth of bare copies of a model's weights to an empty arena, in bytes per second."""
         source = self._host.flat[model]

@@ -66,10 +66,6 @@ class KeptRuns:
         """
         write_atomically(self._path(number), json.dumps(document) + "\n")
 
-    def forget(self) -> None:
-        """Remove everything: what was measured is kept elsewhere."""
-        shutil.rmtree(self.folder)
-
     def _path(self, number: int) -> Path:
         return self.folder / f"{number:04}.json"
 
@@ -100,6 +96,11 @@ def keeping(folder: Path | None, question: Mapping[str, Any]) -> Iterator[KeptRu
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
         yield KeptRuns(folder, question)
+
+
+def forget(folder: Path) -> None:
+    """Remove runs that are kept elsewhere."""
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

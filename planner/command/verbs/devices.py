@@ -31,6 +31,9 @@ def profile(
     runner: Runner = None,
     rounds: Annotated[int, typer.Option(min=1, help="How often every workflow is run, after the warm-up.")] = 10,
     beside: Annotated[int, typer.Option(min=0, help="How many more GPUs do the same meanwhile.")] = 0,
+    memory: Annotated[
+        bool, typer.Option("--memory", help="Let tasks hold, as `memory`, what they take beside the weights.")
+    ] = False,
     as_json: Json = False,
 ) -> int:
     """Measure run times, loads and transfers on this machine, and write the scenario with them."""
@@ -40,8 +43,9 @@ def profile(
     from truenorth.executor import StoppedError
     from truenorth.executor.devices.profiling import WARMUP_ROUNDS
     from truenorth.executor.runners.factory import default_runner, parse_runner
-    from truenorth.models.scenario import load_scenario, promise
+    from truenorth.models.scenario import InputError, load_scenario, promise
     from truenorth.planner.answers import profile as profiling
+    from truenorth.planner.answers.kept import forget
     from truenorth.planner.inputs.samples import samples_path
     from truenorth.planner.show.profile import profile_view
     from truenorth.planner.show.replay import show_count
@@ -67,17 +71,28 @@ def profile(
                 runner_name=runner,
                 rounds=rounds,
                 beside=beside,
+                with_memory=memory,
+                folder=None if output is None else output.with_suffix(".rounds"),
                 watch=watch,
                 stop=stop.is_set,
             )
     except StoppedError as error:
         manners.say(f"truenorth: interrupted; {error}")
         return manners.INTERRUPTED
-    written = [] if output is None else made.save(output)
+    unwritten = None
+    try:
+        written = [] if output is None else made.save(output)
+    except InputError as error:  # a disk that is full takes nothing away from what was measured
+        written, unwritten = [], error
     manners.show(made.record(output), lambda: profile_view(made), as_json, written)
-    if made.rounds < rounds:
-        manners.say(f"truenorth: interrupted; {made.rounds} of {rounds} rounds had ended")
-        return manners.INTERRUPTED
+    if unwritten is not None:
+        manners.say(f"truenorth: {unwritten}")
+        return manners.NOT_ACHIEVED
+    if made.ended is not None:
+        manners.say(f"truenorth: {made.ended}; {made.rounds} of {rounds} rounds had ended")
+        return manners.INTERRUPTED if stop.is_set() else manners.NOT_ACHIEVED
+    if output is not None:
+        forget(output.with_suffix(".rounds"))  # all of them are in the samples
     return manners.DONE
 
 
