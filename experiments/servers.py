@@ -27,8 +27,7 @@ from truenorth.planner.answers.plan import solve
 from truenorth.planner.answers.questions import ScheduleQuestion
 from truenorth.planner.answers.servers.decide import meets
 from truenorth.planner.answers.servers.goal import Tolerance
-from truenorth.planner.answers.servers.question import order, remainders
-from truenorth.planner.answers.servers.sizes import Mix, Sizes
+from truenorth.planner.answers.servers.sizes import Mix, Sizes, order, remainders
 from truenorth.solvers.bounds import fluid
 from truenorth.solvers.budget import Budget
 from truenorth.solvers.exact import cp_sat

@@ -22,7 +22,7 @@ from truenorth.planner.show import timelines
 from truenorth.planner.show.canvas import COLOURS
 from truenorth.planner.show.curves import Curve, Curves
 from truenorth.planner.show.regret import in_words
-from truenorth.planner.show.section import PageSection, read_document, read_record
+from truenorth.planner.show.section import PageSection, read_both
 from truenorth.planner.show.table import Column, Table, terminal
 
 if TYPE_CHECKING:  # whoever only reads a report has no devices
@@ -74,9 +74,7 @@ def section(folder: Path) -> PageSection:
     InputError
         If a file in it cannot be read.
     """
-    path = folder / FILE
-    document = read_document(path)
-    found, origin = read_record(path, document, TrialRecord), read_record(path, document, TrialOrigin)
+    found, origin = read_both(folder / FILE, TrialRecord, TrialOrigin)
     return PageSection(
         f"{origin.scenario.name}: who is best on {found.device}, and does it go as predicted?",
         _answer(found),

@@ -22,22 +22,19 @@ from truenorth.models.instance import Ints
 from truenorth.models.scenario import Scenario
 from truenorth.models.token_times import TokenTimes
 from truenorth.planner.answers.servers.answer import ServersAnswer, servers_within
-from truenorth.planner.answers.servers.attained import Attained, attained
-from truenorth.planner.answers.servers.autoscaler import Autoscaled, autoscale
-from truenorth.planner.answers.servers.day import US_PER_HOUR, Day, Schedule
+from truenorth.planner.answers.servers.day import US_PER_HOUR, Attained, Autoscaled, Day, Schedule, attained, autoscale
 from truenorth.planner.answers.servers.decide import attempt
-from truenorth.planner.answers.servers.descent import Descent
+from truenorth.planner.answers.servers.descent import Descent, Tried, question
 from truenorth.planner.answers.servers.goal import Tolerance, tolerances
 from truenorth.planner.answers.servers.hunt import LONG_TRACE
 from truenorth.planner.answers.servers.scheduled import IntervalFloor, ScheduleAnswer, Scheduled
 from truenorth.planner.answers.servers.sizes import Mix
 from truenorth.planner.answers.servers.streams import requests_asked
-from truenorth.planner.answers.servers.tried import Tried, question
 from truenorth.planner.answers.simulate import simulate
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty
 from truenorth.solvers.bounds import fluid
 from truenorth.solvers.bounds.stream_floor import RequestDemands
-from truenorth.solvers.budget import Budget
+from truenorth.solvers.budget import Budget, tell_nobody
 
 if TYPE_CHECKING:
     from truenorth.planner.answers.questions import ScheduleQuestion
@@ -297,16 +294,8 @@ class _ScheduleSearch:
                 scenario = self.day.at(candidate)
             except InstanceError:
                 return self._tried.note(_PLAN, candidate, False)
-            made = attempt(
-                scenario,
-                candidate[0],
-                self._levels,
-                min(limit_s, max(0.1, self._left_s)),
-                workers=self._budget.workers,
-                seed=self._budget.seed,
-                stop=self._budget.stop,
-                left_s=lambda: 0.0,
-            )
+            limited = replace(self._budget, time_limit_s=min(limit_s, max(0.1, self._left_s)), watch=tell_nobody)
+            made = attempt(scenario, candidate[0], self._levels, limited, lambda: 0.0)
             enough = made.timeline is not None and self._keep_times(_PLAN, candidate, scenario.instance, made.timeline)
             return self._tried.note(_PLAN, candidate, enough) if enough or self._left_s else False
 

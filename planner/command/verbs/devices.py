@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import signal
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +21,8 @@ from truenorth.planner.command.options import (
     Seed,
     TimeLimit,
     Virtual,
+    stoppable,
+    to,
 )
 
 
@@ -43,13 +45,12 @@ def profile(
     from truenorth.executor import StoppedError
     from truenorth.executor.devices.profiling import WARMUP_ROUNDS
     from truenorth.executor.runners.factory import default_runner, parse_runner
-    from truenorth.models.scenario import InputError, load_scenario, promise
+    from truenorth.models.scenario import load_scenario, promise
     from truenorth.planner.answers import profile as profiling
     from truenorth.planner.answers.kept import forget
     from truenorth.planner.inputs.samples import samples_path
     from truenorth.planner.show.profile import profile_view
     from truenorth.planner.show.replay import show_count
-    from truenorth.solvers.budget import interruptible
 
     if output is not None:
         if output.suffix.lower() == ".json":
@@ -60,10 +61,7 @@ def profile(
     runner = runner or default_runner(loaded.instance)
     computing = parse_runner(runner)
     try:
-        with (
-            interruptible(signal.SIGINT, signal.SIGTERM) as stop,
-            show_count("profiling, in rounds", WARMUP_ROUNDS + rounds) as watch,
-        ):
+        with stoppable(show_count("profiling, in rounds", WARMUP_ROUNDS + rounds)) as (stop, watch):
             made = profiling.profile(
                 loaded,
                 computing,
@@ -77,23 +75,16 @@ def profile(
                 stop=stop.is_set,
             )
     except StoppedError as error:
-        manners.say(f"truenorth: interrupted; {error}")
-        return manners.INTERRUPTED
-    unwritten = None
-    try:
-        written = [] if output is None else made.save(output)
-    except InputError as error:  # a disk that is full takes nothing away from what was measured
-        written, unwritten = [], error
-    manners.show(made.record(output), lambda: profile_view(made), as_json, written)
-    if unwritten is not None:
-        manners.say(f"truenorth: {unwritten}")
-        return manners.NOT_ACHIEVED
-    if made.ended is not None:
+        return manners.ended(False, str(error))
+    written = _show(
+        made.record(output), lambda: profile_view(made), as_json, lambda: [] if output is None else made.save(output)
+    )
+    if made.rounds < rounds:
         manners.say(f"truenorth: {made.ended}; {made.rounds} of {rounds} rounds had ended")
         return manners.INTERRUPTED if stop.is_set() else manners.NOT_ACHIEVED
-    if output is not None:
+    if written and output is not None:
         forget(output.with_suffix(".rounds"))  # all of them are in the samples
-    return manners.DONE
+    return manners.ended(written)
 
 
 def replay(
@@ -108,9 +99,7 @@ def replay(
     check_outputs: Annotated[
         bool, typer.Option("--check-outputs", help="Afterwards run every task alone and compare its output.")
     ] = False,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="Write report, picture and trace here.")
-    ] = None,
+    output: Annotated[Path | None, to("FOLDER", "Write report, picture and trace here.")] = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> int:
@@ -146,7 +135,7 @@ def replay(
         )
     written = [] if output is None else write(replayed, output)
     manners.show(replayed.record, lambda: replay_view(replayed), as_json, written)
-    return manners.DONE if replayed.achieved else manners.NOT_ACHIEVED
+    return manners.ended(replayed.achieved)
 
 
 def trial(
@@ -164,9 +153,7 @@ def trial(
         bool, typer.Option("--count-faults", help="Let runs with faults count in the means, too.")
     ] = False,
     time_limit: TimeLimit = 60.0,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="Write report and timelines here.")
-    ] = None,
+    output: Annotated[Path | None, to("FOLDER", "Write report and timelines here.")] = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> int:
@@ -177,13 +164,12 @@ def trial(
     from truenorth.executor import StoppedError
     from truenorth.executor.devices.run import LiveSettings
     from truenorth.executor.runners.factory import default_runner, parse_runner
-    from truenorth.models.scenario import InputError, load_scenario
+    from truenorth.models.scenario import load_scenario
     from truenorth.planner.answers.policies.parse import split_policies
     from truenorth.planner.answers.trial import trial as run_trial
     from truenorth.planner.inputs.samples import read_samples
     from truenorth.planner.show.replay import show_count
     from truenorth.planner.show.trial import RUNS, trial_view, write
-    from truenorth.solvers.budget import interruptible
 
     if output is not None:
         manners.prepare_folder(output)
@@ -191,10 +177,7 @@ def trial(
     runner = runner or default_runner(loaded.instance)
     settings = LiveSettings(device.value, None if virtual is None else virtual.value, limit)
     try:
-        with (
-            interruptible(signal.SIGINT, signal.SIGTERM) as stop,
-            show_count("planning, then running in real time", repeats * len(names)) as watch,
-        ):
+        with stoppable(show_count("planning, then running in real time", repeats * len(names))) as (stop, watch):
             made = run_trial(
                 loaded,
                 names,
@@ -211,19 +194,24 @@ def trial(
                 stop=stop,
             )
     except StoppedError:
-        manners.say("truenorth: interrupted; no run had ended")
-        return manners.INTERRUPTED
-    unwritten = None
+        return manners.ended(False, "no run had ended")
+    written = _show(
+        made.record, lambda: trial_view(made), as_json, lambda: [] if output is None else write(made, output)
+    )
+    said = f"{sum(map(len, made.runs.values()))} of {repeats * len(names)} runs had ended"
+    return manners.ended(made.achieved and written, said if stop.is_set() else None)
+
+
+def _show(record: object, view: Callable[[], object], as_json: bool, write: Callable[[], Sequence[Path]]) -> bool:
+    """Write an answer and show it; say whether it was written: a full disk takes nothing away from what is shown."""
+    from truenorth.models.scenario import InputError
+
+    problem = None
     try:
-        written = [] if output is None else write(made, output)
-    except InputError as error:  # a disk that is full takes nothing away from what was measured
-        written, unwritten = [], error
-    manners.show(made.record, lambda: trial_view(made), as_json, written)
-    if unwritten is not None:
-        manners.say(f"truenorth: {unwritten}")
-        return manners.NOT_ACHIEVED
-    if stop.is_set():
-        ended = sum(map(len, made.runs.values()))
-        manners.say(f"truenorth: interrupted; {ended} of {repeats * len(names)} runs had ended")
-        return manners.INTERRUPTED
-    return manners.DONE if made.achieved else manners.NOT_ACHIEVED
+        written = write()
+    except InputError as error:
+        written, problem = [], error
+    manners.show(record, view, as_json, written)
+    if problem is not None:
+        manners.say(f"truenorth: {problem}")
+    return problem is None

@@ -29,7 +29,7 @@ from truenorth.models import WHOLE, BatchClass, Edge, Link, MLModel, Task, Workf
 from truenorth.models.scenario import InputError, Scenario, load_scenario, scenario_from
 from truenorth.models.streams import StreamSpeed
 from truenorth.planner.answers.profile import Profile, measured_document, profile
-from truenorth.planner.answers.uncertain.estimates_file import read_quantiles
+from truenorth.planner.answers.uncertain.told import read_quantiles
 from truenorth.planner.inputs.samples import read_samples
 from truenorth.planner.show.profile import profile_view
 

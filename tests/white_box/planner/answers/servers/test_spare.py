@@ -10,7 +10,7 @@ import pytest
 from experiments import servers as mixes
 from tests.command import app, run
 from tests.white_box.planner.answers.servers.test_words import TEXT
-from truenorth.planner.answers.servers.question import remainders
+from truenorth.planner.answers.servers.sizes import remainders
 
 
 def test_any_server_may_be_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

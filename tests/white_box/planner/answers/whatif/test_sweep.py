@@ -59,7 +59,7 @@ def test_plans_with_counted_iterations_repeat_and_are_those_of_plan(tmp_path: Pa
 
 def test_compare_gives_a_row_per_policy_and_bound_a_row(tmp_path: Path) -> None:
     path = written(tmp_path)
-    data = read_sweep(path)[1].data
+    data = read_sweep(path)[1].data()
     rows = answer(CellCall(data, str(tmp_path), CompareQuestion(["jit", "hash"], time_limit_s=0.5))).rows
     assert {row["policy"] for row in rows} == {"plan", "jit", "hash"}
     assert rows[0]["ratio_to_best"] == 1
