@@ -36,7 +36,6 @@ from truenorth.planner.answers.check import feasible_timeline
 from truenorth.planner.answers.forecast import Forecast, forecast, measured_latencies
 from truenorth.planner.answers.intervals import NO_INTERVAL, Interval, interval_of
 from truenorth.planner.answers.kept import KeptRuns, identity, keeping
-from truenorth.planner.answers.plan import solve
 from truenorth.planner.answers.policies.parse import parse
 from truenorth.planner.answers.replay import Replayed
 from truenorth.planner.answers.shown import Shown, WithRows, WithTimelines
@@ -385,9 +384,11 @@ def _contender(
 
 def _plan(scenario: Scenario, time_limit_s: float, seed: int, stop: threading.Event, path: Path | None) -> Timeline:
     """Return the plan that is kept, or make one and keep it: all runs of a trial carry out the same."""
+    from truenorth.planner.answers import plan as planning  # a GPU host that is given plan files needs no solver
+
     if path is not None and path.exists():
         return feasible_timeline(scenario.instance, path)
-    plan = solve(scenario.instance, scenario.objective, Budget(time_limit_s, seed=seed, stop=stop)).timeline
+    plan = planning.solve(scenario.instance, scenario.objective, Budget(time_limit_s, seed=seed, stop=stop)).timeline
     if plan is None:
         raise QuestionError(f"no plan was found in {time_limit_s:g} s; allowed is more time", "time_limit_s")
     if path is not None and not stop.is_set():  # one that was cut short is made again

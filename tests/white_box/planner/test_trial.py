@@ -43,7 +43,7 @@ from truenorth.planner.show.trial import trial_view
 
 __all__ = ["command", "tiny_file"]
 
-trial_module = import_module("truenorth.planner.answers.trial")
+plan_module = import_module("truenorth.planner.answers.plan")
 
 
 def test_every_repeat_runs_all_of_them_on_one_set_up(tiny_file: Path) -> None:
@@ -349,13 +349,13 @@ def test_another_question_in_a_folder_is_refused_in_one_line(
 def test_a_plan_is_made_once_for_all_the_times_a_trial_goes_on(
     pretended: PretendedRuns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, original = list[int](), trial_module.solve
+    made, original = list[int](), plan_module.solve
 
     def solve(*told: Any, **given: Any) -> Any:
         made.append(1)
         return original(*told, **given)
 
-    monkeypatch.setattr(trial_module, "solve", solve)
+    monkeypatch.setattr(plan_module, "solve", solve)
     for repeats in (1, 2):
         trial(pretended.scenario, ["plan"], Small(), SERIAL, repeats=repeats, folder=pretended.folder, time_limit_s=0.5)
     assert (len(made), pretended.ran) == (1, [1, 2])
