@@ -141,7 +141,7 @@ def refuted_however_many(beyond: Scenario, mix: Mix, levels: ServiceLevels) -> R
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class SizeAttempt:
     """What an attempt at a size came to: a plan within the level, a refutation, or neither.
 
     Parameters
@@ -180,7 +180,7 @@ def attempt(
     *,
     starts: Sequence[Timeline] = (),
     closest: Timeline | None = None,
-) -> Attempt:
+) -> SizeAttempt:
     """Search for a plan that meets the level, and for the proof that there is none, until one of them is found.
 
     Parameters
@@ -199,7 +199,7 @@ def attempt(
     at = _SizeTried(scenario.instance, mix, levels, left_s, known, closest)
     for timeline in known:
         if at.is_met_by(timeline):
-            return Attempt(timeline, None)
+            return SizeAttempt(timeline, None)
     leading = [goal for goal in asked if goal.objective is not Objective.WEIGHTED_TARDINESS]
     leading = asked[:1] if asked[0].suffices else leading
     for position, goal in enumerate(leading):
@@ -207,39 +207,39 @@ def attempt(
         if made.timeline is not None or made.refutation is not None:
             return made
         at.closest = made.closest or at.closest
-    return Attempt(None, None, at.closest)
+    return SizeAttempt(None, None, at.closest)
 
 
-def _led(at: _SizeTried, goal: Goal, budget: Budget) -> Attempt:
+def _led(at: _SizeTried, goal: Goal, budget: Budget) -> SizeAttempt:
     """Search towards one goal; plans found on the way are added to those known."""
     if goal.objective is Objective.LATE_JOBS:
         at_most_s = min(_TARDINESS_SHARE * budget.time_limit_s, _TARDINESS_S_PER_TASK * at.instance.n_tasks)
         hurried = _hurry(at, goal, replace(budget, time_limit_s=at_most_s))
         if at.is_met_by(hurried):
-            return Attempt(hurried, None)
+            return SizeAttempt(hurried, None)
         at.known += [] if hurried is None else [hurried]
     until = Until(budget.stop)
     led = replace(budget.share(1), watch=_watch(goal, until), stop=until)
     result = solve(goal.instance, goal.objective, led, starts=at.known or None)
     if at.is_met_by(result.timeline):
-        return Attempt(result.timeline, None)
+        return SizeAttempt(result.timeline, None)
     at.known += [] if result.timeline is None else [result.timeline]
     if not result.infeasible and (result.lower_bound or 0) <= goal.most:
-        return Attempt(None, None, result.timeline)
+        return SizeAttempt(None, None, result.timeline)
     method = result.denied_by or result.bound_method or "search"
     if method not in SOLVER_OF or result.confirmed_by is not None:
-        return Attempt(None, _searched(goal, at.mix, result, method, at.left_s(), budget.stop))
+        return SizeAttempt(None, _searched(goal, at.mix, result, method, at.left_s(), budget.stop))
     from truenorth.solvers.confirming import ask_others
 
     again = replace(budget, time_limit_s=max(0.1, min(at.left_s(), max(_LEAST_DOUBT_S, result.runtime_s))))
     most = None if result.infeasible else goal.most
     opinion = ask_others(method, goal.instance, goal.objective, most, again, budget.stop)
     if at.is_met_by(opinion.timeline):
-        return Attempt(opinion.timeline, None)
+        return SizeAttempt(opinion.timeline, None)
     if opinion.confirmed_by is None:  # one solver's word refutes nothing
-        return Attempt(None, None, opinion.timeline or result.timeline)
+        return SizeAttempt(None, None, opinion.timeline or result.timeline)
     said = search_in_words(goal, f"{method} and {opinion.confirmed_by}")
-    return Attempt(None, Refutation(at.mix, method, goal, result.lower_bound, None, said))
+    return SizeAttempt(None, Refutation(at.mix, method, goal, result.lower_bound, None, said))
 
 
 def _hurry(at: _SizeTried, goal: Goal, budget: Budget) -> Timeline | None:
@@ -305,7 +305,7 @@ def _is_packing(goal: Goal) -> bool:
     return one_deadline and arc_flow.applies(goal.instance, Objective.MAKESPAN)
 
 
-def _packed(goal: Goal, mix: Mix, budget: Budget) -> Attempt:
+def _packed(goal: Goal, mix: Mix, budget: Budget) -> SizeAttempt:
     """Decide by bin packing; that takes a solver to repeat."""
     instance, due = goal.instance, goal.instance.jobs[0].deadline_us or 0
     sizes = [instance.run_time(task, 0) for task in range(instance.n_tasks)]
@@ -313,13 +313,13 @@ def _packed(goal: Goal, mix: Mix, budget: Budget) -> Attempt:
         sizes, instance.n_gpus, due, budget.time_limit_s, budget.workers, budget.seed, budget.stop.is_set
     )
     if packed is not None or not decided:
-        return Attempt(None if packed is None else arc_flow.timeline(instance, packed), None)
+        return SizeAttempt(None if packed is None else arc_flow.timeline(instance, packed), None)
     from truenorth.solvers.confirming import ask_others
 
     again = replace(budget, time_limit_s=max(0.1, min(budget.time_limit_s, _LEAST_DOUBT_S)))
     opinion = ask_others(arc_flow.METHOD, instance, Objective.MAKESPAN, Fraction(due), again, budget.stop)
     if opinion.timeline is not None:
-        return Attempt(opinion.timeline, None)
+        return SizeAttempt(opinion.timeline, None)
     others = ", confirmed by nobody," if opinion.confirmed_by is None else f" and {opinion.confirmed_by}"
     said = search_in_words(goal, arc_flow.METHOD + others)
-    return Attempt(None, Refutation(mix, arc_flow.METHOD, goal, None, None, said))
+    return SizeAttempt(None, Refutation(mix, arc_flow.METHOD, goal, None, None, said))
