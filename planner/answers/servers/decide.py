@@ -115,12 +115,14 @@ def refuted_by_formula(
     """Refute a size by a bound that needs no search, or return None; none is begun that may take more than is left."""
     for goal in goals(scenario.instance, levels):
         for name in methods:
+            # None can be interrupted, so that its time is known before it is begun.
             if not closed_form.is_worth_a_try(goal.instance, goal.objective, name, left_s()):
                 continue
             value = closed_form.METHODS[name](goal.instance, goal.objective)
             bound = None if value is None else round_up(goal.instance, goal.objective, value)
             if bound is not None and bound > goal.most:
                 document = closed_form_document(goal.instance, goal.objective, name, bound)
+                # A longest path knows no queues: whoever breaks the level by it breaks it on any number of servers.
                 alone = too_long_alone(scenario.instance, levels) if name == LONGEST_PATH else None
                 forces = in_words(goal, name, bound) if alone is None else alone.in_words()
                 return Refutation(mix, name, goal, bound, document, forces, alone=alone)
@@ -195,11 +197,13 @@ def attempt(
     asked = goals(scenario.instance, levels)
     if asked[0].suffices and _is_packing(asked[0]):
         return _packed(asked[0], mix, budget)
+    # Policies first: where what they do meets the level no search is needed, and elsewhere searches start from it.
     known = list(starts or starts_for(scenario.instance, budget.seed)(lambda: budget.left_s))
     at = _SizeTried(scenario.instance, mix, levels, left_s, known, closest)
     for timeline in known:
         if at.is_met_by(timeline):
             return SizeAttempt(timeline, None)
+    # Tardiness has other bounds than late jobs, but the same plans: it refutes, and leads no search of its own.
     leading = [goal for goal in asked if goal.objective is not Objective.WEIGHTED_TARDINESS]
     leading = asked[:1] if asked[0].suffices else leading
     for position, goal in enumerate(leading):
@@ -227,6 +231,7 @@ def _led(at: _SizeTried, goal: Goal, budget: Budget) -> SizeAttempt:
     if not result.infeasible and (result.lower_bound or 0) <= goal.most:
         return SizeAttempt(None, None, result.timeline)
     method = result.denied_by or result.bound_method or "search"
+    # A bound of ours can be computed again; of a solver's word a second solver is asked.
     if method not in SOLVER_OF or result.confirmed_by is not None:
         return SizeAttempt(None, _searched(goal, at.mix, result, method, at.left_s(), budget.stop))
     from truenorth.solvers.confirming import ask_others
