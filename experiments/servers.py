@@ -29,7 +29,6 @@ AZURE = Path(__file__).parent / "scenarios" / "azure.yaml"
 CONVERSATIONS = KNOWN_OPTIMA.parent / "azure_llm_2023" / "AzureLLMInferenceTrace_conv.csv.gz"
 LOAD = 0.8
 """Share of the GPUs' time that a large instance takes."""
-AUTHORS = Path(__file__).parent / "scenarios" / "compass_edge.yaml"
 P99 = "p99 slowdown <= 2"
 Seconds = Annotated[float, "seconds per answer"]
 
@@ -38,7 +37,7 @@ def authors_scenario(rate: int, jobs: int) -> Scenario:
     """Return the first recorded jobs of the authors' workload, shifted to 0."""
     listed = [{"release": f"{at} us", "workflow": name} for at, name in authors.recorded(rate, jobs)]
     name = f"authors, {rate} jobs/s, {jobs} jobs"
-    return load_scenario(AUTHORS).changed({"workload": {"jobs": listed}, "name": name})
+    return load_scenario(authors.SCENARIO).changed({"workload": {"jobs": listed}, "name": name})
 
 
 def triplets_packed(time_limit: Seconds = 300.0, seeds: Annotated[int, "triplets per size"] = 3) -> None:
@@ -102,7 +101,7 @@ def large_served(
     time_limit: Seconds = 300.0, jobs_at_scale: int = 1_000_000, gpus: int = 10_000, slo: str = P99
 ) -> None:
     """Print the interval for many jobs on many GPUs, by the fluid bound and plans of a dispatch rule."""
-    base, begun = load_scenario(AUTHORS), time.monotonic()
+    base, begun = load_scenario(authors.SCENARIO), time.monotonic()
     mix, rate = dict.fromkeys(base.document.workflows, 1), f"{LOAD * gpus / authors.WORK_PER_JOB_S:g} /s"
     arrivals = {"poisson": {"rate": rate, "jobs": jobs_at_scale, "seed": 1, "mix": mix}}
     scenario = base.changed({"cluster.servers": gpus, "workload": arrivals, "slo": slo})
