@@ -53,7 +53,8 @@ def joint(
         on = _loaded("compass_batches" if batches else "compass_edge", 6, seed)
         limits = {} if swaps else {"restrictions.no_swaps": True}
         made = tn.plan(on.changed({"cluster.gpu.memory": memory, **limits}), time_limit=time_limit, workers=1)
-        assert made.value is not None and made.metrics is not None
+        assert made.value is not None
+        assert made.metrics is not None
         yield JointRow(memory, batches, swaps, seed, made.value, made.lower_bound or 0.0, made.metrics.loads)
 
     cells = product(MEMORIES, (False, True), (False, True), range(1, draws + 1))
