@@ -16,8 +16,9 @@ from truenorth.models.cluster import GPU
 from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.models.objective import Objective, timeline_value
 from truenorth.models.scenario import Scenario
-from truenorth.models.timeline import Timeline, batch_leaders
+from truenorth.models.timeline import Timeline
 from truenorth.models.workload import Job, Task, Workflow
+from truenorth.planner.answers.check import given_us
 from truenorth.planner.answers.plan import plan_within
 from truenorth.planner.answers.policies.parse import RECEDING
 from truenorth.planner.answers.regret import (
@@ -180,8 +181,7 @@ def with_given_loads(instance: Instance, timeline: Timeline) -> Timeline:
     # A plan has the given times by the rules.
     if not timeline.realised:
         return timeline
-    given_us = _given_us(instance, timeline)
-    if not np.array_equal(timeline.end_us - timeline.start_us, given_us):
+    if not np.array_equal(timeline.end_us - timeline.start_us, given_us(instance, timeline)):
         raise ValueError("its runs took other times than the given ones; regret compares what the given times allow")
     residencies = [
         # Later, not earlier: the room that it needs is surely there by then.
@@ -192,19 +192,6 @@ def with_given_loads(instance: Instance, timeline: Timeline) -> Timeline:
     if any(new.load_start_us < old.load_start_us for new, old in zip(residencies, timeline.residencies, strict=True)):
         raise ValueError("a load took less than the given time; regret compares what the given times allow")
     return Timeline.build(instance.n_tasks, timeline.placements, residencies)
-
-
-def _given_us(instance: Instance, timeline: Timeline) -> Ints:
-    """Return the given run time of every task, in a batch of the size that its batch has."""
-    gpu_class = instance.gpu_class[timeline.gpu]
-    given_us = instance.run_us[instance.task_template, gpu_class].copy()
-    batch = instance.template_batch[instance.task_template]
-    leaders = batch_leaders(instance, timeline)
-    size = np.bincount(leaders, minlength=instance.n_tasks)[leaders]
-    in_class = batch != NONE
-    # A batch has the time of its size, whichever member is asked.
-    given_us[in_class] = instance.batch_us[batch[in_class], gpu_class[in_class], size[in_class]]
-    return given_us
 
 
 def _with_free_residency(instance: Instance, objective: Objective, ran: RegretStep) -> RegretStep:

@@ -26,7 +26,7 @@ from truenorth.models.scenario import InputError, write_atomically
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.shown import Shown
 from truenorth.planner.show.gantt import runs_by_gpu
-from truenorth.planner.show.section import read_document, read_record
+from truenorth.planner.show.section import read_record
 
 NAME = "timelines.json"
 SCHEMA_VERSION = 1
@@ -151,7 +151,7 @@ def read(folder: Path) -> Timelines | None:
     path = folder / NAME
     if not path.exists():
         return None
-    found = read_record(path, read_document(path), Timelines)
+    found = read_record(path, Timelines)
     if found.schema_version != SCHEMA_VERSION:
         problem = f"is {found.schema_version}; allowed is {SCHEMA_VERSION}: make the folder again"
         raise InputError(str(path), 1, "schema_version", problem)
