@@ -170,6 +170,8 @@ def test_a_run_on_devices_is_set_beside_its_prediction(tmp_path: Path) -> None:
         copy=CopyReached(None, None, None),
         energy_j=None,
         unpacked_gpus=[],
+        cards=None,
+        not_finite_outputs=[],
         moves_s=0.0,
         moves=[],
         forecast=None,
