@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import platform
 from collections.abc import Callable, Mapping
@@ -16,18 +18,21 @@ from typing import Any
 import numpy as np
 
 from truenorth.executor.devices.decoding import served_model
-from truenorth.executor.devices.profiling import Measurements, TypicalRequest, measure
+from truenorth.executor.devices.machine import processor
+from truenorth.executor.devices.physical import physical_devices
+from truenorth.executor.devices.profiling import Measurements, RoundSamples, TypicalRequest, measure
 from truenorth.executor.devices.runner import Runner
 from truenorth.executor.samples import FittedLine, Spread
 from truenorth.models.cluster import Cluster
 from truenorth.models.instance import Instance
 from truenorth.models.record import ABSENT
-from truenorth.models.scenario import Scenario, ScenarioDocument, build, write_atomically
+from truenorth.models.scenario import InputError, Scenario, ScenarioDocument, build, write_atomically
 from truenorth.models.scenario.errors import Plain
 from truenorth.models.scenario.section import validate
 from truenorth.models.scenario.work import build_workflows
 from truenorth.models.scenario.writing import write_scenario
 from truenorth.models.units import say_bandwidth
+from truenorth.planner.answers.kept import KeptRuns, identity, keeping
 from truenorth.planner.inputs.samples import samples_path, samples_text
 
 
@@ -47,6 +52,8 @@ class Profile:
         The scenario that this makes.
     kind, runner, rounds, beside
         How it was measured: the device, who computed, how often, and how many more GPUs did the same meanwhile.
+    ended
+        Why it ended before all rounds were measured, or None.
     """
 
     scenario: Scenario
@@ -57,6 +64,7 @@ class Profile:
     runner: str
     rounds: int
     beside: int = 0
+    ended: str | None = None
 
     def record(self, path: Path | None = None) -> ProfileRecord:
         """Return the figures with the keys of ``profile --json``; `path` is where the scenario was written."""
@@ -70,7 +78,7 @@ class Profile:
             self.rounds,
             self.beside,
             {name: ModelProfiled(size, *loads[name]) for name, size in found.weight_bytes.items()},
-            [TaskProfiled(workflow, task, *_times(spread)) for (workflow, task), spread in found.runs.items()],
+            [TaskProfiled(*key, *_times(spread), found.memory_bytes.get(key)) for key, spread in found.runs.items()],
             [
                 BatchProfiled(name, size, *_times(spread))
                 for name, sizes in found.batches.items()
@@ -158,12 +166,13 @@ class ModelProfiled:
 
 @dataclass(frozen=True, slots=True)
 class TaskProfiled:
-    """A task, and how long it runs."""
+    """A task, how long it runs, and what it then takes beside the weights (in its largest batch)."""
 
     workflow: str
     task: str
     run_median_us: float
     run_p95_us: float
+    memory_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +237,8 @@ def profile(
     runner_name: str = "",
     rounds: int = 10,
     beside: int = 0,
+    with_memory: bool = False,
+    folder: Path | None = None,
     watch: Callable[[int], None] = lambda done: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Profile:
@@ -245,6 +256,10 @@ def profile(
         How often every workflow runs, after the warm-up.
     beside
         How many more GPUs do the same meanwhile.
+    with_memory
+        Whether all tasks are said to hold what they take beside the weights, or only those that hold something already.
+    folder
+        Where every round is kept as it ends; those found there are not measured again. None: nothing is kept.
     watch
         Told how many rounds are done.
     stop
@@ -252,6 +267,8 @@ def profile(
 
     Raises
     ------
+    QuestionError
+        If the folder holds rounds of another question.
     DeviceError
         If the device or the runner cannot be used.
     StoppedError
@@ -267,12 +284,57 @@ def profile(
     needed = {name for of in workflows for task in of.tasks for name in task.models}
     needed.update(request.model for request in requests)
     models = [model for model in scenario.instance.models if model.name in needed]
-    found = measure(
-        models, workflows, runner, device, requests=requests, rounds=rounds, beside=beside, watch=watch, stop=stop
-    )
-    document = measured_document(scenario, found)
+    full: list[InputError] = []
+    with keeping(folder, _question(scenario, device, runner_name, beside)) as kept:
+
+        def keep(number: int, samples: RoundSamples) -> None:
+            """Write a round; where that cannot be done, it is the last one."""
+            try:
+                if kept is not None:
+                    kept.keep(number, {"samples": [[list(key), times] for key, times in samples.items()]})
+            except InputError as error:
+                full.append(error)
+
+        found = measure(
+            models,
+            workflows,
+            runner,
+            device,
+            requests=requests,
+            rounds=rounds,
+            beside=beside,
+            known=[] if kept is None else _read_rounds(kept, rounds),
+            keep=keep,
+            watch=watch,
+            stop=lambda: bool(full) or stop(),
+        )
+    document = measured_document(scenario, found, with_memory)
     measured = build(validate(ScenarioDocument, document, scenario.source), scenario.source)
-    return Profile(scenario, found, document, measured, device, runner_name, found.rounds, beside)
+    ended = str(full[0]) if full else "interrupted" if found.rounds < rounds else None
+    return Profile(scenario, found, document, measured, device, runner_name, found.rounds, beside, ended)
+
+
+def _question(scenario: Scenario, device: str, runner_name: str, beside: int) -> dict[str, Any]:
+    """Return what decides what a round measures."""
+    return identity(scenario) | {
+        "document": hashlib.sha256(json.dumps(scenario.source.data(), default=str).encode()).hexdigest(),
+        "device": device,
+        "devices": [physical.name for physical in physical_devices(device)],
+        "processor": processor(),
+        "runner": runner_name,
+        "beside": beside,
+    }
+
+
+def _read_rounds(kept: KeptRuns, rounds: int) -> list[RoundSamples]:
+    """Return the rounds that had ended before, up to the first that is missing or damaged."""
+    found: list[RoundSamples] = []
+    for number in range(1, rounds + 1):
+        document = kept.read(number)
+        if document is None:
+            break
+        found.append({tuple(key): times for key, times in document["samples"]})
+    return found
 
 
 def typical_requests(instance: Instance) -> list[TypicalRequest]:
@@ -301,12 +363,14 @@ def typical_requests(instance: Instance) -> list[TypicalRequest]:
     return found
 
 
-def measured_document(scenario: Scenario, measurements: Measurements) -> dict[str, Any]:
+def measured_document(scenario: Scenario, measurements: Measurements, with_memory: bool = False) -> dict[str, Any]:
     """Return a scenario file's content with measured weights, run times, loads and links within a server.
 
     Run times replace those of every kind of GPU that the cluster has; kinds that it lacks keep theirs. Where a larger
     batch was measured as faster than a smaller one, or a step of more requests than one of fewer, the time of the
-    smaller or fewer stands for both. What was not measured stays as it is, above all the network between servers.
+    smaller or fewer stands for both. What tasks take beside the weights replaces the `memory` that they are said to
+    hold; with `with_memory` those that are said to hold none hold it, too. What was not measured stays as it is, above
+    all the network between servers.
 
     Raises
     ------
@@ -317,11 +381,18 @@ def measured_document(scenario: Scenario, measurements: Measurements) -> dict[st
     for name, size in measurements.weight_bytes.items():
         document["models"][name]["weights"] = _size(size)
     kinds = {gpu.kind for gpu in scenario.instance.cluster.gpus}
+    holders: dict[int, tuple[dict[str, Any], list[int]]] = {}
     for (workflow, task), spread in measurements.runs.items():
         section = document["workflows"][workflow]["tasks"][task]
         # Tasks of batch classes have their times from the class.
         if "batch" not in section:
             section["runtime"] = _of_kinds(section["runtime"], kinds, _time(max(1.0, spread.median_us)))
+        taken = measurements.memory_bytes.get((workflow, task))
+        holder = document["batches"][section["batch"]] if "batch" in section else section
+        if taken is not None and ("memory" in holder or with_memory):
+            holders.setdefault(id(holder), (holder, []))[1].append(taken)
+    for holder, taken_by in holders.values():  # tasks of a class hold the same
+        holder["memory"] = _size(max(taken_by))
     for name, sizes in measurements.batches.items():
         section = document["batches"][name]
         section["runtime"] = _tables(section["runtime"], kinds, sizes)

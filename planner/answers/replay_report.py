@@ -14,7 +14,7 @@ from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.instance import NONE, Instance
 from truenorth.models.metrics import Metrics, StreamMetrics, measure
 from truenorth.models.objective import Objective, reported_value, timeline_value
-from truenorth.models.record import Spreading, spread, take
+from truenorth.models.record import Spreading, encode, spread, take
 from truenorth.models.slo import quantile_rank
 from truenorth.models.timeline import Timeline, batch_leaders
 from truenorth.planner.answers.forecast import ForecastComparison, measured_latencies
@@ -95,7 +95,6 @@ class OutputsCompared:
 
     compared: int
     different: list[str]
-    not_finite: list[str]
     of_batches: int
 
 
@@ -224,10 +223,12 @@ class ReplayRecord:
     dispatch_us: DispatchSpread
     copy: CopyReached
     energy_j: float | None
+    cards: Mapping[str, Any] | None
     unpacked_gpus: list[str]
     moves_s: float
     moves: list[MoveDone]
     forecast: ForecastComparison | None
+    not_finite_outputs: list[str]
     outputs: OutputsCompared | None
     faults: list[FaultSeen]
     failures: list[FailureSeen]
@@ -264,6 +265,8 @@ def replay_record(replayed: Replayed) -> ReplayRecord:
         transfer_times=_durations(records.transfers),
         dispatch_us=_spread([run.dispatch_us for run in (*records.runs, *records.iterations) if run.error is None]),
         copy=_copy(replayed),
+        energy_j=live.machine.energy_j,
+        cards=encode(live.machine) if live.machine.before else None,
         unpacked_gpus=[_gpu(instance, gpu) for gpu in live.unpacked],
         moves_s=sum(load.moves_us for load in records.loads) / MICROSECONDS_PER_SECOND,
         moves=[
@@ -271,6 +274,7 @@ def replay_record(replayed: Replayed) -> ReplayRecord:
             for move in records.moves
         ],
         forecast=_forecast(replayed),
+        not_finite_outputs=_tasks(instance, live.not_finite),
         outputs=_outputs(replayed),
         faults=[
             take(FaultSeen, fault, gpu=_gpu(instance, fault.gpu), at_s=_seconds(fault.at_us))
@@ -384,12 +388,12 @@ def _outputs(replayed: Replayed) -> OutputsCompared | None:
     if replayed.different is None:
         return None
     instance = replayed.instance
-    different, odd = (
-        [f"{instance.task_job[task]}/{instance.task_name(task)}" for task in tasks]
-        for tasks in (replayed.different, replayed.not_finite)
-    )
     together = len(batched_tasks(instance, replayed.timeline))
-    return OutputsCompared(len(replayed.live.outputs), different, odd, together)
+    return OutputsCompared(len(replayed.live.outputs), _tasks(instance, replayed.different), together)
+
+
+def _tasks(instance: Instance, tasks: Sequence[int]) -> list[str]:
+    return [f"{instance.task_job[task]}/{instance.task_name(task)}" for task in tasks]
 
 
 def _failures(replayed: Replayed) -> list[FailureSeen]:

@@ -162,8 +162,8 @@ def _facts(replayed: Replayed, found: ReplayRecord) -> dict[str, str]:
         rows["outputs"] = f"{len(outputs.different)} of {outputs.compared} differ from those of models alone"
         if outputs.of_batches:
             rows["outputs"] += f"; {outputs.of_batches} ran in batches and may differ by rounding"
-        if outputs.not_finite:
-            rows["outputs"] += f"; {len(outputs.not_finite)} hold what is no finite number"
+    if found.not_finite_outputs:
+        rows["not finite"] = f"{len(found.not_finite_outputs)} outputs hold what is no finite number"
     if found.unpacked_gpus:
         rows["memory"] = f"fits by bytes but not in pieces on {', '.join(found.unpacked_gpus)}"
     if found.moves:

@@ -26,11 +26,11 @@ from truenorth.planner.show.section import PageSection, read_both
 from truenorth.planner.show.table import Column, Table, terminal
 
 if TYPE_CHECKING:  # whoever only reads a report has no devices
-    from truenorth.planner.answers.replay import Replayed
     from truenorth.planner.answers.trial import Trial
 
 FILE = "trial.json"
-_RUNS = "runs"
+RUNS = "runs"
+"""The folder of the runs."""
 
 
 def contenders(found: TrialRecord) -> Table[ContenderRow]:
@@ -127,18 +127,6 @@ def _latencies(found: TrialOrigin) -> Curves:
     if curves:
         curves.append(Curve("as predicted", [(0.0, 0.0), (most, most)], dashed=True))
     return Curves("Latency of every job", "predicted in s", "measured in s, mean of all runs", curves)
-
-
-def forget_runs(folder: Path) -> None:
-    """Remove the runs that an earlier trial left in a folder."""
-    for path in (folder / _RUNS).glob("[0-9]*.json"):
-        path.unlink()
-
-
-def keep_run(folder: Path, number: int, run: Replayed) -> None:
-    """Write the report of one run as soon as it has ended, so that nothing that happens later takes it away."""
-    (folder / _RUNS).mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / _RUNS / f"{number:04}.json", json.dumps(encode(run.record), indent=1) + "\n")
 
 
 def write(made: Trial, folder: Path) -> list[Path]:
