@@ -3,8 +3,8 @@
     python verifier.py INSTANCE FILE...
 
 Written from two pages alone: README.md beside it (instances, rules of a plan, the hash, what is printed) and
-docs/certificate.md (lower bounds; its words and letters are used here). No number in a file is believed: what a plan costs
-and what a certificate proves is computed anew, in whole numbers and fractions, and only then compared with the claim.
+docs/certificate.md (lower bounds; its words and letters are used here). No number in a file is believed: what a plan
+costs and what a certificate proves is computed anew, in whole numbers and fractions, and then compared with the claim.
 """
 
 import hashlib
@@ -15,12 +15,11 @@ import sys
 import zlib
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict, namedtuple
-from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from functools import cached_property
 from graphlib import TopologicalSorter
 from heapq import heappop, heappush
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ import numpy as np
 
 LARGEST_FILE = 1 << 27  # bytes, once unpacked
 TOP, FOREVER = 1 << 200, 1 << 300  # the largest number of the pages, and an instant behind all of them
+NEVER = np.array([1 << 900], dtype=object)  # a cost above all others
 TIMED = {"mean_latency", "weighted_latency", "makespan", "weighted_tardiness"}  # here in us, in files in seconds
 LATENCIES, MAXIMA = {"mean_latency", "weighted_latency", "mean_slowdown"}, {"makespan", "max_slowdown"}
 Gpu = namedtuple("Gpu", "name server kind memory slots speed overhead spans")
@@ -36,19 +36,16 @@ Job = namedtuple(
     "Job", "flow release weight deadline w d"
 )  # pays w per us after d (late_jobs: once; maxima: the largest)
 Way = namedtuple("Way", "c fewest most r")  # to run for r us on class c of GPUs, in a batch of fewest to most
-Piece = namedtuple(
-    "Piece", "j job t task ways start end run head tail"
-)  # a task of a job with its earliest start and end
+Piece = namedtuple("Piece", "job name task ways start end run head tail")  # a task of a job, its earliest start and end
 Run = namedtuple("Run", "task gpu start end")
 Stay = namedtuple("Stay", "model slot start ready end initial")  # a residency
 
 
-class Refused(Exception):
+class Refused(Exception):  # noqa: N818
     """A file is not what it must be, or claims what does not follow; the text says why."""
 
 
 MALFORMED = (Refused, LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError, MemoryError)
-UNREADABLE = (*MALFORMED, OSError, zlib.error)
 
 
 def demand(holds: bool, reason: str) -> None:
@@ -79,12 +76,11 @@ def read(path: str) -> Any:
     demand(Path(path).is_file(), "there is no such plain file")
     with open(path, "rb") as file:
         content = file.read(LARGEST_FILE + 1)
-    if path.endswith(".gz"):
-        content = zlib.decompressobj(31).decompress(content, LARGEST_FILE + 1)
+    content = zlib.decompressobj(31).decompress(content, LARGEST_FILE + 1) if path.endswith(".gz") else content
     demand(len(content) <= LARGEST_FILE, f"more than {LARGEST_FILE} bytes")
-    text = re.sub('"([0-9]+) (us|B|B/s)"(?![ \n]*:)', r"\1", content.decode())
+    text = re.sub('"([0-9]+) (?:us|B|B/s)"(?![ \n]*:)', r"\1", content.decode())
     decimal = lambda digits: Fraction(repr(float(digits)))  # noqa: E731
-    return json.loads(text, parse_float=decimal, parse_constant=Fraction, object_pairs_hook=once)
+    return json.loads(text, object_pairs_hook=once, parse_float=decimal, parse_constant=Fraction)
 
 
 class Window:
@@ -96,7 +92,8 @@ class Window:
             scenario.get("options", {}),
             scenario["workload"]["jobs"],
         )
-        self.objective, self.gpus = scenario["objective"], list(self._gpus(scenario["cluster"]["groups"]))
+        self.scenario, self.objective = scenario, scenario["objective"]
+        self.gpus = list(self._gpus(scenario["cluster"]["groups"]))
         self.links = [
             (whole(link["latency"]), whole(link["bandwidth"], 1)) for link in (network, network["within_server"])
         ]
@@ -109,44 +106,40 @@ class Window:
         self.flows = [dict(self._tasks(scenario["workflows"][name], path)) for name, path in paths]
         befores = [{name: [p for p, _ in task.before] for name, task in flow.items()} for flow in self.flows]
         self.order = [list(TopologicalSorter(before).static_order()) for before in befores]
-        self.named = list(dict.fromkeys(task.batch for flow in self.flows for task in flow.values() if task.batch))
         self.jobs = list(self._jobs(rows, numbers))
         self.uses = Counter(task.batch for job in self.jobs for task in self.flows[job.flow].values())
+        self.named = [name for name in dict.fromkeys(t.batch for flow in self.flows for t in flow.values()) if name]
         classes = defaultdict(list)
         for gpu in self.gpus:
             classes[str(gpu[2:])].append(gpu)
         self.classes = list(classes.values())
         self.hash = self._hash([name for name, _ in paths])
 
-    def _gpus(self, groups: Any) -> Iterator[Gpu]:
-        server = 0
+    def _gpus(self, groups: Any) -> Any:
+        server = -1
         for group in groups:
             gpu, there = (
                 group["gpu"],
                 [(a, FOREVER if b == "end" else b) for a, b in group.get("available", [(0, "end")])],
             )
-            demand(all(a < b for a, b in pairwise(sum(there, ()))), "intervals do not ascend")
-            slots, speed, overhead = (
-                gpu.get("slots", []),
-                whole(gpu["load_bandwidth"], 1),
-                whole(gpu.get("load_overhead", 0)),
-            )
-            memory = whole(sum(slots) if slots else gpu["memory"])
-            for server in range(server, server + whole(group["count"], 1, 10_000)):  # noqa: B020
-                for i in range(whole(group["gpus_per_server"], 1, 10_000)):
-                    yield Gpu(f"s{server}/g{i}", server, gpu["kind"], memory, slots, speed, overhead, there)
-            server += 1
+            demand(all(a < b for a, b in pairwise(chain(*there))), "intervals do not ascend")
+            copy = whole(gpu["load_bandwidth"], 1), whole(gpu.get("load_overhead", 0))
+            slots, places = gpu.get("slots", []), range(whole(group["gpus_per_server"], 1, 10_000))
+            for _ in range(whole(group["count"], 1, 10_000)):
+                server += 1
+                for i in places:
+                    yield Gpu(f"s{server}/g{i}", server, gpu["kind"], sum(slots) or gpu["memory"], slots, *copy, there)
 
     def _task(self, body: Any) -> Task:
         times = body["runtime"] if isinstance(body["runtime"], dict) else {"*": body["runtime"]}
         sizes = {kind: p if isinstance(p, dict) else {"1": p} for kind, p in times.items()}
         table = {kind: sorted((int(b), whole(p, 1)) for b, p in by_size.items()) for kind, by_size in sizes.items()}
-        rises = all(row[0][0] == 1 and all(p <= q for (_, p), (_, q) in pairwise(row)) for row in table.values())
+        rise = all(row[0][0] == 1 and all(p <= q for (_, p), (_, q) in pairwise(row)) for row in table.values())
         share = Fraction(body.get("share", 1)) * 10_000
-        demand(rises and share.denominator == 1 and 0 < share <= 10_000, "a table that falls, or no share")
+        demand(rise and share.denominator == 1 and 0 < share <= 10_000, "a table that falls, or no share")
         return Task(table, body.get("models", []), int(share), whole(body.get("memory", 0)), None, [])
 
-    def _tasks(self, flow: Any, path: int | None) -> Iterator[tuple[str, Task]]:
+    def _tasks(self, flow: Any, path: Any) -> Any:
         branches = [branch["tasks"] for branch in flow.get("branches", [])]
         demand(path is None if not branches else whole(path) < len(branches), "a job names no branch")
         away = {name for place, names in enumerate(branches) if place != path for name in names}
@@ -155,17 +148,17 @@ class Window:
             task = self.batches[body["batch"]] if "batch" in body else self._task(body)
             yield name, task._replace(batch=body.get("batch"), before=before)
 
-    def _jobs(self, rows: Any, numbers: list[int]) -> Iterator[Job]:
+    def _jobs(self, rows: Any, numbers: list[int]) -> Any:
+        demand(all(a["release"] <= b["release"] for a, b in pairwise(rows)), "jobs are not in the order of releases")
         n, total = len(rows), sum(Fraction(row.get("weight", 1)) for row in rows) or 1
         fastest = [
             {t: min(row[0][1] for row in task.table.values()) for t, task in flow.items()} for flow in self.flows
         ]
         ideals = [max(self.longest(f, p)[t] + p[t] for t in p) for f, p in enumerate(fastest)]
-        demand(all(a["release"] <= b["release"] for a, b in pairwise(rows)), "jobs are not in the order of releases")
         for row, f in zip(rows, numbers, strict=True):
             r, weight, deadline = whole(row["release"]), Fraction(row.get("weight", 1)), row.get("deadline")
-            due, counts = r + whole(deadline or 0), int(deadline is not None)  # nothing is ever late without a deadline
-            pays = {"mean_latency": (Fraction(1, n), r), "mean_slowdown": (Fraction(1, n * ideals[f]), r)}
+            due, counts = r + whole(deadline or 0), int(deadline is not None)  # nothing is late without a deadline
+            pays: Any = {"mean_latency": (Fraction(1, n), r), "mean_slowdown": (Fraction(1, n * ideals[f]), r)}
             pays |= {"weighted_latency": (weight / total, r), "weighted_tardiness": (weight * counts, due)}
             pays |= {"late_jobs": (counts, due), "makespan": (1, 0), "max_slowdown": (Fraction(1, ideals[f]), r)}
             demand(weight >= 0, "a weight is negative")
@@ -177,23 +170,22 @@ class Window:
             special = {"batch": task.batch} if task.batch else {"share": task.share, "memory": task.memory}
             return [name, kinds, task.models, task.before] + [special] * (special != {"share": 10_000, "memory": 0})
 
-        places = [gpu.name for gpu in self.gpus].index, list(self.models).index
+        gpu, model = [gpu.name for gpu in self.gpus].index, list(self.models).index
         spans = [[(a, None if b == FOREVER else b) for a, b in gpu.spans] for gpu in self.gpus]
         weights = [int(job.weight) if job.weight.denominator == 1 else str(job.weight) for job in self.jobs]
         form = {
-            "gpus": [[*gpu[:7]] + [s] * (s != [(0, None)]) for gpu, s in zip(self.gpus, spans, strict=True)],
+            "gpus": [[*g[:7]] + [s] * (s != [(0, None)]) for g, s in zip(self.gpus, spans, strict=True)],
             "network": [*self.links, self.staged],
             "models": list(self.models.items()),
             "workflows": [[n, [row(*t) for t in flow.items()]] for n, flow in zip(names, self.flows, strict=True)],
-            "jobs": [[job.flow, job.release, w, job.deadline, None] for job, w in zip(self.jobs, weights, strict=True)],
+            "jobs": [[j.flow, j.release, w, j.deadline, None] for j, w in zip(self.jobs, weights, strict=True)],
             "options": {
                 "overlap_loads": self.overlap,
-                "initial": sorted([places[0](g), places[1](m), s] for g, m, s in self.initial),
+                "initial": sorted([gpu(g), model(m), s] for g, m, s in self.initial),
             },
             "restrictions": {"model_gpus": {}, "workflow_gpus": {}, "max_replicas": {}, "no_swaps": False},
         }
-        if self.named:
-            form["batches"] = [[name, *self.batches[name][:4]] for name in self.named]
+        form |= {"batches": [[name, *self.batches[name][:4]] for name in self.named]} if self.named else {}
         return hashlib.sha256(json.dumps(form, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     def longest(self, f: int, lengths: dict[str, int], behind: bool = False) -> dict[str, int]:
@@ -205,7 +197,7 @@ class Window:
                 chains[far] = max(chains[far], chains[near] + lengths[near])
         return chains
 
-    def load(self, model: str, gpu: Gpu) -> int:
+    def load(self, model: str, gpu: Gpu) -> Any:
         """Return the microseconds that a load takes."""
         return -(-self.models[model] * 10**6 // gpu.speed) + gpu.overhead
 
@@ -214,22 +206,21 @@ class Window:
         (latency, speed), staged = self.links[within], [a.speed, b.speed] * self.staged
         return latency + math.ceil(sum(Fraction(size * 10**6, each) for each in (speed, *staged)))
 
-    def cost(self, job: Job, end: int) -> Fraction:
+    def cost(self, job: Job, end: int) -> Any:
         """Return what a job pays if it completes then."""
         return job.w * ((end > job.d) if self.objective == "late_jobs" else max(0, end - job.d))
 
-    def worth(self, ends: dict[int, int]) -> Fraction:
+    def worth(self, ends: list[int]) -> Fraction:
         """Return the objective if the jobs complete then, in the unit of the computation."""
-        costs = [self.cost(self.jobs[j], end) for j, end in ends.items()]
-        return Fraction(max(costs) if self.objective in MAXIMA else sum(costs))
+        return Fraction((max if self.objective in MAXIMA else sum)(map(self.cost, self.jobs, ends)))
 
-    def there(self, classes: Iterable[int], begin: int, end: int) -> int:
+    def there(self, classes: Any, begin: int, end: int) -> int:
         """Return the GPU-microseconds of classes between two instants."""
         gpus = [gpu for c in classes for gpu in self.classes[c]]
         return sum(max(0, min(end, b) - max(begin, a)) for gpu in gpus for a, b in gpu.spans)
 
-    def sizes(self, task: Task, c: int) -> list[Way]:
-        """Return a task's ways on a class; sizes of a batch that run equally long are one."""
+    def ways(self, task: Task, c: int) -> list[Way]:
+        """Return a task's ways to run on a class; sizes of a batch that run equally long are one."""
         gpu, ways = self.classes[c][0], list[Way]()
         weights, slots = (sorted(sizes, reverse=True) for sizes in ([self.models[m] for m in task.models], gpu.slots))
         fit = not slots or (not task.memory and len(weights) <= len(slots) and all(map(int.__le__, weights, slots)))
@@ -238,33 +229,31 @@ class Window:
         for size, r in task.table.get(gpu.kind, task.table.get("*", [])):
             fewest = ways[-1].most + 1 if ways else 1
             if fewest <= min(size, most):
-                first = ways.pop().fewest if ways and ways[-1].r == r else fewest
-                ways.append(Way(c, first, min(size, most), r))
+                fewest = ways.pop().fewest if ways and ways[-1].r == r else fewest
+                ways.append(Way(c, fewest, min(size, most), r))
         return ways
 
     @cached_property
-    def pieces(self) -> list[Piece]:
-        """Return every task of every job, with the earliest start and end that any plan gives it."""
-        ways = [
-            {t: [w for c in range(len(self.classes)) for w in self.sizes(task, c)] for t, task in f.items()}
-            for f in self.flows
-        ]
-        runs = [{t: min((w.r for w in ways if w.fewest == 1), default=0) for t, ways in flow.items()} for flow in ways]
+    def pieces(self) -> list[list[Piece]]:
+        """Return the tasks of every job with the earliest starts and ends that any plan gives them."""
+        classes, initial, result = range(len(self.classes)), {place[:2] for place in self.initial}, []
+        ways = [{t: [way for c in classes for way in self.ways(task, c)] for t, task in f.items()} for f in self.flows]
+        runs = [{t: min((w.r for w in ways if w.fewest == 1), default=0) for t, ways in f.items()} for f in ways]
         heads, tails = ([self.longest(f, r, behind) for f, r in enumerate(runs)] for behind in (False, True))
-        initial, result = {place[:2] for place in self.initial}, []
-        for j, job in enumerate(self.jobs):
-            f, ends = job.flow, dict[str, dict[int, int]]()
+        for job in self.jobs:
+            f, found, ends = job.flow, dict[str, Piece](), dict[str, dict[int, int]]()
             for t in self.order[f]:
-                task, begin = self.flows[f][t], {}
+                task, begins = self.flows[f][t], dict[int, int]()
                 for c in {way.c for way in ways[f][t]}:
                     cold = [
                         sum(self.load(m, g) for m in task.models if (g.name, m) not in initial) for g in self.classes[c]
                     ]
                     inputs = [min(end + self.hop(size, a, c) for a, end in ends[p].items()) for p, size in task.before]
-                    begin[c] = max(job.release, min(cold), *inputs)
-                ends[t] = {c: begin[c] + min(way.r for way in ways[f][t] if way.c == c) for c in begin}
-                first, last = min(begin.values()), min(ends[t].values())
-                result.append(Piece(j, job, t, task, ways[f][t], first, last, runs[f][t], heads[f][t], tails[f][t]))
+                    begins[c] = max(job.release, min(cold), *inputs)
+                ends[t] = {c: begins[c] + min(way.r for way in ways[f][t] if way.c == c) for c in begins}
+                first, last = min(begins.values()), min(ends[t].values())
+                found[t] = Piece(job, t, task, ways[f][t], first, last, runs[f][t], heads[f][t], tails[f][t])
+            result.append([found[t] for t in self.flows[f]])
         return result
 
     def hop(self, size: int, a: int, b: int) -> int:
@@ -274,15 +263,15 @@ class Window:
         return 0 if a == b else min(self.transfer(size, self.classes[a][0], self.classes[b][0], link) for link in links)
 
 
-def fits(what: str, spans: Iterable[tuple[int, int, int]], room: int) -> None:
+def fits(what: str, spans: Any, room: int) -> None:
     """Demand that amounts held over half-open spans add up to no more than the room at every instant."""
     changes = sorted(change for a, b, x in spans if a < b for change in ((a, x), (b, -x)))  # ends come first
     demand(max(accumulate(x for _, x in changes), default=0) <= room, f"{what}: more than {room} at once")
 
 
 def value_of(window: Window, plan: Any) -> Fraction:
-    """Check the rules of a plan, by their numbers in README.md, and return its value in the unit of the computation."""
-    gpus, runs, ends = {gpu.name: gpu for gpu in window.gpus}, dict[tuple[int, str], Run](), Counter[int]()
+    """Check a plan by the rules of README.md, whose numbers stand here, and return its value."""
+    gpus, runs, ends = {gpu.name: gpu for gpu in window.gpus}, dict[tuple[int, str], Run](), [0] * len(window.jobs)
     batches, stays = defaultdict[str, Any](lambda: defaultdict(list)), defaultdict[str, list[Stay]](list)
     for row in listed(plan["tasks"]):  # 1
         j, t, gpu = whole(row["job"], 0, len(window.jobs) - 1), row["task"], gpus[row["gpu"]]
@@ -305,15 +294,14 @@ def value_of(window: Window, plan: Any) -> Fraction:
 
 
 def stay_of(window: Window, gpu: Gpu, row: Any) -> Stay:
-    """Read a residency and check rule 9, and of rules 5, 8 and 10 what concerns it alone."""
+    """Read a residency and check rule 9, and what rules 5, 8 and 10 say of it alone."""
     model, slot, initial = row["model"], row.get("slot"), row.get("initial", False)
     start, ready = whole(row["load_start_us"]), whole(row["ready_us"])
     end = next((b for a, b in gpu.spans if a <= start < b), 0) if row["end_us"] is None else whole(row["end_us"])
-    what = f"the residency of {model} on {gpu.name} from {start}"
-    if initial is True:
-        demand(start == ready == 0 and (gpu.name, model, slot) in window.initial, f"{what} is not there initially")
-    else:
-        demand(initial is False and ready - start == window.load(model, gpu), f"{what} loads in another time")
+    what, took = f"the residency of {model} on {gpu.name} from {start}", ready - start
+    listed = start == 0 and (gpu.name, model, slot) in window.initial
+    demand(type(initial) is bool and (listed or not initial), f"{what} is not there initially")
+    demand(took == (0 if initial else window.load(model, gpu)), f"{what} takes {took} us to load")
     fine = gpu.slots[whole(slot, 0, len(gpu.slots) - 1)] >= window.models[model] if gpu.slots else slot is None
     demand(fine and ready <= end, f"{what} ends too soon, or has no slot that is large enough")
     return Stay(model, slot, start, ready, end, initial)
@@ -321,7 +309,7 @@ def stay_of(window: Window, gpu: Gpu, row: Any) -> Stay:
 
 def check_gpu(window: Window, gpu: Gpu, batches: list[list[Run]], stays: list[Stay]) -> None:
     """Check rules 3 to 8 and 10 on one GPU."""
-    name, runs = gpu.name, [run for batch in batches for run in batch]
+    name, runs = gpu.name, list(chain(*batches))
     for batch in batches:  # 3
         table = batch[0].task.table.get(gpu.kind, batch[0].task.table.get("*", []))
         r = next((r for size, r in table if size >= len(batch)), None)
@@ -346,59 +334,56 @@ def check_gpu(window: Window, gpu: Gpu, batches: list[list[Run]], stays: list[St
         for model in run.task.models:  # 6: of disjoint residencies, the last that is ready ends last
             i = bisect_right(ready[model], (run.start, FOREVER + 1)) - 1
             demand(i >= 0 and ready[model][i][1] >= run.end, f"{model} is not on {name} from {run.start} to {run.end}")
-    for at in [*runs, *stays]:  # 10
+    for at in chain[Any](runs, stays):  # 10
         demand(any(a <= at.start and at.end <= b for a, b in gpu.spans), f"{name} goes away after {at.start}")
 
 
 def critical_path(window: Window, *_: Any) -> Fraction:
     """Return the objective if every job completed at the largest of its earliest ends."""
-    ends = Counter[int]()
-    for x in window.pieces:
-        ends[x.j] = max(ends[x.j], x.end)
-    return window.worth(ends)
+    return window.worth([max(x.end for x in pieces) for pieces in window.pieces])
 
 
-def machine(pieces: Any, first: Callable[[int, Any], Any]) -> Iterator[tuple[int, int, int]]:
-    """Run pieces (from, length, job), least first(job, rest) first, preemptively; yield which job runs from when to when."""
+def machine(pieces: Any, first: Any) -> Any:
+    """Run pieces (from, length, job) preemptively, least first(job, rest) first; yield who runs from when to when."""
     queue, now = list[Any](), 0
     for arrival, length, job in [*sorted(pieces), (math.inf, 0, 0)]:
         while queue and now < arrival:
             _, rest, j = heappop(queue)
-            end = min(arrival, now + rest)
-            yield j, now, end
-            if rest := rest - (end - now):
-                heappush(queue, (first(j, rest), rest, j))
-            now = end
+            begin, now = now, min(arrival, now + rest)
+            yield j, begin, now
+            if rest > now - begin:
+                heappush(queue, (first(j, rest - now + begin), rest - now + begin, j))
         now = max(now, arrival)
         heappush(queue, (first(job, length), length, job))
 
 
-def mean_busy_time(window: Window, *_: Any) -> Fraction:
+def mean_busy_time(window: Window, *_: Any) -> Any:
     """Do all work on one machine as fast as all GPUs, the job of highest w / W first."""
     demand(window.objective in LATENCIES, "mean_busy_time proves latencies alone")
-    n, jobs, total, moment = len(window.gpus), window.jobs, Counter[int](), Counter[int]()
-    work = [min(Fraction(x.task.share * way.r, 10_000 * way.most) for way in x.ways) for x in window.pieces]
-    unit = math.lcm(*((a / n).denominator for a in work))  # of time, so that everything is whole
-    for x, a in zip(window.pieces, work, strict=True):
-        total[x.j] += a
-        moment[x.j] += a * (x.tail + Fraction(x.run, 2))
-    order = sorted(total, key=lambda j: -jobs[j].w / total[j])
-    rank = {j: i for i, j in enumerate(order)}
-    pieces = [(x.start * unit, int(a * unit / n), x.j) for x, a in zip(window.pieces, work, strict=True)]
-    for j, begin, end in machine(pieces, lambda j, _: rank[j]):
-        moment[j] += n * Fraction(end * end - begin * begin, 2 * unit * unit)  # a M, as the machine runs a in a / n
+    n, jobs, all_pieces = len(window.gpus), window.jobs, list(enumerate(window.pieces))
+    work = [
+        (j, x, min(Fraction(x.task.share * w.r, 10_000 * w.most) for w in x.ways)) for j, xs in all_pieces for x in xs
+    ]
+    unit = math.lcm(*((a / n).denominator for _, _, a in work))  # of time, so that everything is whole
+    total, moment = defaultdict[int, Fraction](Fraction), defaultdict[int, Fraction](Fraction)
+    for j, x, a in work:
+        total[j] += a
+        moment[j] += a * (x.tail + Fraction(x.run, 2))
+    rank = {j: i for i, j in enumerate(sorted(total, key=lambda j: -jobs[j].w / total[j]))}
+    for j, begin, end in machine([(x.start * unit, int(a * unit / n), j) for j, x, a in work], lambda j, _: rank[j]):
+        moment[j] += n * Fraction(end * end - begin * begin, 2 * unit * unit)  # a M: the machine runs a in a / n
     value = sum(jobs[j].w / total[j] * moment[j] for j in total)
-    if len({job.w for job in jobs}) == 1:  # shortest remaining work first
-        pieces = [(job.release * unit, int(total[j] * unit / n), j) for j, job in enumerate(jobs)]
-        ends = {j: end for j, _, end in machine(pieces, lambda _, rest: rest)}
+    if len({job.w for job in jobs}) == 1:  # the shortest remaining work first
+        by_release = [(job.release * unit, int(total[j] * unit / n), j) for j, job in enumerate(jobs)]
+        ends = {j: end for j, _, end in machine(by_release, lambda _, rest: rest)}
         value = max(value, jobs[0].w * Fraction(sum(ends.values()), unit))
     return value - sum(job.w * job.release for job in jobs)
 
 
 def energetic(window: Window, p: Any, _: Any) -> Fraction:
-    """Find until when captive work keeps its GPUs busy, or how many due dates it misses."""
+    """Captive work keeps its GPUs busy until some instant, or beyond so many due dates."""
     demand(window.objective not in LATENCIES, "energetic proves no latencies")
-    bound, jobs = critical_path(window), window.jobs
+    bound, pieces = critical_path(window), list(chain(*window.pieces))
     if not p:
         return bound
     chosen, parts = (
@@ -406,48 +391,46 @@ def energetic(window: Window, p: Any, _: Any) -> Fraction:
         whole(p.get("parts", 1), 1),
     )
     demand(len(set(chosen)) == len(chosen) > 0, "no GPUs, or some twice")
-    captive = [x for x in window.pieces if all(way.c in chosen for way in x.ways)]
-    work = [min(parts * x.task.share // (10_000 * way.most) * way.r for way in x.ways) for x in captive]
+    work = {
+        id(x): min(parts * x.task.share // (10_000 * way.most) * way.r for way in x.ways)
+        for x in pieces
+        if {way.c for way in x.ways} <= {*chosen}
+    }
     if window.objective == "late_jobs":
         spans = [(whole(begin), whole(end)) for begin, end in map(listed, listed(p["intervals"]))]
-        demand(all(a <= b for a, b in pairwise(sum(spans, ()))), "intervals overlap")
-        return bound + missed(
-            window, zip(captive, work, strict=True), parts * sum(len(window.classes[c]) for c in chosen), spans
-        )
-    begin, until, inside = whole(p["from_us"]), whole(p["due_us"], -TOP), []
-    for x, a in zip(captive, work, strict=True):
-        due, job = jobs[x.j].d, jobs[x.j]
-        if window.objective == "max_slowdown":
-            above, below = map(whole, listed(p["level"], 2))
-            due += math.floor(Fraction(above, below) / job.w)
-        counts = job.deadline is not None or window.objective in MAXIMA
-        if counts and x.start >= begin and due - x.tail <= until:
-            inside.append((a, x))
-    need = -(-sum(a for a, _ in inside) // parts)
-    low, high = begin, max(begin, *(a for c in chosen for a, _ in window.classes[c][0].spans)) + need
-    while low < high:  # the first instant by which the GPUs were there for so long
-        middle = (low + high) // 2
-        low, high = (low, middle) if window.there(chosen, begin, middle) >= need else (middle + 1, high)
-    return max(bound, min((window.cost(jobs[x.j], low + x.tail) for _, x in inside), default=bound))
+        demand(all(a <= b for a, b in pairwise(chain(*spans))), "intervals overlap")
+        speed = parts * sum(len(window.classes[c]) for c in chosen)
+        return bound + sum(missed(window, work, speed, *span) for span in spans)
+    begin, until = whole(p["from_us"]), whole(p["due_us"], -TOP)
+    level = Fraction(*map(whole, listed(p["level"], 2))) if window.objective == "max_slowdown" else 0
+    inside = [
+        x
+        for x in pieces
+        if id(x) in work
+        and (x.job.deadline is not None or window.objective in MAXIMA)
+        and x.start >= begin
+        and x.job.d + math.floor(level / (x.job.w or 1)) - x.tail <= until
+    ]
+    need = -(-sum(work[id(x)] for x in inside) // parts)
+    starts = [a for c in chosen for a, _ in window.classes[c][0].spans]
+    reach = range(begin, max(begin, *starts) + need)
+    end = begin + bisect_left(reach, need, key=lambda end: window.there(chosen, begin, end))
+    return max(bound, min((window.cost(x.job, end + x.tail) for x in inside), default=bound))
 
 
-def missed(window: Window, captive: Any, speed: int, spans: Any) -> int:
-    """Count the due dates, not missed anyway, that captive work of this speed must miss, as Moore and Hodgson do."""
-    work, ends, late = Counter[int](), Counter[int](), 0
-    for x in window.pieces:
-        ends[x.j] = max(ends[x.j], x.end)
-    for x, a in captive:
-        work[x.j] += a
-    by_due = sorted((window.jobs[j].d, window.jobs[j].release, j) for j in work if window.jobs[j].w)
-    for begin, end in spans:
-        taken, busy = list[int](), 0
-        for due, release, j in by_due:
-            if begin <= release and due <= end and ends[j] <= due:
-                heappush(taken, -work[j])
-                busy += work[j]
-                if busy > speed * (due - begin):
-                    busy += heappop(taken)
-                    late += 1
+def missed(window: Window, work: dict[int, int], speed: int, begin: int, end: int) -> int:
+    """Count the due dates within a span, not missed anyway, that captive work misses, as Moore and Hodgson do."""
+    taken, busy, late, inside = list[int](), 0, 0, []
+    for j, (job, pieces) in enumerate(zip(window.jobs, window.pieces, strict=True)):
+        a = sum(work.get(id(x), 0) for x in pieces)
+        if a and job.w and begin <= job.release and job.d <= end and max(x.end for x in pieces) <= job.d:
+            inside.append((job.d, job.release, j, a))
+    for due, _, _, a in sorted(inside):
+        heappush(taken, -a)
+        busy += a
+        if busy > speed * (due - begin):
+            busy += heappop(taken)
+            late += 1
     return late
 
 
@@ -456,359 +439,310 @@ def fluid(window: Window, p: Any, _: Any) -> Fraction:
     demand(window.objective == "late_jobs", "fluid proves late_jobs alone")
     if not p:
         return Fraction()
-    begin, end, jobs = whole(p["begin_us"]), whole(p["end_us"]), window.jobs
+    begin, end, resource = whole(p["begin_us"]), whole(p["end_us"]), p["resource"]
     demand(begin < end, "an empty span")
-    room = Fraction(window.there(range(len(window.classes)), begin, end))
-    if p["resource"] == "compute":
-        parts, energy = whole(p.get("parts", 1), 1), Counter({j: 0 for j, job in enumerate(jobs) if job.w})
-        for x in (x for x in window.pieces if x.job.w):
-            after, before = x.job.release + x.head - begin, end - x.job.d + x.tail
-            rates = [(parts * x.task.share // (10_000 * way.most), way.r) for way in x.ways]
-            energy[x.j] += min(a * max(0, min(r, end - begin, after + r, before + r)) for a, r in rates)
-        rest = accumulate(sorted(energy.values()))
-        return Fraction(sum(total > parts * room for total in rest))
-    demand(p["resource"] in ("copy engine", "memory") and begin == 0, "no such resource")
-    used = defaultdict(set)
-    for x in window.pieces:
-        if x.job.w and x.job.release >= begin and x.job.d <= end:
-            used[x.j].update(x.task.models)
-    users, sizes = Counter(model for models in used.values() for model in models), dict[str, Any]()
-    there = {model for _, model, _ in window.initial}
-    for m in users:
-        fitting = [gpus[0] for gpus in window.classes if window.models[m] <= max(gpus[0].slots or [gpus[0].memory])]
-        sizes[m] = 0 if m in there else min(window.load(m, gpu) for gpu in fitting)
-    if p["resource"] == "memory":
-        sizes = {m: window.models[m] for m in users}
+    room, due = (
+        Fraction(window.there(range(len(window.classes)), begin, end)),
+        [xs for xs in window.pieces if xs[0].job.w],
+    )
+    if resource == "compute":
+        parts, energies = whole(p.get("parts", 1), 1), []
+        for pieces in due:
+            energies.append(0)
+            for x in pieces:
+                after, before = x.job.release + x.head - begin, end - x.job.d + x.tail
+                rates = [(parts * x.task.share // (10_000 * way.most), way.r) for way in x.ways]
+                energies[-1] += min(a * max(0, min(r, end - begin, after + r, before + r)) for a, r in rates)
+        return Fraction(sum(total > parts * room for total in accumulate(sorted(energies))))
+    demand(resource in ("copy engine", "memory") and begin == 0, "no such resource")
+    inside = [{m for x in xs for m in x.task.models} for xs in due if xs[0].job.release >= begin and xs[0].job.d <= end]
+    users, there = Counter(chain(*inside)), {model for _, model, _ in window.initial}
+    sizes = {m: Fraction(window.models[m]) for m in users}
+    if resource == "memory":
         speed = Fraction(max(gpu.speed for gpu in window.gpus) * (end - begin), 10**6)
         room = len(window.gpus) * (max(gpu.memory for gpu in window.gpus) + speed)
-    late, excess = Fraction(), sum(sizes.values()) - room
-    for m in sorted(users, key=lambda m: Fraction(sizes[m], users[m]), reverse=True):
-        if excess > 0:
-            late += users[m] * min(Fraction(1), excess / sizes[m])
-            excess -= sizes[m]
-    return Fraction(math.ceil(late / max(map(len, used.values()), default=1)))
+    else:
+        fit = {m: [g for g in window.gpus if window.models[m] <= max(g.slots or [g.memory])] for m in users}
+        sizes = {m: Fraction(0 if m in there else min(window.load(m, gpu) for gpu in fit[m])) for m in users}
+    late, excess = Fraction(), Fraction(sum(sizes.values())) - room
+    for m in sorted(users, key=lambda m: sizes[m] / users[m], reverse=True):
+        late += users[m] * min(Fraction(1), max(Fraction(0), excess) / (sizes[m] or 1))
+        excess -= sizes[m]
+    return Fraction(math.ceil(late / (max(map(len, inside), default=0) or 1)))
 
 
 class Lagrangian:
-    """A window, and prices of its capacity per slot of s us."""
+    """A window, and prices of its capacity per slot of s us: whole numbers of any size, so that nothing overflows."""
 
     def __init__(self, window: Window, p: Any, prices: Any) -> None:
-        demand(window.objective not in MAXIMA, "prices prove sums alone")
-        n, names, self.window = len(window.classes), list(window.models), window
-        self.s, self.scale = whole(p["slot_us"], 1, 1 << 62), whole(p["scale"], 1)
-        self.slots = len(listed(listed(prices["compute"], n)[0]))
+        self.window, self.s, self.scale = window, whole(p["slot_us"], 1), whole(p["scale"], 1)
+        self.counted, n = [j for j, job in enumerate(window.jobs) if job.w], len(window.classes)
+        demand(bool(self.counted) and window.objective not in MAXIMA, "prices prove sums alone, and of nothing nothing")
+        self.slots = len(listed(listed(prices["compute"])[0]))
         demand((self.slots + 2) * self.s <= 1 << 62, "slots reach too far")
-        self.compute, self.copy = self._table(prices["compute"], n), self._table(prices["copy"], n)
-        self.rows, self.use, self.place = list[Any](), dict[Any, Any](), dict[Any, int]()
-        for row, price in zip(
-            listed(p["memory_rows"]), self._table(prices["memory"], len(p["memory_rows"])), strict=True
-        ):
-            parts = dict(zip(names, map(whole, listed(row["parts"], len(names))), strict=True))
-            self.rows.append((whole(row["gpu_class"], 0, n - 1), parts, whole(row["capacity"]), price))
-            self._sound(*self.rows[-1][:3])
-        for row, price in zip(
-            listed(p["model_uses"]), self._table(prices["model_uses"], len(p["model_uses"])), strict=True
-        ):
-            m, c = names[whole(row["model"], 0, len(names) - 1)], whole(row["gpu_class"], 0, n - 1)
-            gpu = window.classes[c][0]
-            demand(
-                (m, c) not in self.use and window.models[m] <= max(gpu.slots or [gpu.memory]),
-                "a model use twice, or of none",
+        keys = {"compute": n, "copy": n, "memory": len(p["memory_rows"]), "model_uses": len(p["model_uses"])}
+        tables = ([self._whole(row) for row in listed(prices[key], size)] for key, size in keys.items())
+        self.compute, self.copy, memory, uses = tables
+        self.rows, self.use, self.place = defaultdict[int, list[Any]](list), dict[Any, Any](), dict[Any, int]()
+        for row, price in zip(listed(p["memory_rows"]), memory, strict=True):
+            self._add_row(
+                whole(row["gpu_class"], 0, n - 1), listed(row["parts"], len(window.models)), row["capacity"], price
             )
+        for row, price in zip(listed(p["model_uses"]), uses, strict=True):
+            m, c = list(window.models)[whole(row["model"])], whole(row["gpu_class"], 0, n - 1)
+            can = window.models[m] <= max(window.classes[c][0].slots or [window.classes[c][0].memory])
+            demand((m, c) not in self.use and can, f"a second use of {m}, or one where it may never be")
             self.use[m, c] = price
-        for i, row in enumerate(listed(p.get("places", []))):
-            batch = window.named[whole(row["batch"], 0, len(window.named) - 1)]
-            key = batch, whole(row["gpu_class"], 0, n - 1), whole(row["fewest"], 1)
-            demand(self.place.setdefault(key, i) == i, "a row of places twice")
-        self.counted = [j for j, job in enumerate(window.jobs) if job.w]
+        pieces = [x for j in self.counted for x in window.pieces[j] if x.task.batch]
+        all_ways = {(x.task.batch, way.c, way.fewest) for x in pieces for way in x.ways}
+        for row in listed(p.get("places", [])):
+            key = window.named[whole(row["batch"])], whole(row["gpu_class"]), whole(row["fewest"])
+            demand(key in all_ways and key not in self.place, "places of a batch that cannot be, or twice")
+            self.place[key] = len(self.place)
         self.delays = [whole(delays, 1, self.slots) for delays in listed(p["delays"], len(self.counted))]
-        self.falls = [[whole(x) for x in listed(row)] for row in listed(prices["precedences"], len(self.counted))]
-        self.parts = listed(prices["places"], len(self.counted)) if self.place else [[]] * len(self.counted)
-        flows = listed(p["priced_precedences"], len(window.flows))
-        self.trees = [self._tree(list(flow.items()), pairs) for flow, pairs in zip(window.flows, flows, strict=True)]
-        self.pieces, self.sold, self.costs = (
-            defaultdict[int, dict[str, Piece]](dict),
-            defaultdict[Any, list[Any]](list),
-            dict[Any, Any](),
-        )
-        for x in window.pieces:
-            self.pieces[x.j][x.t] = x
-        self.starts = {b: sorted(x.start for x in window.pieces if x.task.batch == b) for b in window.named}
-        self._choose_numbers()
+        self.falls = listed(prices["precedences"], len(self.counted))
+        self.parts = listed(prices["places"], len(self.counted)) if "places" in p else [[]] * len(self.counted)
+        flows = zip(window.flows, listed(p["priced_precedences"], len(window.flows)), strict=True)
+        self.trees = [self._tree(list(flow.items()), listed(pairs)) for flow, pairs in flows]
+        self.starts = {b: sorted(x.start for x in chain(*window.pieces) if x.task.batch == b) for b in window.named}
+        self.sold, self.sums = defaultdict[Any, list[Any]](list), dict[Any, Any]()
 
-    def _table(self, rows: Any, count: int) -> list[Any]:
-        return [np.array([whole(x) for x in listed(row, self.slots)], dtype=object) for row in listed(rows, count)]
+    def _whole(self, values: Any) -> Any:
+        return np.array([whole(value) for value in listed(values, self.slots)], dtype=object)
 
-    def _sound(self, c: int, parts: dict[str, int], capacity: int) -> None:
-        gpu, weights = self.window.classes[c][0], self.window.models
-        if gpu.slots:
-            least = min((weights[m] for m in parts if parts[m]), default=math.inf)
-            fine = set(parts.values()) <= {0, 1} and capacity >= sum(size >= least for size in gpu.slots)
-        else:
-            fine = all(parts[m] * gpu.memory <= capacity * weights[m] for m in parts)
-        demand(fine, "a memory row is not sound")
+    def _add_row(self, c: int, parts: list[int], size: int, price: Any) -> None:
+        gpu, weights = self.window.classes[c][0], list(self.window.models.values())
+        least = min((weight for weight, part in zip(weights, parts, strict=True) if whole(part)), default=TOP)
+        slotted = max(parts, default=0) <= 1 and whole(size) >= sum(slot >= least for slot in gpu.slots)
+        shared = all(part * gpu.memory <= whole(size) * weight for weight, part in zip(weights, parts, strict=True))
+        demand(slotted if gpu.slots else shared, "a memory row is not sound")
+        self.rows[c].append((dict(zip(self.window.models, parts, strict=True)), size, price))
 
     def _tree(self, flow: Any, pairs: Any) -> Any:
-        """Return the nodes from the root on, with the arc to the parent of each, and the priced arcs."""
+        """Return the nodes from the root on, the arc from or to the parent of each, and the priced arcs."""
         n, at = len(flow), {t: u for u, (t, _) in enumerate(flow)}
         arcs = {(at[p], at[t]) for t, task in flow for p, _ in task.before}
         sinks = set(range(n)) - {u for u, _ in arcs}
-        root = n if len(sinks) > 1 else min(sinks)
-        arcs |= {(u, n) for u in sinks if u != root}
-        priced = [tuple(whole(u, 0, n) for u in listed(pair, 2)) for pair in listed(pairs)]
-        rest = arcs - set(priced)
-        demand(len(set(priced)) == len(priced) == len(arcs) - len(rest) and len(rest) == max(root, n - 1), "not a tree")
-        nodes, parent = [root], dict[int, tuple[int, int]]()
+        arcs |= {(u, n) for u in sinks if len(sinks) > 1}
+        priced = [tuple(whole(u) for u in listed(pair, 2)) for pair in pairs]
+        rest, nodes, parent = arcs - set(priced), [n if len(sinks) > 1 else min(sinks)], dict[int, Any]()
         for u in nodes:
-            for arc in sorted(arc for arc in rest if u in arc and arc != parent.get(u)):
-                v = arc[arc[0] == u]
-                demand(v != root and v not in parent, "not a tree")
-                parent[v] = arc
-                nodes.append(v)
+            for arc in (arc for arc in rest if u in arc and arc != parent.get(u)):
+                parent[sum(arc) - u] = arc
+                nodes.append(sum(arc) - u)
+                demand(len(nodes) <= n + 1, "the precedences that are not priced make no tree")
+        spans = len(set(nodes)) == len(nodes) == max(nodes[0] + 1, n) == len(rest) + 1
+        demand(spans and len(rest) + len(priced) == len(arcs), "the precedences that are not priced make no tree")
         return nodes, parent, priced
 
-    def _choose_numbers(self) -> None:
-        """Choose 64-bit numbers if nothing that a job's programme holds can leave them, else whole numbers of any size."""
-        window, s = self.window, self.s
-        self.weight = [math.floor(window.jobs[j].w * self.scale) for j in self.counted]
-        most = s * (
-            sum(map(np.sum, [*self.compute, *self.use.values()])) + sum(row[2] * np.sum(row[3]) for row in self.rows)
-        )
-        nodes, fall = 1 + max(map(len, window.flows)), max(map(sum, self.falls), default=0)
-        largest = nodes * (2 * most + fall) + max(self.weight, default=0) * (self.slots + 2 + nodes) * s
-        self.never = 4 * largest + 1  # beyond every cost, and still after any fall is subtracted from it
-        self.dtype = np.int64 if 4 * self.never < 1 << 63 else object
-
     def value(self) -> Fraction:
-        """Return what the prices prove."""
-        there = [
-            np.array([self.window.there([c], e * self.s, (e + 1) * self.s) for e in range(self.slots)], object)
-            for c in range(len(self.compute))
-        ]
-        capacity = sum(np.dot(a + b, us) for a, b, us in zip(self.compute, self.copy, there, strict=True))
-        capacity += sum(size * np.dot(price, there[c]) for c, _, size, price in self.rows)
-        jobs = sum(self._job(i) for i in range(len(self.counted)))
-        models = sum(self._copies(m, c) for m, c in self.use)
-        self._sold_once()
-        return Fraction(jobs + models - capacity, self.scale)
+        """Return what the prices prove: what jobs and models pay at least, less the price of all capacity."""
+        edges, s = range(self.slots), self.s
+        value = sum(self._job(i) for i in range(len(self.counted))) + sum(self._copies(m, c) for m, c in self.use)
+        for c in range(len(self.compute)):
+            there = np.array([self.window.there([c], e * s, (e + 1) * s) for e in edges], dtype=object)
+            price = self.compute[c] + self.copy[c] + sum(size * price for _, size, price in self.rows[c])
+            value -= np.dot(price, there)
+        for most, entries in self.sold.items():
+            self._sold_once(most[1], *map(np.concatenate, zip(*entries, strict=True)))
+        return Fraction(value, self.scale)
+
+    def _sum(self, rate: Any) -> Any:
+        """Return a function that gives the integrals of a rate from 0 to y, y + s, ..., n of them."""
+        before, rate = np.append([0], np.cumsum(rate * self.s)), np.append(rate, [0])
+
+        def paid(y: int, n: int) -> Any:
+            at = slice(y // self.s, y // self.s + n)
+            return before[at] + rate[at] * (y % self.s)
+
+        return paid
 
     def _copies(self, m: str, c: int) -> int:
+        """Return the least that the copies of a model on a class pay."""
         gpus, zero = self.window.classes[c], np.zeros(self.slots, dtype=object)
-        hold = sum((parts[m] * price for row, parts, _, price in self.rows if row == c), zero)
-        loading = hold + self.copy[c] + (zero if self.window.overlap else self.compute[c])
+        hold = sum((parts[m] * price for parts, _, price in self.rows[c]), zero)
+        paid = self._sum(hold + self.copy[c] + (zero if self.window.overlap else self.compute[c]))
+        warm = len({gpu.name for gpu in gpus} & {gpu for gpu, model, _ in self.window.initial if model == m})
         on, load = (hold - self.use[m, c]).tolist(), self.window.load(m, gpus[0])
-        warm = sum((gpu.name, m) in {place[:2] for place in self.window.initial} for gpu in gpus)
-        paths = [self._path(first, load, loading, on) for first in (0, math.inf)]
-        return warm * paths[0] + (len(gpus) - warm) * paths[1]
+        return warm * self._path(0, load, paid, on) + (len(gpus) - warm) * self._path(math.inf, load, paid, on)
 
-    def _path(self, first: Any, load: int, loading: Any, on: list[int]) -> int:
-        """Return the cheapest path of a copy through the edges of the slots; it is on at edge 0 at the first cost."""
-        s, before, rate = self.s, [0, *(np.cumsum(loading) * self.s).tolist()], [*loading.tolist(), 0]
-        off, held, later = [0], first, dict[int, Any]()
-
-        def paid(y: int) -> int:
-            return before[y // s] + rate[y // s] * (y % s)
-
+    def _path(self, held: Any, load: int, paid: Any, on: list[int]) -> int:
+        """Return the cheapest path through the edges of the slots for a copy that is held at a cost at first."""
+        s, off, begun = self.s, [0], defaultdict[int, Any](lambda: math.inf)
         for e in range(self.slots + 1):
             if e:
-                held = min(held + on[e - 1] * s, later.get(e, math.inf))
+                held = min(held + on[e - 1] * s, begun[e])
                 off.append(min(off[-1], held))
-            if e * s >= load:
-                held = min(held, off[(e * s - load) // s] + paid(e * s) - paid(e * s - load))
+            if e * s >= load:  # loaded so as to be ready at this edge
+                held = min(held, off[(e * s - load) // s] + paid(e * s, 1)[0] - paid(e * s - load, 1)[0])
                 off[e] = min(off[e], held)
-            ready = e * s + load
-            if ready < self.slots * s:
-                r = ready // s
-                cost = off[e] + paid(ready) - paid(e * s) + on[r] * ((r + 1) * s - ready)
-                later[r + 1] = min(later.get(r + 1, math.inf), cost)
+            ready, r = e * s + load, (e * s + load) // s
+            if r < self.slots:  # load begun at this edge: ready within slot r, on from the next edge
+                cost = off[e] + paid(ready, 1)[0] - paid(e * s, 1)[0] + on[r] * ((r + 1) * s - ready)
+                begun[r + 1] = min(begun[r + 1], cost)
         return int(off[-1])
 
     def _job(self, i: int) -> int:
         """Return the least that a job pays: a programme from the leaves to the root."""
-        j, delays, s, never = self.counted[i], self.delays[i], self.s, self.never
-        job, pieces = self.window.jobs[j], [self.pieces[j][t] for t in self.window.flows[self.window.jobs[j].flow]]
-        nodes, parent, priced = self.trees[job.flow]
-        starts = [x.start for x in pieces] + [max(x.end for x in pieces)]
-        longest = max(way.r for x in pieces for way in x.ways)
-        demand(
-            (max(starts[u] for u in nodes) + delays * s + longest) // s + 2 <= self.slots, "a job's window is too long"
-        )
-        demand(len(self.falls[i]) == len(priced) * delays, "falls of another shape")
-        parts = self._parts(self.parts[i], len(pieces), delays)
-        k = np.arange(delays)
+        j, n, s = self.counted[i], self.delays[i], self.s
+        pieces, (nodes, parent, priced) = self.window.pieces[j], self.trees[self.window.jobs[j].flow]
+        starts, root, k = [*(x.start for x in pieces), max(x.end for x in pieces)], nodes[0], np.arange(n)
+        reach = max(starts[u] for u in nodes) + n * s + max(way.r for x in pieces for way in x.ways)
+        demand(reach // s + 2 <= self.slots, f"the window of job {j} is too long")
+        falls = [whole(fall) for fall in listed(self.falls[i], len(priced) * n)]
+        parts, arms = self._parts(i, len(pieces)), dict[int, list[Any]]()
+        arms[len(pieces)] = [(0, np.zeros(n, dtype=object))]
+        for u, x in enumerate(pieces):
+            arms[u] = [(way.r, self._running(i, x, way, parts[u], u == root)) for way in x.ways]
+        for r, cost in arms[root]:
+            cost += [self._completing(i, end) for end in range(starts[root] + r, starts[root] + r + n * s, s)]
 
         def later(u: int, r: int, v: int) -> Any:
-            return np.clip(k + max(-delays, min(delays, (starts[u] + r - starts[v]) // s)), 0, delays - 1)
+            return np.clip(k + (starts[u] + r - starts[v]) // s, 0, n - 1)
 
-        arms = {
-            u: [(way.r, self._running(x, way, i, parts.get((u, self._place(x, way))), u == nodes[0])) for way in x.ways]
-            for u, x in enumerate(pieces)
-        }
-        arms[len(pieces)] = [(0, np.zeros(delays, self.dtype))]
-        for r, cost in arms[nodes[0]]:
-            end = starts[nodes[0]] + s * k + r
-            late = np.maximum(0, end - min(job.d, 1 << 62)).astype(self.dtype)
-            cost += self.scale * (late > 0) if self.window.objective == "late_jobs" else self.weight[i] * late
         for place, (u, v) in enumerate(priced):
-            falls = np.array(self.falls[i][place * delays : (place + 1) * delays - 1][::-1], self.dtype)
-            fence = np.append(np.cumsum(falls)[::-1], np.zeros(1, self.dtype))
-            for _, cost in arms[v]:
-                cost += fence
-            for r, cost in arms[u]:
-                cost -= fence[later(u, r, v)]
+            fence = np.array([*accumulate([0, *falls[place * n : place * n + n - 1][::-1]])][::-1], dtype=object)
+            arms[v] = [(r, cost + fence) for r, cost in arms[v]]
+            arms[u] = [(r, cost - fence[later(u, r, v)]) for r, cost in arms[u]]
         for v in reversed(nodes[1:]):
-            a, b = parent[v]
-            u = a + b - v
-            if v == a:  # the child comes before its parent
-                allowed = np.full(delays, never, self.dtype)
-                for r, cost in arms[v]:
-                    last = np.searchsorted(later(v, r, u), k, "right") - 1
-                    least = np.minimum.accumulate(cost)[last]
-                    allowed = np.minimum(allowed, np.where(last < 0, never, least))
-                arms[u] = [(r, np.minimum(cost + allowed, never)) for r, cost in arms[u]]
+            u = sum(parent[v]) - v
+            if parent[v] == (v, u):  # a child that comes before its parent starts no later than the parent allows
+                least = [np.append(NEVER, np.minimum.accumulate(cost)) for _, cost in arms[v]]
+                until = [np.searchsorted(later(v, r, u), k, "right") for r, _ in arms[v]]
+                allowed = np.min([cost[last] for cost, last in zip(least, until, strict=True)], axis=0)
+                arms[u] = [(r, cost + allowed) for r, cost in arms[u]]
             else:
-                behind = np.minimum.accumulate(np.minimum.reduce([cost for _, cost in arms[v]])[::-1])[::-1]
-                arms[u] = [(r, np.minimum(cost + behind[later(u, r, v)], never)) for r, cost in arms[u]]
-        return int(min(cost.min() for _, cost in arms[nodes[0]]))
+                behind = np.minimum.accumulate(np.min([cost for _, cost in arms[v]], axis=0)[::-1])[::-1]
+                arms[u] = [(r, cost + behind[later(u, r, v)]) for r, cost in arms[u]]
+        return int(min(min(cost) for _, cost in arms[root]))
 
-    def _place(self, x: Piece, way: Way) -> int | None:
-        return self.place.get((x.task.batch, way.c, way.fewest))
+    def _completing(self, i: int, end: int) -> Any:
+        """Return what a job pays for completing then, rounded down."""
+        job = self.window.jobs[self.counted[i]]
+        late = end > job.d if self.window.objective == "late_jobs" else max(0, end - job.d)
+        return math.floor(job.w * self.scale) * late
 
-    def _parts(self, entries: Any, n: int, delays: int) -> dict[tuple[int, int], Any]:
-        table = dict[tuple[int, int], Any]()
-        for entry in listed(entries):
-            u, row, first, parts = listed(entry, 4)
-            here = table.setdefault(
-                (whole(u, 0, n - 1), whole(row, 0, len(self.place) - 1)), np.zeros(delays - 1, np.int64)
-            )
-            span = slice(whole(first), first + len(listed(parts)))
-            demand(span.stop < delays and not here[span].any(), "parts twice, or beyond the delays")
-            here[span] = [whole(part, 0, 65_536) for part in parts]
-        return table
+    def _parts(self, i: int, tasks: int) -> Any:
+        """Return, per task of a job and row of places, which part of a batch it pays by delay."""
+        parts = [defaultdict[int, Any](lambda: np.zeros(self.delays[i] - 1, dtype=np.int64)) for _ in range(tasks)]
+        for entry in listed(self.parts[i]):
+            u, row, first, part = listed(entry, 4)
+            span = slice(whole(first), first + len(listed(part)))
+            here = parts[whole(u, 0, tasks - 1)][whole(row, 0, len(self.place) - 1)]
+            demand(span.stop < self.delays[i] and not here[span].any(), "parts beyond the delays, or twice")
+            here[span] = [whole(q, 0, 65_536) for q in part]
+        return parts
 
-    def _running(self, x: Piece, way: Way, i: int, parts: Any, last: bool) -> Any:
-        """Return what running costs by delay: the least over four starts, for a price is linear in between."""
-        s, k, r, delays, job = self.s, np.arange(self.delays[i] - 1), way.r, self.delays[i], x.job
-        row = self._place(x, way)
+    def _running(self, i: int, x: Piece, way: Way, parts: Any, root: bool) -> Any:
+        """Return what running costs by delay: the least over four starts, between which prices are linear."""
+        n, s, r, row = self.delays[i] - 1, self.s, way.r, self.place.get((x.task.batch, way.c, way.fewest))
+        part: Any
+        unit, part = (1, 1) if row is None else (65_536, 65_536 if way.most == 1 else parts[row])
+        if row is not None and way.most > 1:
+            touched = np.maximum(np.append(part, 0), np.append(0, part)) if x.start % s else part
+            slots = np.flatnonzero(touched)
+            self.sold[row, way.most].append((slots + x.start // s, touched[slots]))
         shared, own = self._prices(x, way, row)
-        wait = np.zeros(delays - 1, self.dtype)
-        if last and self.window.objective != "late_jobs":
-            wait += self.weight[i] * (x.start + k * s + r >= min(job.d, 1 << 62))
-
-        def least(before: Any, rate: Any, part: Any, wait: Any) -> Any:
-            def paid(y: int) -> Any:
-                at = slice(y // s, y // s + delays - 1)
-                return before[at] + rate[at] * (y % s)
-
-            costs = []
-            for o in {0, s - 1, -x.start % s, -(x.start + r) % s}:
-                cost = paid(x.start + o + r) - paid(x.start + o)
-                costs.append((cost if part is None else cost // 65_536 * part) + wait * o)
-            return np.minimum.reduce(costs)
-
-        if row is None:
-            cost = least(*shared, None, wait)
-        else:
-            if way.most == 1:
-                parts = 65_536
-            elif parts is None:
-                parts = 0
-            else:
-                touched = np.maximum(np.append(parts, 0), np.append(0, parts)) if x.start % s else parts
-                slots = np.flatnonzero(touched)
-                self.sold[row, way.most].append((slots + x.start // s, touched[slots]))
-            cost = least(*shared, parts, wait) + least(*own, None, 0)
-        if way.fewest > 1:
-            cost[: max(0, (self.starts[x.task.batch][way.fewest - 1] - x.start) // s)] = self.never
-        return np.append(cost, np.zeros(1, self.dtype))
+        wait = np.zeros(n, dtype=object)
+        if root and self.window.objective != "late_jobs":
+            wait += [math.floor(x.job.w * self.scale) * (x.start + k * s + r >= x.job.d) for k in range(n)]
+        begins = [x.start + o for o in {0, s - 1, -x.start % s, -(x.start + r) % s}]
+        costs = [(shared(y + r, n) - shared(y, n)) // unit * part + wait * (y - x.start) for y in begins]
+        cost = np.min(costs, axis=0) + np.min([own(y + r, n) - own(y, n) for y in begins], axis=0)
+        if way.fewest > 1:  # no batch of so many before the last of its members can be there
+            cost[: max(0, (self.starts[x.task.batch][way.fewest - 1] - x.start) // s)] = NEVER[0]
+        return np.append(cost, [0])
 
     def _prices(self, x: Piece, way: Way, row: int | None) -> Any:
-        """Return what a task pays for sharing and for its own memory per us, as sums before each slot and rates in it."""
-        key = x.job.flow, x.t, way
-        if key not in self.costs:
-            c, gpu, zero = way.c, self.window.classes[way.c][0], np.zeros(self.slots, dtype=object)
+        """Return the sums of what a task pays for what a batch shares (without places: for all), and for its own."""
+        key, c, batch, zero = (x.job.flow, x.name, way), way.c, x.task.batch, np.zeros(self.slots, dtype=object)
+        if key not in self.sums:
+            gpu, ends = self.window.classes[c][0], range(self.s, self.s * (self.slots + 1), self.s)
             rate = sum((self.use[m, c] for m in x.task.models if (m, c) in self.use), self.compute[c])
-            taken = [
-                (x.task.memory * size // gpu.memory) * price
-                for d, _, size, price in self.rows
-                if d == c and not gpu.slots
-            ]
-            own, members = sum(taken, zero), zero + 1
-            if x.task.batch and row is None:
-                ends = range(self.s, (self.slots + 1) * self.s, self.s)
-                members = np.array([bisect_left(self.starts[x.task.batch], end, 1, way.most) for end in ends], object)
-            shared = rate * x.task.share // (10_000 * members)
-            rates = [shared + own] if row is None else [shared, own]
-            sums = [np.append(np.zeros(1, object), np.cumsum(rate * self.s)).astype(self.dtype) for rate in rates]
-            self.costs[key] = [
-                (before, np.append(rate, zero[:1]).astype(self.dtype)) for before, rate in zip(sums, rates, strict=True)
-            ]
-        return [*self.costs[key], None][:2]
+            own = [x.task.memory * size // gpu.memory * price for _, size, price in self.rows[c] if not gpu.slots]
+            alone = batch is None or row is not None
+            members = [1 if alone else bisect_left(self.starts[batch], end, 1, way.most) for end in ends]
+            shared = rate * x.task.share // (10_000 * np.array(members, dtype=object))
+            rates = [shared, sum(own, zero)] if row is not None else [sum(own, shared), zero]
+            self.sums[key] = [self._sum(rate) for rate in rates]
+        return self.sums[key]
 
-    def _sold_once(self) -> None:
-        for (_, most), entries in self.sold.items():
-            slot, part = (np.concatenate(column) for column in zip(*entries, strict=True))
-            order = np.lexsort((-part, slot))
-            slot, part = slot[order], part[order]
-            dear = np.arange(len(slot)) - np.searchsorted(slot, slot) < most
-            total = np.zeros(self.slots + 1, np.int64)
-            np.add.at(total, slot[dear], part[dear])
-            demand(total.max() <= 65_536, "a place in a batch is sold twice")
+    def _sold_once(self, most: int, slot: Any, part: Any) -> None:
+        """Demand that in no slot the largest parts of so many tasks add up to more than a batch."""
+        order = np.lexsort((-part, slot))
+        slot, part, total = slot[order], part[order], np.zeros(self.slots + 1, dtype=np.int64)
+        first = np.arange(len(slot)) - np.searchsorted(slot, slot) < most
+        np.add.at(total, slot[first], part[first])
+        demand(total.max() <= 65_536, "a place in a batch is sold twice")
 
 
-METHODS = {
+def parts(window: Window, p: Any, _: Any) -> Fraction:
+    """Add up what is proved of parts, each some consecutive jobs; start orders are beyond this, and count otherwise."""
+    demand(window.objective not in MAXIMA and not window.named, "parts prove sums without batches")
+    rows, value = window.scenario["workload"]["jobs"], Fraction()
+    firsts = [whole(part["first_job"], 0, len(rows) - 1) for part in listed(p["parts"])] + [len(rows)]
+    demand(firsts[0] == 0 and all(a < b for a, b in pairwise(firsts)), "parts are not in order, or leave jobs out")
+    for part, (a, b) in zip(p["parts"], pairwise(firsts), strict=True):
+        small = Window({**window.scenario, "workload": {"jobs": rows[a:b]}})
+        demand(part["method"] not in ("parts", "stream_prices"), "a part has another method")
+        given = part.get("otherwise") if part["method"] == "start_orders" else part
+        proof = raised(small, given) if given else Fraction()
+        share = next((whole.w / part.w for whole, part in zip(window.jobs[a:b], small.jobs, strict=True) if part.w), 1)
+        value += share * proof
+    return value
+
+
+METHODS: dict[str, Any] = {
     "critical_path": critical_path,
     "mean_busy_time": mean_busy_time,
     "energetic": energetic,
     "fluid": fluid,
     "lagrangian": lambda window, p, prices: Lagrangian(window, p, prices).value(),
-    "stream_prices": lambda *_: None,  # of requests, which no instance of the library has
+    "parts": parts,
 }
 
 
-def proved(window: Window, certificate: Any) -> float | None:
-    """Return the bound that a certificate proves, in the unit of files and rounded down; none if its method is beyond this."""
-    for key in ("parameters", "prices", "versions"):
-        demand(type(certificate[key]) is dict, f"{key} is no object")
-    value = METHODS[certificate["method"]](window, certificate["parameters"], certificate["prices"])
-    if value is None:
-        return None
+def raised(window: Window, proof: Any) -> Fraction:
+    """Return what is proved, raised to the least value that whole completion times can give."""
+    demand(type(proof["parameters"]) is type(proof["prices"]) is dict, "parameters or prices are no object")
+    value = METHODS[proof["method"]](window, proof["parameters"], proof["prices"])
     steps = {"late_jobs": 1, "makespan": 1, "mean_latency": len(window.jobs)}.get(window.objective)
-    value = Fraction(math.ceil(value * steps), steps) if steps else value
-    value /= 10**6 if window.objective in TIMED else 1
-    return float(value) if Fraction(float(value)) <= value else math.nextafter(float(value), -math.inf)
+    return Fraction(math.ceil(value * steps), steps) if steps else value
 
 
 def judge(window: Window, file: Any) -> dict[str, Any]:
-    """Return what a plan or a certificate is worth, and whether it is what it claims."""
+    """Return whether a plan or a certificate is what it claims, and what it is worth."""
     plan = "tasks" in file
-    result = {"sort": "plan" if plan else "certificate", "holds": False, "objective": window.objective}
-    result |= {"value" if plan else "lower_bound": None, "reason": None}
+    found: dict[str, Any] = {"sort": "plan" if plan else "certificate", "holds": False, "objective": window.objective}
+    number = "value" if plan else "lower_bound"
+    found |= {number: None, "reason": None}
     try:
-        objective = file["objective"]["name"] if plan else file["objective"]
+        said = file["objective"] if plan else {"name": file["objective"], "value": file["lower_bound"]}
         demand(whole(file["schema_version"]) == 1 and file["scenario_hash"] == window.hash, "it is of another window")
-        demand(
-            objective == window.objective and file.get("realised", False) is False,
-            "it is of another objective, or happened",
-        )
-        claim = file["objective"]["value"] if plan else file["lower_bound"]
-        demand(type(claim) in (int, Fraction), "the claim is no number")
-        if plan:
-            value = value_of(window, file) / (10**6 if window.objective in TIMED else 1)
-            result["value"] = float(value)
-            demand(float(claim) == float(value), f"it is worth {float(value)}")
-        else:
-            result["lower_bound"] = bound = proved(window, file)
-            demand(bound is None or float(claim) <= bound, f"only {bound} is proved")
-        result["holds"] = None if not plan and result["lower_bound"] is None else True
+        demand(said["name"] == window.objective, f"it is for {said['name']}")
+        demand(type(said["value"]) in (int, Fraction), "the claim is no number")
+        demand(plan or type(file["versions"]) is dict, "versions is no object")
+        if file.get("method") == "stream_prices" and not plan:
+            return found | {"holds": None}
+        demand(file.get("realised", False) is False, "it is what happened, and no plan")
+        value = (value_of if plan else raised)(window, file) / (10**6 if window.objective in TIMED else 1)
+        rounded, claim = float(value), float(said["value"])
+        if not plan and Fraction(rounded) > value:
+            rounded = math.nextafter(rounded, -math.inf)
+        found[number] = rounded
+        split = [] if plan or file["method"] != "parts" else file["parameters"]["parts"]
+        beyond = any(part["method"] == "start_orders" for part in split)
+        if claim == rounded or (claim < rounded and not plan) or beyond:
+            return found | {"holds": True if not beyond or claim <= rounded else None}
+        raise Refused(f"it is worth {rounded}" if plan else f"only {rounded} is proved")
     except MALFORMED as error:
-        result["reason"] = f"{error}" if isinstance(error, Refused) else f"it has another form: {error!r}"[:200]
-    return result
+        found["reason"] = str(error) if isinstance(error, Refused) else f"it has another form: {error!r}"[:200]
+    return found
 
 
 def main(instance: str, *paths: str) -> int:
     """Print a line of JSON per file and return the exit code."""
-    code, window = 0, None
+    codes, window = [0], None
     for path in (instance, *paths):
         try:
             content = read(path)
@@ -817,13 +751,13 @@ def main(instance: str, *paths: str) -> int:
                 continue
             demand("tasks" in content or "method" in content, "it is neither a plan nor a certificate")
             found = judge(window, content)
-        except UNREADABLE as error:
+        except (*MALFORMED, OSError, zlib.error) as error:
             found = {"sort": None, "holds": False, "objective": None, "reason": f"{error!r}"[:200]}
         print(json.dumps({"file": path, **found}))
-        code = max(code, 2 if found["sort"] is None else int(found["holds"] is False))
+        codes.append(2 if found["sort"] is None else int(found["holds"] is False))
         if window is None:
             break
-    return code
+    return max(codes)
 
 
 if __name__ == "__main__":
