@@ -297,7 +297,7 @@ def stay_of(window: Window, gpu: Gpu, row: Any) -> Stay:
     """Read a residency and check rule 9, and what rules 5, 8 and 10 say of it alone."""
     model, slot, initial = row["model"], row.get("slot"), row.get("initial", False)
     start, ready = whole(row["load_start_us"]), whole(row["ready_us"])
-    end = next((b for a, b in gpu.spans if a <= start < b), 0) if row["end_us"] is None else whole(row["end_us"])
+    end = next((b for a, b in gpu.spans if a <= start < b), 0) if row.get("end_us") is None else whole(row["end_us"])
     what, took = f"the residency of {model} on {gpu.name} from {start}", ready - start
     listed = start == 0 and (gpu.name, model, slot) in window.initial
     demand(type(initial) is bool and (listed or not initial), f"{what} is not there initially")
@@ -686,7 +686,7 @@ def parts(window: Window, p: Any, _: Any) -> Fraction:
         small = Window({**window.scenario, "workload": {"jobs": rows[a:b]}})
         demand(part["method"] not in ("parts", "stream_prices"), "a part has another method")
         given = part.get("otherwise") if part["method"] == "start_orders" else part
-        proof = raised(small, given) if given else Fraction()
+        proof = Fraction() if given is None else raised(small, given)
         share = next((whole.w / part.w for whole, part in zip(window.jobs[a:b], small.jobs, strict=True) if part.w), 1)
         value += share * proof
     return value
@@ -702,39 +702,48 @@ METHODS: dict[str, Any] = {
 }
 
 
-def raised(window: Window, proof: Any) -> Fraction:
+def raised(window: Window, proof: Any) -> Any:
     """Return what is proved, raised to the least value that whole completion times can give."""
-    demand(type(proof["parameters"]) is type(proof["prices"]) is dict, "parameters or prices are no object")
-    value = METHODS[proof["method"]](window, proof["parameters"], proof["prices"])
+    demand(type(proof["parameters"]) is dict, "parameters are no object")
+    value = METHODS[proof["method"]](window, proof["parameters"], proof.get("prices"))
     steps = {"late_jobs": 1, "makespan": 1, "mean_latency": len(window.jobs)}.get(window.objective)
     return Fraction(math.ceil(value * steps), steps) if steps else value
+
+
+def proved(window: Window, file: Any) -> tuple[float | None, bool | None]:
+    """Return the bound that a certificate proves, rounded down, and whether the claim holds (none: beyond this)."""
+    claim, method = file["lower_bound"], file["method"]
+    demand(type(claim) in (int, Fraction), "the claim is no number")
+    if method == "stream_prices":
+        return None, None
+    value = raised(window, file) / (10**6 if window.objective in TIMED else 1)
+    bound = float(value) if Fraction(float(value)) <= value else math.nextafter(float(value), -math.inf)
+    if (claim if type(claim) is int else float(claim)) <= bound:
+        return bound, True
+    beyond = method == "parts" and any(part["method"] == "start_orders" for part in file["parameters"]["parts"])
+    return bound, None if beyond else False
 
 
 def judge(window: Window, file: Any) -> dict[str, Any]:
     """Return whether a plan or a certificate is what it claims, and what it is worth."""
     plan = "tasks" in file
-    found: dict[str, Any] = {"sort": "plan" if plan else "certificate", "holds": False, "objective": window.objective}
-    number = "value" if plan else "lower_bound"
-    found |= {number: None, "reason": None}
+    sort, number = ("plan", "value") if plan else ("certificate", "lower_bound")
+    found = {"sort": sort, "holds": False, "objective": window.objective, number: None, "reason": None}
     try:
-        said = file["objective"] if plan else {"name": file["objective"], "value": file["lower_bound"]}
+        name = file["objective"]["name"] if plan else file["objective"]
         demand(whole(file["schema_version"]) == 1 and file["scenario_hash"] == window.hash, "it is of another window")
-        demand(said["name"] == window.objective, f"it is for {said['name']}")
-        demand(type(said["value"]) in (int, Fraction), "the claim is no number")
-        demand(plan or type(file["versions"]) is dict, "versions is no object")
-        if file.get("method") == "stream_prices" and not plan:
-            return found | {"holds": None}
-        demand(file.get("realised", False) is False, "it is what happened, and no plan")
-        value = (value_of if plan else raised)(window, file) / (10**6 if window.objective in TIMED else 1)
-        rounded, claim = float(value), float(said["value"])
-        if not plan and Fraction(rounded) > value:
-            rounded = math.nextafter(rounded, -math.inf)
-        found[number] = rounded
-        split = [] if plan or file["method"] != "parts" else file["parameters"]["parts"]
-        beyond = any(part["method"] == "start_orders" for part in split)
-        if claim == rounded or (claim < rounded and not plan) or beyond:
-            return found | {"holds": True if not beyond or claim <= rounded else None}
-        raise Refused(f"it is worth {rounded}" if plan else f"only {rounded} is proved")
+        demand(name == window.objective, f"it is for {name}")
+        if plan:
+            demand(file.get("realised", False) is False, "it is what happened, and no plan")
+            value, claim = (
+                value_of(window, file) / (10**6 if window.objective in TIMED else 1),
+                file["objective"]["value"],
+            )
+            demand(type(claim) in (int, Fraction), "the claim is no number")
+            found |= {number: float(value), "holds": 10**9 * abs(claim - value) <= value}
+        else:
+            found[number], found["holds"] = proved(window, file)
+        found["reason"] = f"it is {found[number]} that it is worth" if found["holds"] is False else None
     except MALFORMED as error:
         found["reason"] = str(error) if isinstance(error, Refused) else f"it has another form: {error!r}"[:200]
     return found
