@@ -1,4 +1,4 @@
-"""``python -m experiments.library [improve | submit FILE | tamper | policies | draw]``: instances, and what is known of them.
+"""``python -m experiments.library [improve | submit FILE | tamper | policies | draw]``: instances, and what is known.
 
 Without a word everything is checked again, and library.md and its picture are written.
 """

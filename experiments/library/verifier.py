@@ -297,7 +297,7 @@ def stay_of(window: Window, gpu: Gpu, row: Any) -> Stay:
     """Read a residency and check rule 9, and what rules 5, 8 and 10 say of it alone."""
     model, slot, initial = row["model"], row.get("slot"), row.get("initial", False)
     start, ready = whole(row["load_start_us"]), whole(row["ready_us"])
-    end = next((b for a, b in gpu.spans if a <= start < b), 0) if row.get("end_us") is None else whole(row["end_us"])
+    end = FOREVER if row.get("end_us") is None else whole(row["end_us"])
     what, took = f"the residency of {model} on {gpu.name} from {start}", ready - start
     listed = start == 0 and (gpu.name, model, slot) in window.initial
     demand(type(initial) is bool and (listed or not initial), f"{what} is not there initially")
