@@ -55,8 +55,9 @@ def verify(instance: Instance, document: object) -> Verdict:
 
 
 def _header(instance: Instance, document: object) -> tuple[Objective, str, Fraction]:
-    if get(document, "schema_version") != 1:
-        raise RefusedError("schema_version must be 1")
+    whole(get(document, "schema_version"), 1, 1, "schema_version")
+    if not isinstance(get(document, "parameters"), dict):
+        raise RefusedError("parameters must be an object")
     if get(document, "scenario_hash") != scenario_hash(instance):
         raise RefusedError("scenario_hash belongs to another scenario")
     name, method, claim = get(document, "objective"), get(document, "method"), get(document, "lower_bound")
