@@ -155,7 +155,12 @@ class Engine:
         # A release that touches no GPU still has to be seen by policies that wait for one.
         elif self._released > released and not site.touched:
             policy.act(())
-        self._act_on(site.touched)
+        # Wherever something has happened, until nothing does any more.
+        touched = site.touched
+        while touched:
+            gpus = list(touched)
+            touched.clear()
+            policy.act(gpus)
         if site.serves_streams:
             site.begin_strides()
 
@@ -167,13 +172,6 @@ class Engine:
         if kind == LOST:
             self._go_on_without(subject, number)
         return True
-
-    def _act_on(self, touched: dict[int, None]) -> None:
-        """Let the policy act wherever something has happened, until nothing does any more."""
-        while touched:
-            gpus = list(touched)
-            touched.clear()
-            self._policy.act(gpus)
 
     def _leave_behind(self, gpu: int) -> None:
         """Empty a GPU that has gone; if it is to be back already, have it once nothing of before runs there."""

@@ -55,10 +55,11 @@ class Site(ServingExecution):
             raise IllegalActionError(f"task {task}: its job takes another branch")
         template = self.template[task]
         known = 0 <= gpu < self.n_gpus and gpu not in self.lost
-        if known and not (self.stays or self._foreseen):
-            # A plan foresees that a GPU comes back, and may name one that is away.
+        # A plan foresees that a GPU comes back, and may name one that is away.
+        if known and not self.stays and not self._foreseen:
             known = not self.is_away(gpu)
-        if not known or self.run_us[template][self.gpu_class[gpu]] == NEVER or not self._suits(task, gpu):
+        able = known and self.run_us[template][self.gpu_class[gpu]] != NEVER
+        if not able or (self.serves_streams and not self._suits(task, gpu)):
             allowed = ", ".join(map(str, self.eligible_gpus(task)))
             raise IllegalActionError(f"T1 task {task}: GPU {gpu} is not eligible; allowed are {allowed}")
         if self.started_us[task] >= 0:

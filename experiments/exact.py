@@ -18,20 +18,15 @@ import truenorth as tn
 from experiments import authors
 from experiments.bench import ask, bench, plan_window
 from truenorth.models import Instance, Objective
-from truenorth.models.objective import reported_value
 from truenorth.models.scenario import Scenario, scenario_from
 from truenorth.solvers.budget import Method
 from truenorth.solvers.exact import cp_sat, milp
 from truenorth.solvers.faults import SolverFaultWarning
-from truenorth.solvers.result import Result, Search
-from truenorth.solvers.search import annealing
+from truenorth.solvers.result import Result
 
 RATE_PER_S = 3.76
 """75 % of the 5.02 jobs/s at which five GPUs saturate."""
-ANNEALING_S = 0.5
-"""How long annealing looks for the plan that the MILP starts from."""
 Seconds = Annotated[float, "seconds per instance"]
-Solver = Annotated[str, "a name that PuLP gives"]
 
 
 def prove_windows(
@@ -61,41 +56,6 @@ def authors_window(tasks: int, seed: int) -> Instance:
         arrivals.append((release, name))
         total += sizes[name]
     return authors.instance(arrivals)
-
-
-def stop_milp(
-    jobs: tuple[int, ...] = (4, 6, 8, 10),
-    seeds: tuple[int, ...] = (1, 2, 3),
-    solver: Solver = "HiGHS",
-    time_limit: Seconds = 60.0,
-) -> None:
-    """Show where the MILP stops: windows of the authors' workload, five GPUs at 75 % load, mean latency."""
-    objective = Objective.MEAN_LATENCY
-
-    def annealed(window: Instance, seconds: float, improve_s: float | None = None) -> Search:
-        search = Search(window, objective, seconds)
-        annealing.improve(search, time_limit_s=improve_s)
-        return search
-
-    def told(window: Instance) -> dict[str, Any]:
-        search = annealed(window, time_limit, ANNEALING_S)
-        before = search.value
-        milp.improve(search, solver=solver)
-        result = search.result(milp.METHOD, {})
-        values = (None if value is None else reported_value(objective, value) for value in (before, result.value))
-        return dict(zip(("annealed", "value"), values, strict=True)) | {"window": window, "result": result}
-
-    annealed(authors.instance(authors.poisson(RATE_PER_S, 2, 1)), 1.0)  # loads the kernels
-    bench(
-        (
-            (str(seed), authors.instance(authors.poisson(RATE_PER_S, count, seed)))
-            for count, seed in product(jobs, seeds)
-        ),
-        lambda window: told(window) | {"jobs": len(window.jobs), "tasks": window.n_tasks},
-        "{jobs:4d}  {tasks:5d}  {name:>4s}  {result.status:8s}  {annealed:<10.6f}  "
-        "{value:<10.6f}  {result.gap:<6.2%}  {result.runtime_s:7.2f}",
-        "jobs  tasks  seed  status    annealed    value       gap     seconds",
-    )
 
 
 def fork(seed: int) -> Scenario:
@@ -253,7 +213,6 @@ if __name__ == "__main__":
     ask(
         {
             "authors": prove_windows,
-            "milp": stop_milp,
             "versions": versions,
         }
     )

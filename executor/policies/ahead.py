@@ -8,17 +8,22 @@ event, and what the list begins now is begun: runs, and loads for tasks that are
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
+
+import numpy as np
 
 from truenorth.executor.execution import NOWHERE
 from truenorth.executor.policies.central import CentralQueue, RemainingWork
 from truenorth.executor.policies.eviction import makes_room, room_for
 from truenorth.executor.policies.options import QueueOptions, count_from_1, factor, option
 from truenorth.executor.policies.queueing import QueuePolicy
+from truenorth.executor.policies.view import UNREACHABLE, Row, least, load_rows
 from truenorth.executor.site import Site
 from truenorth.models import NEVER, NONE, WHOLE
 
+NO_GAP = -1
+"""Stands for the gap of a GPU that has none: nothing ends before."""
 _LIKELY = 0.5
 """Tasks of a branch that a job may take are listed from this probability on."""
 
@@ -68,6 +73,9 @@ class Ahead(CentralQueue):
         self._needed = [0] * len(site.models)
         self._wakes: set[int] = set()
         self._bound: list[list[int]] = [[] for _ in range(site.n_gpus)]
+        self._known = KnownLanes(site)
+        self._changed = set(range(site.n_gpus))
+        self._loads = load_rows(site)
 
     # -- what is known --------------------------------------------------------------------------------------------
 
@@ -92,11 +100,22 @@ class Ahead(CentralQueue):
         """Give a task a GPU, and remember it until it starts."""
         super().bind(task, gpu)
         self._bound[gpu].append(task)
+        self._changed.add(gpu)
+
+    def finished(self, task: int, gpu: int) -> None:
+        """Look at the GPU anew."""
+        self._changed.add(gpu)
+        super().finished(task, gpu)
+
+    def loaded(self, model: int, gpu: int) -> None:
+        """Look at the GPU anew."""
+        self._changed.add(gpu)
 
     def started(self, task: int, gpu: int) -> None:
         """Take note of what is left."""
         super().started(task, gpu)
         self._bound[gpu].remove(task)
+        self._changed.add(gpu)
         job = self.site.job[task]
         self._work.started(task)
         self._to_start[job] -= 1
@@ -106,6 +125,7 @@ class Ahead(CentralQueue):
     def withdrawn(self, task: int, gpu: int) -> None:
         """Forget that a task was bound."""
         self._bound[gpu].remove(task)
+        self._changed.add(gpu)
         super().withdrawn(task, gpu)
 
     def _see_work(self, job: int) -> None:
@@ -131,9 +151,9 @@ class Ahead(CentralQueue):
 
     def offer(self) -> None:
         """List the tasks of released jobs, and begin what begins now."""
-        lanes = [self._lane(gpu) for gpu in range(self.site.n_gpus)]
+        lanes = self._lanes()
         ends: dict[int, tuple[int, int]] = {}
-        first, begun, window = None, False, self._readings.window * len(lanes)
+        first, begun, window = None, False, self._readings.window * self.site.n_gpus
         for position, task in enumerate(self._in_order()):
             if position >= window and not self._lack_work(lanes):
                 break
@@ -144,19 +164,18 @@ class Ahead(CentralQueue):
             ends[task] = place.gpu, place.end_us
             if first is None and task in self.ready_us:
                 first = task, place.gpu
-            if self._starts(task, place, lanes[place.gpu]):
+            if self._starts(task, place, lanes):
                 self.bind_batch(task, place.gpu)
                 begun = True
             else:
-                begun |= self._begin_loads(task, place, lanes[place.gpu])
-            self._list(task, place, lanes[place.gpu])
+                begun |= self._begin_loads(task, place, lanes)
+            self._list(task, place, lanes)
         if first is not None and not begun and self._stands_still():
             self.bind_batch(*first)  # its models block each other: its worker makes them all leave and come in again
 
-    def _lack_work(self, lanes: Sequence[ListedLane]) -> bool:
+    def _lack_work(self, lanes: ListedLanes) -> bool:
         """Say whether a GPU is idle for which nothing is listed that starts now."""
-        idle = (lanes[gpu] for gpu in self.idle)
-        return any(lane.gap_us is not None or lane.free_us <= self.site.now for lane in idle)
+        return any(lanes.gap_us[gpu] != NO_GAP or lanes.free_us[gpu] <= self.site.now for gpu in self.idle)
 
     def _stands_still(self) -> bool:
         """Say whether nothing is under way, bound or due, so that nothing more would happen."""
@@ -175,20 +194,14 @@ class Ahead(CentralQueue):
                 if likely and site.gpu[task] == NOWHERE and task not in site.dropped:
                     yield task
 
-    def _lane(self, gpu: int) -> ListedLane:
-        """Return what a GPU is bound to do."""
-        site, state, now = self.site, self.site.state[gpu], self.site.now
-        free_us = max((now, *(run.end_us for run in state.runs.values())))
-        bound = self._bound[gpu]
-        if bound:  # a task, or a batch
-            batch = site.batch[site.template[bound[0]]]
-            free_us += site.run_time(bound[0], gpu) if batch == NONE else site.batch_time(batch, gpu, len(bound))
-        ready_us, copy_us = dict.fromkeys(state.memory.residents, now), now
-        if state.loading != NOWHERE:
-            ready_us[state.loading] = copy_us = max(now, state.load_end_us)
-        kept = {model for task in bound for model in site.needs[site.template[task]]}
-        loads = state.refuse_copying() is None and (site.overlap_loads or not bound) and kept <= ready_us.keys()
-        return ListedLane(free_us, copy_us, ready_us, state.memory.free_bytes, loads, kept)
+    def _lanes(self) -> ListedLanes:
+        """Return what every GPU is bound to do."""
+        known, view = self._known, self.view
+        self._changed |= view.moved
+        for gpu in self._changed:
+            known.see(gpu, self._bound[gpu])
+        view.moved, self._changed = set(), set()
+        return known.lanes(self.site.now)
 
     def _sources(self, task: int, ends: dict[int, tuple[int, int]]) -> list[InputSource] | None:
         """Return where the inputs of a task come from; None if one of them is not listed."""
@@ -208,69 +221,83 @@ class Ahead(CentralQueue):
                 return None
         return found
 
-    def _best(self, task: int, sources: Sequence[InputSource], lanes: Sequence[ListedLane]) -> ListedPlace | None:
+    def _best(self, task: int, sources: Sequence[InputSource], lanes: ListedLanes) -> ListedPlace | None:
         """Return the place where a task ends first, evictions counted; None if it ends nowhere before the GPU goes."""
-        site, favoured = self.site, self.favoured(task)
-        places = (self._place_on(gpu, task, sources, lanes[gpu]) for gpu in site.eligible_gpus(task))
-        return min(
-            (place for place in places if place.end_us <= site.goes_us[place.gpu]),
-            key=lambda place: (place.end_us + place.price_us, place.gpu not in favoured, place.gpu),
-            default=None,
-        )
-
-    def _place_on(self, gpu: int, task: int, sources: Sequence[InputSource], lane: ListedLane) -> ListedPlace:
-        """Return how a task would be listed for a GPU."""
         site, template = self.site, self.site.template[task]
-        inputs_us = site.now + site.input_time(task, gpu)
+        runs_us, given = self.runs.row[template], self.inputs.of(task)
+        inputs_us = np.full(site.n_gpus, site.now) if given is None else given + site.now
         for source, end_us, edge in sources:
-            inputs_us = max(inputs_us, end_us + site.transfer_time(edge, source, gpu))
-        able_us, copy_us, room_bytes, price_us = inputs_us, lane.copy_us, lane.room_bytes, 0.0
-        for model in site.needs[template]:
-            if model in lane.ready_us:
-                able_us = max(able_us, lane.ready_us[model])
-                continue
-            load_us = site.load_time(model, gpu)
-            copy_us = (copy_us if site.overlap_loads else max(copy_us, lane.free_us)) + load_us
-            able_us = max(able_us, copy_us)
-            room_bytes -= site.weight_bytes[model]
-            if room_bytes < 0:
-                price_us += self._readings.price * load_us
-        run_us, start_us = site.run_time(task, gpu), max(able_us, lane.free_us)
-        in_gap = lane.gap_us is not None and able_us + (0 if task in self.ready_us else run_us) <= lane.gap_us
-        if in_gap or site.share[template] <= min(site.state[gpu].free_share, WHOLE - 1):
-            start_us = able_us
-        batch = lane.batches.get(site.batch[template])
-        if batch is not None and able_us <= batch.start_us:
-            together_us = site.batch_time(site.batch[template], gpu, batch.size + 1)
-            if together_us != NEVER and batch.start_us + together_us <= start_us + run_us:
-                start_us, run_us = batch.start_us, together_us
-        return ListedPlace(gpu, inputs_us, start_us, start_us + run_us, price_us)
+            inputs_us = self.transfers.wait_for(inputs_us, edge, source, end_us)
+        able_us, price_us = self._able(template, inputs_us, lanes)
+        start_us = np.maximum(able_us, lanes.free_us)
+        fits = able_us + (0 if task in self.ready_us else runs_us) <= lanes.gap_us
+        if site.share[template] < WHOLE:
+            fits |= site.share[template] <= np.minimum(self._known.free_share, WHOLE - 1)
+        np.copyto(start_us, able_us, where=fits)
+        end_us = start_us + runs_us
+        if site.batch[template] != NONE:
+            self._join_batches(template, able_us, start_us, end_us, lanes)
+        order = end_us + price_us
+        if not site.stays:
+            order = np.where(end_us <= site.goes_us, order, float(UNREACHABLE))
+        gpu = least(order, self.favoured(task))
+        if order.item(gpu) >= UNREACHABLE:
+            return None
+        return ListedPlace(gpu, inputs_us.item(gpu), start_us.item(gpu), end_us.item(gpu))
 
-    def _list(self, task: int, place: ListedPlace, lane: ListedLane) -> None:
+    def _able(self, template: int, inputs_us: Row, lanes: ListedLanes) -> tuple[Row, Row | float]:
+        """Return when inputs and models are there, and what evictions count, per GPU."""
+        site, able_us, copy_us, room_bytes = self.site, inputs_us, lanes.copy_us, lanes.room_bytes
+        price_us: Row | float = 0.0
+        for model in site.needs[template]:
+            ready_us, load_us = lanes.ready_us[model], self._loads[model]
+            absent = ready_us == UNREACHABLE
+            begin_us = copy_us if site.overlap_loads else np.maximum(copy_us, lanes.free_us)
+            copy_us = np.where(absent, begin_us + load_us, copy_us)
+            able_us = np.maximum(able_us, np.where(absent, copy_us, ready_us))
+            room_bytes = room_bytes - site.weight_bytes[model] * absent
+            price_us = price_us + self._readings.price * load_us * (absent & (room_bytes < 0))
+        return able_us, price_us
+
+    def _join_batches(self, template: int, able_us: Row, start_us: Row, end_us: Row, lanes: ListedLanes) -> None:
+        """Let a task join a batch of its class that is listed, where it ends no later by that."""
+        site, of_class = self.site, self.site.batch[template]
+        for gpu, batch in lanes.batches.get(of_class, {}).items():
+            if able_us[gpu] > batch.start_us:
+                continue
+            together_us = site.batch_time(of_class, gpu, batch.size + 1)
+            if together_us != NEVER and batch.start_us + together_us <= end_us[gpu]:
+                start_us[gpu], end_us[gpu] = batch.start_us, batch.start_us + together_us
+
+    def _list(self, task: int, place: ListedPlace, lanes: ListedLanes) -> None:
         """Let what comes later see a task where it is listed."""
         site, gpu = self.site, place.gpu
-        template = site.template[task]
+        template, of_class = site.template[task], site.batch[site.template[task]]
         for model in site.needs[template]:
-            if model not in lane.ready_us:
-                lane.copy_us += site.load_time(model, gpu)
-                lane.ready_us[model] = lane.copy_us
-                lane.room_bytes -= site.weight_bytes[model]
-        lane.kept.update(site.needs[template])
+            if lanes.ready_us[model, gpu] == UNREACHABLE:
+                lanes.copy_us[gpu] += site.load_time(model, gpu)
+                lanes.ready_us[model, gpu] = lanes.copy_us[gpu]
+                lanes.room_bytes[gpu] -= site.weight_bytes[model]
+        lanes.kept.setdefault(gpu, set(self._known.kept[gpu])).update(site.needs[template])
+        free_us = lanes.free_us.item(gpu)
         if site.gpu[task] != NOWHERE:
-            lane.gap_us, lane.loads = None, lane.loads and site.overlap_loads
-        elif lane.gap_us is None and gpu in self.idle and lane.free_us <= site.now < place.start_us:
-            lane.gap_us = place.start_us
-        batch, size = lane.batches.get(site.batch[template]), 1
-        if batch is not None and batch.start_us == place.start_us:
-            size = batch.size + 1
-            lane.free_us += place.end_us - batch.end_us
-        if site.batch[template] != NONE:
-            lane.batches[site.batch[template]] = ListedBatch(place.start_us, place.end_us, size)
-        lane.free_us = max(lane.free_us, place.end_us)
+            lanes.gap_us[gpu] = NO_GAP
+            if not site.overlap_loads:
+                lanes.copying.add(gpu)
+        elif lanes.gap_us[gpu] == NO_GAP and gpu in self.idle and free_us <= site.now < place.start_us:
+            lanes.gap_us[gpu] = place.start_us
+        if of_class != NONE:
+            here = lanes.batches.setdefault(of_class, {})
+            batch, size = here.get(gpu), 1
+            if batch is not None and batch.start_us == place.start_us:
+                size = batch.size + 1
+                free_us += place.end_us - batch.end_us
+            here[gpu] = ListedBatch(place.start_us, place.end_us, size)
+        lanes.free_us[gpu] = max(free_us, place.end_us)
 
     # -- what begins now ------------------------------------------------------------------------------------------
 
-    def _starts(self, task: int, place: ListedPlace, lane: ListedLane) -> bool:
+    def _starts(self, task: int, place: ListedPlace, lanes: ListedLanes) -> bool:
         """Say whether nothing but the way of its inputs keeps a task from starting where it is listed."""
         site, gpu = self.site, place.gpu
         if task not in self.ready_us or gpu not in self.idle:
@@ -278,27 +305,31 @@ class Ahead(CentralQueue):
         if not site.memory[gpu].ready.issuperset(site.needs[site.template[task]]):
             return False
         engine = site.overlap_loads or site.state[gpu].loading == NOWHERE
-        return engine and (lane.free_us <= site.now or place.start_us < lane.free_us)
+        free_us = lanes.free_us.item(gpu)
+        return engine and (free_us <= site.now or place.start_us < free_us)
 
-    def _begin_loads(self, task: int, place: ListedPlace, lane: ListedLane) -> bool:
+    def _begin_loads(self, task: int, place: ListedPlace, lanes: ListedLanes) -> bool:
         """Begin the first load that a task needs, if it may be and should be; say whether it was."""
         site, gpu = self.site, place.gpu
+        if gpu in lanes.copying or not self._known.loads[gpu]:
+            return False
         needs = site.needs[site.template[task]]
+        kept = lanes.kept.get(gpu, self._known.kept[gpu])
         for model in needs:
-            if model in lane.ready_us or not lane.loads:
+            if lanes.ready_us[model, gpu] != UNREACHABLE:
                 continue
-            order = sorted((m for m in self.eviction_order(gpu) if m not in lane.kept), key=self._worth)
+            order = sorted((m for m in self.eviction_order(gpu) if m not in kept), key=self._worth)
             evict, slot = room_for(site, gpu, model, needs, order)
-            due_us = max(place.inputs_us, lane.free_us) - site.load_time(model, gpu)
-            if not (lane.kept.isdisjoint(evict) and makes_room(site, gpu, model, evict)):
+            due_us = max(place.inputs_us, lanes.free_us.item(gpu)) - site.load_time(model, gpu)
+            if not (kept.isdisjoint(evict) and makes_room(site, gpu, model, evict)):
                 continue
             if evict and self._is_early(due_us):
                 continue
             self._load(gpu, model, evict, slot)
-            for victim in evict:
-                del lane.ready_us[victim]
-            lane.copy_us = lane.ready_us[model] = site.state[gpu].load_end_us
-            lane.room_bytes, lane.loads = site.memory[gpu].free_bytes, False
+            lanes.ready_us[evict, gpu] = UNREACHABLE
+            lanes.copy_us[gpu] = lanes.ready_us[model, gpu] = site.state[gpu].load_end_us
+            lanes.room_bytes[gpu] = site.memory[gpu].free_bytes
+            lanes.copying.add(gpu)
             return True
         return False
 
@@ -324,13 +355,12 @@ class InputSource(NamedTuple):
 
 
 class ListedPlace(NamedTuple):
-    """Where a task is listed: when its inputs are there, when it starts and ends, and what its evictions count."""
+    """Where a task is listed: when its inputs are there, and when it starts and ends."""
 
     gpu: int
     inputs_us: int
     start_us: int
     end_us: int
-    price_us: float
 
 
 class ListedBatch(NamedTuple):
@@ -342,32 +372,84 @@ class ListedBatch(NamedTuple):
 
 
 @dataclass(slots=True)
-class ListedLane:
-    """What a GPU is bound to do and what is listed for it so far.
+class ListedLanes:
+    """What every GPU is bound to do and what is listed for it so far; rows over the GPUs.
 
     Attributes
     ----------
     free_us, copy_us
         When its compute and its copy engine are free.
     ready_us
-        Per model that is there or listed to be loaded: when it is ready.
+        By model and GPU, for what is there or listed to be loaded: when it is ready; else UNREACHABLE.
     room_bytes
         What nothing holds.
-    loads
-        Whether it may begin a load now; a bound task that lacks a model has its own worker load that.
-    kept
-        Models that what is listed needs.
     gap_us
-        Until when a GPU that is idle has nothing listed; None if it is not, or something starts now.
+        Until when a GPU that is idle has nothing listed; NO_GAP if it is not, or something starts now.
+    kept
+        By GPU, where something is listed: models that what is bound or listed there needs.
+    copying
+        GPUs that may begin no load any more, since they have begun one, or run, and loads block compute.
     batches
-        Per batch class: the last batch that is listed.
+        By batch class and GPU: the last batch that is listed.
     """
 
-    free_us: int
-    copy_us: int
-    ready_us: dict[int, int]
-    room_bytes: int
-    loads: bool
-    kept: set[int]
-    gap_us: int | None = None
-    batches: dict[int, ListedBatch] = field(default_factory=dict)
+    free_us: Row
+    copy_us: Row
+    ready_us: Row
+    room_bytes: Row
+    gap_us: Row
+    kept: dict[int, set[int]]
+    copying: set[int]
+    batches: dict[int, dict[int, ListedBatch]]
+
+
+class KnownLanes:
+    """What every GPU is bound to do, apart from the time that passes; looked at anew where something has changed.
+
+    Attributes
+    ----------
+    loads
+        Per GPU: whether it may begin a load; a bound task that lacks a model has its own worker load that.
+    kept
+        Per GPU: the models that what is bound there needs.
+    free_share
+        Per GPU: compute that nothing takes.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._run_end_us, self._bound_us, self._load_end_us, self._room_bytes, self.free_share = np.zeros(
+            (5, site.n_gpus), np.int64
+        )
+        self._ready_us = np.full((len(site.models), site.n_gpus), UNREACHABLE)
+        self._none = np.full(site.n_gpus, NO_GAP)
+        self.loads = [True] * site.n_gpus
+        self.kept: list[set[int]] = [set() for _ in range(site.n_gpus)]
+
+    def see(self, gpu: int, bound: Sequence[int]) -> None:
+        """Look at a GPU to which tasks are bound that have not started: none, one, or a batch."""
+        site, state = self._site, self._site.state[gpu]
+        self._run_end_us[gpu] = max((run.end_us for run in state.runs.values()), default=0)
+        self._bound_us[gpu] = self._length_us(gpu, bound) if bound else 0
+        loading = state.loading != NOWHERE
+        self._load_end_us[gpu] = state.load_end_us if loading else 0
+        self._ready_us[:, gpu] = UNREACHABLE
+        self._ready_us[list(state.memory.residents), gpu] = 0
+        if loading:
+            self._ready_us[state.loading, gpu] = state.load_end_us
+        self._room_bytes[gpu], self.free_share[gpu] = state.memory.free_bytes, state.free_share
+        self.kept[gpu] = kept = {model for task in bound for model in site.needs[site.template[task]]}
+        free = state.refuse_copying() is None and (site.overlap_loads or not bound)
+        self.loads[gpu] = free and kept <= state.memory.residents.keys()
+
+    def _length_us(self, gpu: int, bound: Sequence[int]) -> int:
+        """Return how long a task, or a batch, will run."""
+        site = self._site
+        batch = site.batch[site.template[bound[0]]]
+        return site.run_time(bound[0], gpu) if batch == NONE else site.batch_time(batch, gpu, len(bound))
+
+    def lanes(self, now: int) -> ListedLanes:
+        """Return what is known at a time, with nothing listed yet."""
+        free_us = np.maximum(self._run_end_us, now) + self._bound_us
+        copy_us, ready_us = np.maximum(self._load_end_us, now), np.maximum(self._ready_us, now)
+        return ListedLanes(free_us, copy_us, ready_us, self._room_bytes.copy(), self._none.copy(), {}, set(), {})

@@ -1,24 +1,16 @@
-"""A central queue: tasks that are ready wait in one place, and are bound to a GPU only when one is idle.
-
-`srpt` takes them by the shortest remaining work of their jobs. SRPT minimises mean latency on one preemptive machine
-(Schrage, 1968); here tasks are not preempted and GPUs hold different models, so it is a rule of thumb, but one that
-needs to know no future.
-"""
+"""A central queue: tasks that are ready wait in one place, and are bound to a GPU only when one is idle."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import ClassVar
 
 import numpy as np
 
 from truenorth.executor.execution import NOWHERE
-from truenorth.executor.policies.options import QueueOptions, duration, one_of, option
 from truenorth.executor.policies.queueing import QueuePolicy
-from truenorth.executor.policies.view import UNREACHABLE, CostRows, InputRows, Row, RunRows, TransferRows, least
+from truenorth.executor.policies.view import CostRows, InputRows, Row, RunRows, TransferRows
 from truenorth.executor.site import Site
 from truenorth.models import NEVER, NONE
 
@@ -64,10 +56,8 @@ class CentralQueue(QueuePolicy):
 
     Attributes
     ----------
-    waiting
-        Tasks that are ready and not bound.
     ready_us
-        When each task that waits became ready; whoever is not here waits no more.
+        When each task that is ready and not bound became ready, in that order.
     idle
         GPUs with compute to spare and nothing that is to run there.
     runs, transfers, inputs
@@ -77,14 +67,12 @@ class CentralQueue(QueuePolicy):
     def begin(self, site: Site) -> None:
         """Set up an empty queue."""
         super().begin(site)
-        self.waiting: list[int] = []
         self.ready_us: dict[int, int] = {}
         self.idle = {gpu for gpu in range(site.n_gpus) if not site.is_away(gpu)}
         self.runs, self.transfers, self.inputs = RunRows(site), TransferRows(site), InputRows(site)
 
     def runnable(self, task: int, server: int) -> None:
         """Let a task wait."""
-        self.waiting.append(task)
         self.ready_us[task] = self.site.now
 
     def bind(self, task: int, gpu: int) -> None:
@@ -101,11 +89,15 @@ class CentralQueue(QueuePolicy):
         if batch == NONE:
             return
         most = self.batches.largest(site.template[task], gpu)
-        alike = (other for other in self.waiting or self.ready_us if site.batch[site.template[other]] == batch)
+        alike = (other for other in self.in_line() if site.batch[site.template[other]] == batch)
         able = (other for other in alike if other in self.ready_us and self.can_run(other, gpu))
         # A list first: binding changes what is iterated over.
         for other in list(islice(able, max(0, most - 1))):
             self.bind(other, gpu)
+
+    def in_line(self) -> Iterable[int]:
+        """Return who waits, in order; there may be others among them, who wait no more."""
+        return self.ready_us
 
     def can_run(self, task: int, gpu: int) -> bool:
         """Say whether a GPU can run a task, and does not go too soon."""
@@ -159,103 +151,16 @@ class CentralQueue(QueuePolicy):
         given = self.inputs.of(task)
         return free if given is None else np.maximum(free, given + site.now)
 
+    def inputs_after(self, task: int, gpu: int) -> int:
+        """Return how long the inputs of a task take to a GPU once it is bound there."""
+        site = self.site
+        longest_us = site.input_time(task, gpu)
+        for offset, edge in site.needed_inputs(task):
+            source = site.gpu[task + offset]
+            if source != gpu:
+                longest_us = max(longest_us, site.transfer_time(edge, source, gpu))
+        return longest_us
+
     def favoured(self, task: int) -> Sequence[int]:
         """Return the GPUs of the ingress server of a task's job."""
         return self.view.gpus_of[self.site.job_ingress[self.site.job[task]]]
-
-
-@dataclass(frozen=True, slots=True)
-class SrptOptions(QueueOptions):
-    """Readings of the rule.
-
-    Parameters
-    ----------
-    order
-        Which job goes first: the one of the least remaining work x critical path (``slowdown``, for mean slowdown:
-        a job's cost grows by 1 / P_j per microsecond), or of the least remaining work (``latency``).
-    period
-        The queue is central, and what it sees of memories is fresh unless a period is given.
-    """
-
-    order: str = option("slowdown", one_of("slowdown", "latency"))
-    period: int = option(0, duration)
-
-
-class Srpt(CentralQueue):
-    """One central queue, ordered by remaining work; tasks are bound to a GPU only when it is idle.
-
-    Whenever a GPU is idle, the waiting tasks are gone through in order. Each chooses the GPU on which it would finish
-    first: the later of wait and arrival of its inputs, plus TD, plus run time; TD is the load time of missing models,
-    twice that if something must be evicted. If that GPU is idle the task goes there; otherwise its run time counts as
-    wait there for those after it. Remaining work is the sum of the fastest run times of a job's tasks that have not
-    started. Equal jobs: first released; equal GPUs: those of the job's ingress server, then the lowest index.
-    """
-
-    Options: ClassVar[type[object]] = SrptOptions
-
-    def __init__(self, options: SrptOptions | None = None) -> None:
-        self._order = (options or SrptOptions()).order
-        super().__init__(options or SrptOptions())
-
-    def begin(self, site: Site) -> None:
-        """Tabulate the work of every workflow."""
-        super().begin(site)
-        self._work = RemainingWork(site)
-        self._free_at = np.zeros(site.n_gpus, np.int64)
-
-    def released(self, job: int) -> None:
-        """Let the job's first tasks wait."""
-        self._work.released(job)
-        super().released(job)
-
-    def decided(self, job: int, dropped: Sequence[int]) -> None:
-        """Take note of what is left."""
-        self._work.decided(job)
-        super().decided(job, dropped)
-
-    def offer(self) -> None:
-        """Let every task choose the GPU on which it would finish first."""
-        site, view = self.site, self.view
-        # Nearly sorted from the last time, which is when sorting is cheap.
-        self.waiting.sort(key=self._precedence)
-        view.advance()
-        free = np.maximum(self._free_at, site.now)
-        left = []
-        for position, task in enumerate(self.waiting):
-            # Nobody is left to take one; the order stays for the next time.
-            if not self.idle:
-                left.extend(self.waiting[position:])
-                break
-            if task not in self.ready_us:
-                continue  # another one took it along
-            template = site.template[task]
-            finish = self.inputs_at(task, free) + self.runs.row[template]
-            view.add_load_costs(finish, site.needs[template], site.gpu_server[0], out=finish)
-            best = least(finish, self.favoured(task))
-            if finish[best] >= UNREACHABLE:  # no GPU that is there ends it in time
-                left.append(task)
-            elif best in self.idle:
-                free[best] = self._free_at[best] = finish[best]
-                self.bind_batch(task, best)
-            else:
-                # It waits for that GPU: who comes behind must not count on it.
-                free[best] += site.run_time(task, best)
-                left.append(task)
-        self.waiting = [task for task in left if task in self.ready_us]
-
-    def _precedence(self, task: int) -> tuple[int, int]:
-        job = self.site.job[task]
-        # A microsecond of delay costs 1 / P_j: work per cost is work x P_j.
-        path_us = self.site.jobs[job].critical_path_us if self._order == "slowdown" else 1
-        return self._work.remaining_us[job] * path_us, task
-
-    def came(self, gpu: int) -> None:
-        """Forget what was to run there before."""
-        self._free_at[gpu] = self.site.now
-        super().came(gpu)
-
-    def started(self, task: int, gpu: int) -> None:
-        """Take note of what is left, and of when the GPU will be free."""
-        super().started(task, gpu)
-        self._free_at[gpu] = self.site.run_end_us[gpu]
-        self._work.started(task)

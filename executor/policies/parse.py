@@ -13,7 +13,6 @@ from typing import Any
 from truenorth.executor.errors import IllegalActionError, PolicyError
 from truenorth.executor.policies.ahead import Ahead
 from truenorth.executor.policies.baselines import Hash, Heft, Jit, Lru
-from truenorth.executor.policies.central import Srpt
 from truenorth.executor.policies.compass import Compass, ReleasedCompass
 from truenorth.executor.policies.dally import Dally
 from truenorth.executor.policies.due_queue import Clockwork, Deferred
@@ -21,6 +20,7 @@ from truenorth.executor.policies.gateways import LeastRequests, LeastTokens, Pre
 from truenorth.executor.policies.hadar import Hadar
 from truenorth.executor.policies.options import Kind, by_old_name, nearest
 from truenorth.executor.policies.rltune import Rltune
+from truenorth.executor.policies.srpt import Srpt
 from truenorth.executor.policies.static import Static
 from truenorth.executor.policy import Knows, Policy
 from truenorth.models.errors import UserError

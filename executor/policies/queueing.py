@@ -184,7 +184,7 @@ class QueuePolicy(Policy):
         """
         site = self.site
         # Its GPU would go before: better nowhere than on the way to where it cannot run.
-        if not site.could_end(task, gpu):
+        if not (site.stays or site.could_end(task, gpu)):
             if site.gpu[task] == NOWHERE and not site.predecessors_left[task]:
                 self.wait_for_gpu(task, site.job_ingress[site.job[task]])
             return

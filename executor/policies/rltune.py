@@ -67,6 +67,7 @@ class Rltune(CentralQueue):
         """Set up the queue."""
         super().begin(site)
         self._work = RemainingWork(site)
+        self.waiting: list[int] = []
         self._mean_run = CostRows(lambda template: float(mean_run(site, site.run_us[template])))
         self._loads = np.zeros(site.n_gpus, np.int64)
         self._free_bytes = np.array([memory.free_bytes for memory in site.memory], np.int64)
@@ -85,6 +86,15 @@ class Rltune(CentralQueue):
         """Take note of what is left."""
         super().started(task, gpu)
         self._work.started(task)
+
+    def runnable(self, task: int, server: int) -> None:
+        """Let a task wait."""
+        super().runnable(task, server)
+        self.waiting.append(task)
+
+    def in_line(self) -> list[int]:
+        """Return who waits, as they were sorted last."""
+        return self.waiting
 
     def offer(self) -> None:
         """Place the first of the queue, again and again, while a GPU is idle."""
@@ -137,17 +147,11 @@ class Rltune(CentralQueue):
             lowest = next_least if wait == least_wait else least_wait
             after = wait + run_us
             spread_us = max(most_wait, after) - min(lowest, after)
-            finish_us = max(wait, self._inputs_after(task, gpu)) + loads.item(gpu) + run_us
+            finish_us = max(wait, self.inputs_after(task, gpu)) + loads.item(gpu) + run_us
             placed = weights.finish * finish_us + weights.reload * reloads[gpu]
             return float(placed + weights.balance * spread_us - (0.0 if gpu == only else weights.room * room_us))
 
         return min(found, key=cost)
-
-    def _inputs_after(self, task: int, gpu: int) -> int:
-        """Return how long the inputs of a task take to a GPU once it is bound there."""
-        site = self.site
-        travels = (site.transfer_time(edge, site.gpu[task + offset], gpu) for offset, edge in site.needed_inputs(task))
-        return max(travels, default=site.input_time(task, gpu))
 
     def _candidates(self, task: int, waits: Row, loads: Row, reloads: Mapping[int, int]) -> list[int]:
         """Return at most four GPUs, each once; one that holds all models evicts nothing."""

@@ -41,12 +41,15 @@ class PublishedView:
         Per server: its GPUs.
     boundary_us
         When what is seen of the others was published.
+    moved
+        GPUs whose load costs may be seen otherwise since somebody last emptied this.
     """
 
     def __init__(self, site: Site, period_us: int) -> None:
         self._site = site
         self._period_us = period_us
         self.boundary_us = 0
+        self.moved: set[int] = set()
         self.queued_us = [0] * site.n_gpus
         self.busy_until_us = [0] * site.n_gpus
         self.gpus_of: dict[int, list[int]] = {}
@@ -83,6 +86,7 @@ class PublishedView:
     def note_memory(self, gpu: int) -> None:
         """Publish the resident models of a worker at the next boundary."""
         self._costs[gpu] = self._load_costs(gpu)
+        self.moved.add(gpu)
         self._memory_log.append((self._site.now, gpu, self._costs[gpu]))
 
     def advance(self) -> None:
@@ -99,6 +103,7 @@ class PublishedView:
             _, gpu, costs = self._memory_log.popleft()
             self._seen_costs[:, gpu] = costs
             self._seen_of[gpu] = costs
+            self.moved.add(gpu)
 
     def wait(self, gpu: int, server: int) -> int:
         """Return the wait of one worker, seen from a server, in microseconds; after `advance`."""
@@ -135,6 +140,11 @@ class PublishedView:
             seen, fresh = self._seen_of[gpu], self._costs[gpu]
             if seen is not fresh:
                 out[gpu] += sum(fresh[model] - seen[model] for model in models)
+
+    def load_cost(self, gpu: int, models: tuple[int, ...], server: int) -> int:
+        """Return TD on one worker, as `add_load_costs` adds it."""
+        costs = self._costs[gpu] if self._site.gpu_server[gpu] == server else self._seen_of[gpu]
+        return sum(costs[model] for model in models)
 
 
 UNREACHABLE = 1 << 60

@@ -38,22 +38,9 @@ _HOLD_SHARE, _HELD_TOGETHER, _LONGEST_HOLD_S = 0.1, 0.5, 5.0
 OFFLINE_POLICIES = ("offline", "offline:on=p90", "offline:on=samples", "offline:replan=on")
 """Contenders besides, where run times are told wrongly."""
 DEFAULT_POLICIES = (
-    *(
-        "receding",
-        "ahead",
-        "srpt",
-        "rltune",
-        "compass",
-        "compass-released",
-        "jit",
-        "dally",
-        "hadar",
-        "lru",
-        "heft",
-        "hash",
-    ),
-    "static",
-)
+    "receding", "ahead", "srpt", "rltune", "compass", "compass-released", "jit", "dally", "hadar", "lru", "heft",
+    "hash", "static",
+)  # fmt: skip
 STREAM_POLICIES = ("least_tokens", "least_tokens:known=yes", "prefix_affinity", "least_requests", "round_robin")
 """Who is asked where tasks are requests of streams; `known` tells what knowing the lengths of answers is worth."""
 AHEAD, LONGEST_LISTS = "ahead", 250_000

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import Field, dataclass, field, fields
-from enum import Enum, auto
+from enum import Enum, StrEnum, auto
 from typing import Any
+
+
+class PlanFor(StrEnum):
+    """Which run times a plan is made for where they are estimates."""
+
+    P50 = "p50"
+    P90 = "p90"
+    SAMPLES = "samples"
 
 
 class OptionKind(Enum):

@@ -17,7 +17,7 @@ from truenorth.models.errors import QuestionError
 from truenorth.models.scenario.work import workflow_graph
 from truenorth.models.workload import Workflow
 from truenorth.planner.answers.plan import Plan
-from truenorth.planner.answers.whatif.result import Sweep
+from truenorth.planner.answers.whatif.result import UNITS, Sweep
 from truenorth.planner.show.canvas import AS_DATA, COLOURS, blank, ink_on
 from truenorth.planner.show.curves import Curve, Curves, draw_on, lines
 from truenorth.planner.show.sweep import say_column, say_value
@@ -28,13 +28,7 @@ if TYPE_CHECKING:
 
 _SIZE = (8.0, 4.5)
 _MAP, _LINE = "viridis", 80
-_ENDINGS = {
-    "_bytes_per_s": " in bytes/s",
-    "_bytes": " in bytes",
-    "_per_s": " per s",
-    "_s": " in s",
-    "_factor": " (factor)",
-}
+_ENDINGS = {ending: unit.axis for ending, unit in UNITS.items()} | {"_factor": " (factor)"}
 """How columns' names end that hold quantities, and how axes say it."""
 
 

@@ -120,7 +120,7 @@ def simulation_view(simulation: Simulation) -> TerminalTable:
 
 def simulation_summary(simulation: Simulation) -> dict[str, str]:
     """Return what a person wants to know of a simulation, in words."""
-    objective = simulation.record.objective
+    objective = simulation.objective
     who = simulation.policy + (" (on a twin)" if simulation.on_a_twin else "")
     value = {in_words(objective.name): say(objective.value, ".5g", objective.name.unit)}
     return {"scenario": simulation.scenario.name, "policy": who} | value | _metrics_rows(simulation.metrics)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from math import isfinite
 from operator import methodcaller
@@ -18,10 +18,9 @@ from rich.text import Text
 from truenorth.models.record import unguard
 from truenorth.models.scenario import InputError
 from truenorth.models.scenario.files import read_text
-from truenorth.models.units import say_bandwidth, say_size
 from truenorth.planner.answers.convergence import WHAT_COUNTS
 from truenorth.planner.answers.whatif.cell import SweepNote
-from truenorth.planner.answers.whatif.result import ASKED, Sweep, Value
+from truenorth.planner.answers.whatif.result import ASKED, UNITS, Sweep, Value
 from truenorth.planner.answers.whatif.verbs import Row
 from truenorth.planner.show.canvas import COLOURS
 from truenorth.planner.show.curves import Curves, Point, lines
@@ -40,13 +39,6 @@ FILE, _NOTE = "results.csv", "sweep.json"
 MOST_ROWS = 200
 _FIRST_FIGURE = ("status", "objective", "error")
 """Columns between the number of the cell and the first of these are axes."""
-_UNITS: Mapping[str, Callable[[float], str]] = {
-    "_bytes_per_s": say_bandwidth,
-    "_bytes": say_size,
-    "_per_s": "{:g} /s".format,
-    "_s": "{:g} s".format,
-}
-"""How columns' names end, and how their values are said."""
 _SHOWN = (
     "value", "servers", "ratio_to_best", "ratio_to_bound", "lower_bound", "bound_method", "gap", "gap_to_bound",
     "converged", "p95_slowdown", "p99_slowdown", "hit_rate", "compute_busy", "problem", "error",
@@ -187,12 +179,12 @@ def say_column(key: str, keys: Sequence[str]) -> str:
     last = key.rpartition(".")[2]
     if sum(other.rpartition(".")[2] == last for other in keys) > 1:
         return key
-    return last.removesuffix(next((unit for unit in _UNITS if last.endswith(unit)), ""))
+    return last.removesuffix(next((ending for ending in UNITS if last.endswith(ending)), ""))
 
 
 def say_value(key: str, value: str) -> str:
     """Return a value in words, by the unit that its column's name ends in."""
-    say = next((say for unit, say in _UNITS.items() if key.endswith(unit)), None)
+    say = next((unit.say for ending, unit in UNITS.items() if key.endswith(ending)), None)
     return say(float(value)) if say is not None and _is_number(value) else value
 
 

@@ -288,6 +288,7 @@ def servers_within(asked: SizesQuestion[Any], scenario: Scenario, budget: Budget
         if long:  # plans of a rule first, since one simulation may take all the time
             dispatch(hunt, _DISPATCH_SHARE)
         try_own_size(hunt, trials)
+    # Before policies are simulated at more sizes: where a bound says that nothing helps, none is.
     if searched:
         hunt.bisect(_FORMULAS_SHARE)
     scan(hunt, trials, _POLICY_SHARE if searched else _LAST_POLICY_SHARE)

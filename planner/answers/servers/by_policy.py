@@ -108,6 +108,7 @@ def scan(hunt: Hunt, trials: Sequence[SizeTrial], share: float) -> None:
     """
     sizes, reserve_s = hunt.unrefuted, (1 - share) * hunt.question.left_s
     quick = [trial for trial in trials if not needs_solver(trial.policy)]
+    # Those that plan with a solver take as long as all others: what is left is theirs.
     for among in (quick, [trial for trial in trials if trial not in quick]):
         _simulate_in_turn(hunt, among, sizes, reserve_s)
         for trial in sorted(among, key=lambda trial: len(trial.before_met(sizes))):
@@ -186,6 +187,7 @@ def simulate_at(hunt: Hunt, trial: SizeTrial, mix: Mix, reserve_s: float) -> boo
         ran = _run_once(hunt, trial, left, reserve_s)
         if ran is None:
             return False
+        # One remainder that fails decides; what it reached is what the size is worth.
         if not ran.met:
             trial.reached[mix] = ran.reached
             return True
@@ -231,6 +233,7 @@ def _run(hunt: Hunt, policy: str, mix: Mix, reserve_s: float) -> _SizeRun | None
     except StoppedError:
         return None
     met = meets(ran.truth, ran.timeline, ask.levels)
+    # On a twin, or where run times held that nobody was told, it is no plan of this scenario.
     if ran.instance is scenario.instance and not ran.timeline.realised:
         hunt.starts.setdefault(mix, []).append(ran.timeline)
         if met:

@@ -121,6 +121,7 @@ class Day:
         """
         top = tuple(max(counts) for counts in zip(*schedule, strict=True))
         base = self.sizes.at(top)
+        # Answers for a fleet that stays are kept as such, and this is one.
         if schedule == self.constant(top):
             return base
         servers = [self._available(schedule, group, number) for group, n in enumerate(top) for number in range(n)]
@@ -237,6 +238,7 @@ def autoscale(
     counts, wanted = [start[0]], list[int]()
     try:
         for interval in range(day.count):
+            # What it will order is not known yet: until then it keeps the last order, which nothing before depends on.
             ordered = tuple((count,) for count in (*counts, *[counts[-1]] * (day.count - len(counts))))
             ran = simulate(day.at(ordered), policy, seed=seed, noise=noise, stop=late)
             if interval + 1 < day.count:

@@ -115,12 +115,14 @@ def refuted_by_formula(
     """Refute a size by a bound that needs no search, or return None; none is begun that may take more than is left."""
     for goal in goals(scenario.instance, levels):
         for name in methods:
+            # None can be interrupted, so that its time is known before it is begun.
             if not closed_form.is_worth_a_try(goal.instance, goal.objective, name, left_s()):
                 continue
             value = closed_form.METHODS[name](goal.instance, goal.objective)
             bound = None if value is None else round_up(goal.instance, goal.objective, value)
             if bound is not None and bound > goal.most:
                 document = closed_form_document(goal.instance, goal.objective, name, bound)
+                # A longest path knows no queues: whoever breaks the level by it breaks it on any number of servers.
                 alone = too_long_alone(scenario.instance, levels) if name == LONGEST_PATH else None
                 forces = in_words(goal, name, bound) if alone is None else alone.in_words()
                 return Refutation(mix, name, goal, bound, document, forces, alone=alone)
@@ -141,7 +143,7 @@ def refuted_however_many(beyond: Scenario, mix: Mix, levels: ServiceLevels) -> R
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class SizeAttempt:
     """What an attempt at a size came to: a plan within the level, a refutation, or neither.
 
     Parameters
@@ -180,7 +182,7 @@ def attempt(
     *,
     starts: Sequence[Timeline] = (),
     closest: Timeline | None = None,
-) -> Attempt:
+) -> SizeAttempt:
     """Search for a plan that meets the level, and for the proof that there is none, until one of them is found.
 
     Parameters
@@ -195,11 +197,13 @@ def attempt(
     asked = goals(scenario.instance, levels)
     if asked[0].suffices and _is_packing(asked[0]):
         return _packed(asked[0], mix, budget)
+    # Policies first: where what they do meets the level no search is needed, and elsewhere searches start from it.
     known = list(starts or starts_for(scenario.instance, budget.seed)(lambda: budget.left_s))
     at = _SizeTried(scenario.instance, mix, levels, left_s, known, closest)
     for timeline in known:
         if at.is_met_by(timeline):
-            return Attempt(timeline, None)
+            return SizeAttempt(timeline, None)
+    # Tardiness has other bounds than late jobs, but the same plans: it refutes, and leads no search of its own.
     leading = [goal for goal in asked if goal.objective is not Objective.WEIGHTED_TARDINESS]
     leading = asked[:1] if asked[0].suffices else leading
     for position, goal in enumerate(leading):
@@ -207,39 +211,40 @@ def attempt(
         if made.timeline is not None or made.refutation is not None:
             return made
         at.closest = made.closest or at.closest
-    return Attempt(None, None, at.closest)
+    return SizeAttempt(None, None, at.closest)
 
 
-def _led(at: _SizeTried, goal: Goal, budget: Budget) -> Attempt:
+def _led(at: _SizeTried, goal: Goal, budget: Budget) -> SizeAttempt:
     """Search towards one goal; plans found on the way are added to those known."""
     if goal.objective is Objective.LATE_JOBS:
         at_most_s = min(_TARDINESS_SHARE * budget.time_limit_s, _TARDINESS_S_PER_TASK * at.instance.n_tasks)
         hurried = _hurry(at, goal, replace(budget, time_limit_s=at_most_s))
         if at.is_met_by(hurried):
-            return Attempt(hurried, None)
+            return SizeAttempt(hurried, None)
         at.known += [] if hurried is None else [hurried]
     until = Until(budget.stop)
     led = replace(budget.share(1), watch=_watch(goal, until), stop=until)
     result = solve(goal.instance, goal.objective, led, starts=at.known or None)
     if at.is_met_by(result.timeline):
-        return Attempt(result.timeline, None)
+        return SizeAttempt(result.timeline, None)
     at.known += [] if result.timeline is None else [result.timeline]
     if not result.infeasible and (result.lower_bound or 0) <= goal.most:
-        return Attempt(None, None, result.timeline)
+        return SizeAttempt(None, None, result.timeline)
     method = result.denied_by or result.bound_method or "search"
+    # A bound of ours can be computed again; of a solver's word a second solver is asked.
     if method not in SOLVER_OF or result.confirmed_by is not None:
-        return Attempt(None, _searched(goal, at.mix, result, method, at.left_s(), budget.stop))
+        return SizeAttempt(None, _searched(goal, at.mix, result, method, at.left_s(), budget.stop))
     from truenorth.solvers.confirming import ask_others
 
     again = replace(budget, time_limit_s=max(0.1, min(at.left_s(), max(_LEAST_DOUBT_S, result.runtime_s))))
     most = None if result.infeasible else goal.most
     opinion = ask_others(method, goal.instance, goal.objective, most, again, budget.stop)
     if at.is_met_by(opinion.timeline):
-        return Attempt(opinion.timeline, None)
+        return SizeAttempt(opinion.timeline, None)
     if opinion.confirmed_by is None:  # one solver's word refutes nothing
-        return Attempt(None, None, opinion.timeline or result.timeline)
+        return SizeAttempt(None, None, opinion.timeline or result.timeline)
     said = search_in_words(goal, f"{method} and {opinion.confirmed_by}")
-    return Attempt(None, Refutation(at.mix, method, goal, result.lower_bound, None, said))
+    return SizeAttempt(None, Refutation(at.mix, method, goal, result.lower_bound, None, said))
 
 
 def _hurry(at: _SizeTried, goal: Goal, budget: Budget) -> Timeline | None:
@@ -305,7 +310,7 @@ def _is_packing(goal: Goal) -> bool:
     return one_deadline and arc_flow.applies(goal.instance, Objective.MAKESPAN)
 
 
-def _packed(goal: Goal, mix: Mix, budget: Budget) -> Attempt:
+def _packed(goal: Goal, mix: Mix, budget: Budget) -> SizeAttempt:
     """Decide by bin packing; that takes a solver to repeat."""
     instance, due = goal.instance, goal.instance.jobs[0].deadline_us or 0
     sizes = [instance.run_time(task, 0) for task in range(instance.n_tasks)]
@@ -313,13 +318,13 @@ def _packed(goal: Goal, mix: Mix, budget: Budget) -> Attempt:
         sizes, instance.n_gpus, due, budget.time_limit_s, budget.workers, budget.seed, budget.stop.is_set
     )
     if packed is not None or not decided:
-        return Attempt(None if packed is None else arc_flow.timeline(instance, packed), None)
+        return SizeAttempt(None if packed is None else arc_flow.timeline(instance, packed), None)
     from truenorth.solvers.confirming import ask_others
 
     again = replace(budget, time_limit_s=max(0.1, min(budget.time_limit_s, _LEAST_DOUBT_S)))
     opinion = ask_others(arc_flow.METHOD, instance, Objective.MAKESPAN, Fraction(due), again, budget.stop)
     if opinion.timeline is not None:
-        return Attempt(opinion.timeline, None)
+        return SizeAttempt(opinion.timeline, None)
     others = ", confirmed by nobody," if opinion.confirmed_by is None else f" and {opinion.confirmed_by}"
     said = search_in_words(goal, arc_flow.METHOD + others)
-    return Attempt(None, Refutation(mix, arc_flow.METHOD, goal, None, None, said))
+    return SizeAttempt(None, Refutation(mix, arc_flow.METHOD, goal, None, None, said))

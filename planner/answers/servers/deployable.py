@@ -132,6 +132,7 @@ def grow(hunt: Hunt, best: Alternative, share: float) -> GrowthTaken | None:
         return None
     reserve_s = (1 - share) * ask.left_s
     holds, fails, asked = Fraction(1), None, False
+    # Whether more traffic is too much is not monotone either; strides find where to look, halves narrow it down.
     for factor in _STEPS:
         met = _takes(hunt, best, factor, reserve_s)
         asked = asked or met is not None
@@ -231,6 +232,7 @@ def _strain(hunt: Hunt, best: Alternative, model: str, figure: ChangedFigure, re
         met = meets(ran.truth, ran.timeline, ask.levels)
         share = _share_of_limit(ask.levels, reached)
         made.append(StrainReached(model, figure, float(FACTOR), met, figures(ask.levels, reached), share))
+    # The worst of all remainders, as the level must hold with whatever is gone.
     return max(made, key=lambda each: (not each.met, each.share_of_limit or 0))
 
 

@@ -41,6 +41,7 @@ class Descent:
         if self._day.count == 1:  # a fleet that stays
             return start
         found, quietest = start, sorted(range(self._day.count), key=lambda k: (self._day.jobs[k], k))
+        # The quiet intervals first: there most can go before the level is in danger.
         for interval in quietest:
             for group in self._dearest():
                 found = self._halve(found, interval, group)

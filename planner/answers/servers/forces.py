@@ -78,6 +78,7 @@ def prices_in_words(goal: Goal, priced: Priced) -> str:
         ),
         start=np.zeros(relaxation.slots),
     )
+    # Where capacity is dearest: its price times what there is of it, slot by slot.
     mass = {
         "compute": (gpus * prices.compute).sum(axis=0),
         "the copy engines": (gpus * prices.copy).sum(axis=0),

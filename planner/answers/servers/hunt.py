@@ -114,6 +114,7 @@ class Hunt:
         ask = self.question
         self.plans[mix] = timeline
         for each in ask.candidates:
+            # Cheapest first: from here on nothing is an improvement.
             if self.best is not None and ask.cost(each) >= ask.cost(self.best):
                 break
             if all(self._plan_for(left) is not None for left in ask.left_of(each)):
@@ -141,6 +142,7 @@ class Hunt:
 
     def apply(self, proof: Callable[[Mix], Refutation | None]) -> None:
         """Refute what a proof says is too small, the largest sizes first, for each group's last servers."""
+        # The largest first: what refutes it refutes all that it contains, which are then not asked about.
         lefts = dict.fromkeys(left for mix in reversed(self.open) for left in self.question.left_of(mix))
         for mix in lefts:
             found = None if self._too_few(mix) else proof(mix)
@@ -157,6 +159,7 @@ class Hunt:
         words = demand_in_words(instance, floor.demand, floor.demand.late(instance.n_gpus))
         if instance.n_tasks > LONG_TRACE:
             return Refutation(mix, "fluid", None, None, None, words)
+        # Computed again at this size: a certificate speaks of one, the floor of all of them.
         goal = floor.tolerance.goal(instance)
         bound = fluid.bound(goal.instance, goal.objective)
         if bound is None or bound <= goal.most:
@@ -178,6 +181,7 @@ class Hunt:
         except InstanceError as error:
             found = nowhere(mix, error)
         if found is not None and found.method == LONGEST_PATH:
+            # One server more than anybody looks at, of every group: a path is nowhere shorter.
             most = [max(mix[group] for mix in (ask.sizes.counts, ask.candidates[-1])) + 1 for group in range(len(mix))]
             found = refuted_however_many(ask.scenario(tuple(most)), tuple(most), ask.levels) or found
         if found is not None:
@@ -188,6 +192,7 @@ class Hunt:
         """Refute by formulas from below, for at most a share of the time left."""
         self.question.budget.watch("bounds")
         sizes, reserve_s = self.open, (1 - share) * self.question.left_s
+        # Sound by cost, too: what is refuted is refuted by itself, wherever the bisection turns.
         low, high = 0, len(sizes)
         while low < high and self.question.left_s > reserve_s:
             middle = (low + high) // 2
@@ -199,6 +204,7 @@ class Hunt:
             fresh = [mix for mix in sizes if mix not in self.tried]
             if fresh:
                 mix = fresh[len(fresh) // 2]
+                # As many halvings are to come as the number of sizes has bits; one share is kept for what stays open.
                 self._attempt(mix, left / (len(fresh).bit_length() + 1))
             else:
                 self._attempt(sizes[-1], left)

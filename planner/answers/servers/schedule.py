@@ -25,7 +25,7 @@ from truenorth.planner.answers.servers.answer import ServersAnswer, servers_with
 from truenorth.planner.answers.servers.day import US_PER_HOUR, Attained, Autoscaled, Day, Schedule, attained, autoscale
 from truenorth.planner.answers.servers.decide import attempt
 from truenorth.planner.answers.servers.descent import Descent, Tried, question
-from truenorth.planner.answers.servers.goal import Tolerance, tolerances
+from truenorth.planner.answers.servers.goal import tolerances
 from truenorth.planner.answers.servers.hunt import LONG_TRACE
 from truenorth.planner.answers.servers.scheduled import IntervalFloor, ScheduleAnswer, Scheduled
 from truenorth.planner.answers.servers.sizes import Mix
@@ -86,9 +86,11 @@ def cheapest_counts(
     least_cost
         What so many GPUs cost at least.
     """
+    # By late jobs so far: what came before matters to the intervals behind by nothing else.
     ways: dict[int, Fraction] = {0: Fraction(0)}
     for windows, floor in zip(demands, floors, strict=True):
         options, gpus = list[tuple[int, Fraction]](), floor
+        # Beyond the first count with nobody late a server more buys nothing.
         while not options or options[-1][0] > 0:
             late = max((demand.late(gpus) for demand in windows), default=0)
             options.append((late, least_cost(gpus)))
@@ -122,11 +124,6 @@ class _JobDemands:
     due_us: Ints
     late: int
 
-    @classmethod
-    def of(cls, instance: Instance, tolerance: Tolerance) -> _JobDemands:
-        """Return what a tolerance asks of the jobs of an instance."""
-        return cls(instance, tolerance.due_us(instance), tolerance.most_late(instance))
-
     def least_gpus_within(self, begin_us: int, end_us: int) -> tuple[int, fluid.Demand | None]:
         """Return how many GPUs an interval cannot do without, and the demand that says so."""
         return fluid.least_gpus_within(self.instance, self.due_us, self.late, begin_us, end_us)
@@ -147,10 +144,7 @@ class _ScheduleSearch:
         reserve_s = (1 - _FLOORS_SHARE) * self._left_s
         instance = day.instance
         self._asked: Sequence[_JobDemands | RequestDemands] = (
-            [
-                _JobDemands(instance, each.due_us(instance), each.most_late(instance))
-                for each in tolerances(self._levels)
-            ]
+            [_JobDemands(instance, of.due_us(instance), of.most_late(instance)) for of in tolerances(self._levels)]
             if instance.streams is None
             else requests_asked(day.sizes, self._levels)
         )
@@ -192,6 +186,7 @@ class _ScheduleSearch:
     def policies(self) -> dict[str, Scheduled]:
         """Return the cheapest schedule of every policy: those that meet the levels somewhere share the time."""
         found: dict[str, Scheduled] = {}
+        # Each has its part of what is left, so that one that ends early leaves more to the others.
         reserve_s = (1 - (_LONG_POLICY_SHARE if self._long else _POLICY_SHARE)) * self._left_s
         waiting = sum(row.mix is not None for row in self._fixed.policies)
         for row in self._fixed.policies:
@@ -247,6 +242,7 @@ class _ScheduleSearch:
         if known is not None:
             return known
         met = self._simulate(candidate, policy, until_s)
+        # Nothing is noted of what was stopped: with more time it may be met.
         return False if met is None else self._tried.note(policy, candidate, met)
 
     def _simulate(self, candidate: Schedule, policy: str, until_s: float) -> bool | None:

@@ -127,6 +127,7 @@ class Sizes:
         except FieldError as error:  # its names were known at the scenario's own size: here they leave nothing
             raise InstanceError(f"a restriction {error.problem.partition(';')[0]}") from None
         models, catalogue = old.models, old.catalogue
+        # Groups that are there can all run what they ran; checking that workflow by workflow takes time.
         if not all(mix) or _entries(self.scenario.document):  # what no job takes may need what is not there
             models = tuple(model for model in models if model.name in document.models)
             catalogue = runnable(catalogue, cluster, models, restrictions)
@@ -353,6 +354,7 @@ def candidates(sizes: Sizes, most: int | None, least_gpus: int, spare: int = 0) 
         If there are too many mixes.
     """
     upto = sizes.counts if most is None else (most,) * len(sizes.counts)
+    # Mere servers have no count of their own that would be the most; of groups there are as many as there are.
     if most is None and not sizes.grouped:
         least = -(-least_gpus // sizes.gpus_per_server[0])
         upto = (max(sizes.counts[0], _HEADROOM * least + _MORE + spare),)

@@ -68,6 +68,7 @@ def refute_sizes(hunt: Hunt, most: int | None, share: float) -> int:
             cuts += floor.cuts(limit, [weights]) or []
     least_gpus = max((ceil(cut.least) for cut in cuts if set(cut.weights) == {1}), default=1)
     ask.candidates = candidates(ask.sizes, most, least_gpus, ask.spare)
+    # Building a scenario takes far longer than a cut, so that each combination of groups is tried once.
     served = set[tuple[bool, ...]]()
 
     def too_small(mix: Mix) -> Refutation | None:

@@ -7,14 +7,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.errors import QuestionError
 from truenorth.models.record import guard, spread, take
 from truenorth.models.scenario import write_atomically
 from truenorth.models.scenario.changes import factor
-from truenorth.models.units import QuantityError, parse_bandwidth, parse_number, parse_rate, parse_size, parse_time
+from truenorth.models.units import (
+    QuantityError,
+    parse_bandwidth,
+    parse_number,
+    parse_rate,
+    parse_size,
+    parse_time,
+    say_bandwidth,
+    say_size,
+)
 from truenorth.planner.answers.convergence import WHAT_COUNTS
 from truenorth.planner.answers.intervals import NO_INTERVAL, interval_of
 from truenorth.planner.answers.shown import WithRows
@@ -362,14 +371,22 @@ def write_tables(made: Sweep, store: Store) -> None:
 
 Value = str | int | float | bool | None
 
-_READERS: Mapping[str, Callable[[str], Fraction | int]] = {
-    "": parse_number,
-    "_s": lambda text: Fraction(parse_time(text), MICROSECONDS_PER_SECOND),
-    "_bytes": parse_size,
-    "_bytes_per_s": parse_bandwidth,
-    "_per_s": parse_rate,
+
+class Unit(NamedTuple):
+    """A unit of columns: how text is read in it, how a value is said, and what an axis adds to its name."""
+
+    read: Callable[[str], Fraction | int]
+    say: Callable[[float], str]
+    axis: str
+
+
+UNITS: Mapping[str, Unit] = {
+    "_bytes_per_s": Unit(parse_bandwidth, say_bandwidth, " in bytes/s"),
+    "_bytes": Unit(parse_size, say_size, " in bytes"),
+    "_per_s": Unit(parse_rate, "{:g} /s".format, " per s"),
+    "_s": Unit(lambda text: Fraction(parse_time(text), MICROSECONDS_PER_SECOND), "{:g} s".format, " in s"),
 }
-"""How a quantity is read, by what its unit adds to the name of its column."""
+"""By how the names of columns end; the longest first."""
 _FLAGS = {"true": True, "false": False}
 _WHOLE = ("", "_bytes")
 """What is counted: whole numbers where all of them are."""
@@ -387,7 +404,8 @@ def axis_column(axis: Axis) -> tuple[str, list[Value]]:
     factors = [factor(label) for label in labels]
     if None not in factors:
         return f"{axis.name}_factor", [float(times) for times in factors if times is not None]
-    for suffix, read in _READERS.items():
+    readers = {"": parse_number} | {ending: unit.read for ending, unit in UNITS.items()}
+    for suffix, read in readers.items():
         values = _numbers(labels, read)
         if values is not None:
             whole = suffix in _WHOLE and all(value == int(value) for value in values)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from truenorth.planner.answers.options import PlanFor
 from truenorth.planner.answers.questions import BoundQuestion, PlanQuestion, Question, UncertainPlanQuestion
 from truenorth.planner.command import manners
 from truenorth.planner.command.manners import name_untested
@@ -18,14 +18,6 @@ if TYPE_CHECKING:
     from truenorth.models.scenario import Scenario
     from truenorth.planner.answers.plan import Plan
     from truenorth.planner.answers.uncertain.planning import UncertainPlan
-
-
-class PlanForChoice(StrEnum):
-    """The values of ``--plan-for``."""
-
-    P50 = "p50"
-    P90 = "p90"
-    SAMPLES = "samples"
 
 
 @asks(PlanQuestion)
@@ -42,7 +34,7 @@ def plan(
         Before("ray"),
     ] = None,
     plan_for: Annotated[
-        PlanForChoice | None, typer.Option(help="With --estimates: what to plan for (p50)."), Before("ray")
+        PlanFor | None, typer.Option(help="With --estimates: what to plan for (p50)."), Before("ray")
     ] = None,
     as_json: Json = False,
 ) -> int:
@@ -72,7 +64,7 @@ def plan(
 
 
 def _uncertain(
-    ask: PlanQuestion, scenario: Scenario, estimates: Path | None, plan_for: PlanForChoice | None, hint: Path | None
+    ask: PlanQuestion, scenario: Scenario, estimates: Path | None, plan_for: PlanFor | None, hint: Path | None
 ) -> Question[Plan] | Question[UncertainPlan]:
     """Return the question, or the one for the estimates of a file.
 
@@ -94,7 +86,7 @@ def _uncertain(
     from truenorth.models.record import take
     from truenorth.planner.answers.uncertain.told import read_told
 
-    plan_for = plan_for or PlanForChoice.P50
+    plan_for = plan_for or PlanFor.P50
     return take(UncertainPlanQuestion, ask, told=read_told(estimates, scenario), plan_for=plan_for.value)
 
 
@@ -147,6 +139,7 @@ def verify(
     loaded = load_scenario(scenario)
     verdict = verify_file(loaded, certificate)
     found = verdict_record(loaded, verdict)
-    proved = f"the lower bound {found.lower_bound} of {loaded.objective} is proved"
+    how = "" if found.how is None else f" ({found.how})"
+    proved = f"the lower bound {found.lower_bound} of {loaded.objective} is proved{how}"
     manners.show(found, lambda: f"valid: {proved}" if verdict.valid else f"refused: {verdict.reason}", as_json)
     return manners.ended(verdict.valid)

@@ -56,7 +56,7 @@ def simulate(
     simulation = ask.ask(loaded)
     if output is not None:
         write_simulation(simulation, output, manners.typed())
-    manners.show(simulation.record, manners.lazily("summaries.simulation_view", simulation), as_json)
+    manners.show(simulation, manners.lazily("summaries.simulation_view", simulation), as_json)
     return manners.DONE
 
 

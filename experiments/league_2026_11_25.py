@@ -1,4 +1,4 @@
-"""``python -m experiments.league_2026_11_22 plans``, ``online``: every policy on every workload, ten replications each.
+"""``python -m experiments.league_2026_11_25``: every policy beside plan and bound on every workload, ten replications.
 
 Every replication of a workload is kept when it is finished: killed at any time, the same command goes on. The traces
 are read from ``../shared/data`` (they are no part of this repository).
@@ -7,11 +7,8 @@ are read from ``../shared/data`` (they are no part of this repository).
 from __future__ import annotations
 
 import csv
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
-from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,16 +18,11 @@ import truenorth as tn
 from experiments import authors
 from experiments.azure_arrivals import arrivals
 from experiments.bench import ask
-from experiments.gentd26_2026_11_21 import FILES
-from experiments.study import Study, markdown, write
-from truenorth.executor import PolicyError
+from experiments.gaps import GENTD26
+from experiments.study import markdown, shown, write
 from truenorth.models.record import encode
 from truenorth.models.scenario import Scenario, load_scenario, write_atomically
 from truenorth.models.scenario.writing import write_scenario
-from truenorth.planner.answers.compare import BATCHING_POLICIES, DEFAULT_POLICIES
-from truenorth.planner.answers.intervals import interval_of
-from truenorth.planner.answers.policies.parse import RECEDING
-from truenorth.planner.answers.replicated_servers import scenarios
 from truenorth.planner.answers.replications import Replicated
 from truenorth.planner.inputs.importers.format import Override
 
@@ -122,7 +114,7 @@ def _gentd26(name: str, begin: str, end: str, servers: int) -> Any:
     def write(folder: Path, _: int) -> Path:
         """Write the scenario of the window; return where."""
         made = tn.import_trace(
-            "gentd26", FILES, window=(f"{begin}:00", f"{end}:00"), override=Override(servers=servers).apply
+            "gentd26", GENTD26, window=(f"{begin}:00", f"{end}:00"), override=Override(servers=servers).apply
         )
         path = folder / f"{name}.yaml"
         made.save(path)
@@ -150,7 +142,7 @@ WORKLOADS: Mapping[str, LeagueWorkload] = {
     ),
     "azure-code": LeagueWorkload(
         "Azure code 2023, which comes in bursts, 5 GPUs",
-        _azure("azure-code", "AzureLLMInferenceTrace_code.csv.gz", 5, 300),
+        _azure("azure-code", "AzureLLMInferenceTrace_code.csv.gz", 5, 60),
     ),
     "azure-conv": LeagueWorkload(
         "Azure conversation 2023, 8 GPUs", _azure("azure-conv", "AzureLLMInferenceTrace_conv.csv.gz", 8, 20)
@@ -213,7 +205,7 @@ class LeagueRow:
 
 
 def league(
-    jobs: Annotated[int, "per replication, where arrivals are drawn"] = 100,
+    jobs: Annotated[int, "per replication, where arrivals are drawn"] = 40,
     replications: int = 10,
     time_limit: Annotated[float, "seconds per replication for plan and bound"] = 20.0,
     workloads: Annotated[tuple[str, ...], tuple(WORKLOADS)] = tuple(WORKLOADS),
@@ -253,104 +245,38 @@ def rows_of(name: str, made: Replicated) -> Iterator[LeagueRow]:
 
 
 def table(made: Mapping[str, Replicated]) -> Iterator[str]:
-    """Yield two tables: per policy and workload its objective, times the best and times the bound."""
+    """Yield tables: per policy and workload its objective, times the best and times the bound; then what parts lose."""
     policies = dict.fromkeys(row.policy for one in made.values() for row in one.rows)
     for ratio, words in (("ratio_to_best", "x best"), ("ratio_to_bound", "x bound")):
         lines = [[f"`{policy}`", *(_cell(one, policy, ratio) for one in made.values())] for policy in policies]
         yield markdown([words, *made], lines, " --: |")
         yield ""
+    yield markdown(["workload", "policy", "value", *_LOSSES], [*_losses(made)], " --: |")
+    yield ""
     for name, one in made.items():
         yield f"{name}: {one.proof}{'' if one.warning is None else f' {one.warning}'}"
 
 
-def _cell(made: Replicated, policy: str, ratio: str) -> str:
+_LOSSES = ("residency", "batches", "order", "placement", "open")
+
+
+def _losses(made: Mapping[str, Replicated]) -> Iterator[list[str]]:
+    """Yield of each policy that was taken apart what its loads and evictions, batches, order and places lose."""
+    for name, one in made.items():
+        for row in rows_of(name, one):
+            lost = [getattr(row, f"lost_to_{part}") for part in _LOSSES]
+            if lost[-1] is not None:
+                yield [name, f"`{row.policy}`", f"{row.objective:.3f}", *(shown(each, ".3f") for each in lost)]
+
+
+def _cell(made: Replicated, policy: str, column: str) -> str:
     row: Mapping[str, Any] = next((encode(row) for row in made.rows if row.policy == policy), {})
-    mean, low, high = (row.get(f"{ratio}{end}") for end in ("", "_low", "_high"))
+    mean, low, high = (row.get(f"{column}{end}") for end in ("", "_low", "_high"))
     if mean is None:
         return "-"
-    shown = f"{mean:.3g}" if low is None or high is None else f"{mean:.3g} [{low:.3g}, {high:.3g}]"
-    return f"**{shown}**" if policy == made.against else shown
-
-
-BATCHED = ("batches", "two-kinds")
-"""Workloads whose tasks come in batch classes."""
-TOO_LONG = ("azure-code",)
-"""Workloads of thousands of tasks, whose bursts take the receding horizon hours."""
-POLICIES = (*(policy for policy in DEFAULT_POLICIES if policy != RECEDING), *BATCHING_POLICIES, RECEDING)
-"""The receding horizon last: its decisions take longest."""
-
-
-@dataclass(frozen=True, slots=True)
-class OnlineResult:
-    """The objective of a policy on a replication, None where it cannot serve it; and CPU time per task."""
-
-    workload: str
-    replication: int
-    jobs: int
-    policy: str
-    value: float | None
-    us_per_task: float
-
-
-def online(
-    jobs: Annotated[int, "per replication, where arrivals are drawn"] = 100,
-    replications: int = 10,
-    workloads: Annotated[tuple[str, ...], tuple(WORKLOADS)] = tuple(WORKLOADS),
-    kept: Annotated[Path, "where scenarios are kept"] = Path("league"),
-    folder: Annotated[Path, "where online.csv lies"] = FOLDER,
-) -> None:
-    """Fill what is missing and print the table."""
-
-    @cache
-    def replicated(name: str) -> list[Scenario]:
-        found, _ = scenarios(drawn(name, kept, jobs), replications)
-        return found
-
-    def measured(name: str, replication: int, jobs: int, policy: str) -> Iterator[OnlineResult]:
-        """Yield the figures of one policy on one draw."""
-        scenario, begun = replicated(name)[replication], time.process_time()
-        try:
-            value = float(tn.simulate(scenario, policy).value)
-        except PolicyError:
-            value = None
-        took_us = 1e6 * (time.process_time() - begun) / scenario.instance.n_tasks
-        yield OnlineResult(name, replication, jobs, policy, value, round(took_us, 1))
-
-    Study(OnlineResult, 4, measured, [online_table], results="online.csv").run(
-        (
-            (name, replication, jobs, policy)
-            for policy, name, replication in product(POLICIES, workloads, range(replications))
-            if runs_on(policy, name)
-        ),
-        folder,
-    )
-
-
-def runs_on(policy: str, workload: str) -> bool:
-    """Say whether a policy takes part on a workload."""
-    return (policy not in BATCHING_POLICIES or workload in BATCHED) and (policy != RECEDING or workload not in TOO_LONG)
-
-
-def online_table(rows: Sequence[OnlineResult]) -> str:
-    """Return each policy's objective, times that of the best one of the same replication."""
-    value = {(row.workload, row.replication, row.policy): row.value for row in rows}
-    workloads = sorted({row.workload for row in rows}, key=list(WORKLOADS).index)
-    lines = [[f"`{policy}`", *(_online_cell(value, workload, policy) for workload in workloads)] for policy in POLICIES]
-    return markdown(["policy", *workloads], lines, " --: |")
-
-
-def _online_cell(value: dict[tuple[str, int, str], float | None], workload: str, policy: str) -> str:
-    ratios = []
-    for index in {index for name, index, _ in value if name == workload}:
-        mine = value.get((workload, index, policy))
-        others = [value.get((workload, index, other)) for other in POLICIES]
-        if mine is not None:
-            ratios.append(mine / min(other for other in others if other is not None))
-    if not ratios:
-        return "-"
-    found = interval_of(ratios)
-    return f"{found.mean:.3g}" + ("" if found.low is None else f" [{found.low:.3g}, {found.high:.3g}]")
+    ratio = f"{mean:.3g}" if low is None or high is None else f"{mean:.3g} [{low:.3g}, {high:.3g}]"
+    return f"**{ratio}**" if policy == made.against else ratio
 
 
 if __name__ == "__main__":
-    ask({"plans": league, "online": online})
+    ask(league)
