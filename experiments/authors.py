@@ -1,6 +1,7 @@
 """The workload of the Compass authors (arXiv 2402.17652): four workflows, five T4 servers, Poisson arrivals.
 
-Figures from the simulator that one of the authors published (github aliciayuting/mNavigator, commit f3885518).
+Figures from the simulator that one of the authors published (github aliciayuting/mNavigator, commit f3885518); they
+stand in `scenarios/compass_edge.yaml`.
 """
 
 from __future__ import annotations
@@ -9,85 +10,42 @@ import csv
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
+from functools import cache
 from pathlib import Path
 
-from truenorth.models import GPU, BatchClass, Cluster, Edge, Instance, Job, Link, MLModel, Network, Task, Workflow
+from truenorth.models import BatchClass, Cluster, Instance, Job, Task, Workflow
+from truenorth.models.scenario import load_scenario
 from truenorth.models.units import parse_time
 
+SCENARIO = Path(__file__).parent / "scenarios" / "compass_edge.yaml"
 ARRIVALS = Path(__file__).parents[2] / "shared" / "data" / "compass"
 """Where the arrivals that the authors recorded lie beside a clone; not part of the tree."""
-
-KB, GB = 1_000, 1_000_000_000
-MODELS = {
-    "opt": 5_720_000,
-    "marian": 800_000,
-    "mt5": 2_000_000,
-    "nli": 2_140_000,
-    "vit": 1_700_000,
-    "txt2speech": 2_700_000,
-    "detr": 1_800_000,
-    "depth": 3_900_000,
-}
-"""Weights in kB."""
 
 WORK_PER_JOB_S = 0.996
 """Mean work of a job at an equal mix of the four workflows."""
 
-_TABLE: dict[str, tuple[tuple[str, str | None, int, int, tuple[str, ...]], ...]] = {
-    # task: model, run time in us, output in kB, predecessors
-    "translation": (
-        ("opt", "opt", 561_000, 2, ()),
-        ("marian", "marian", 441_000, 2, ("opt",)),
-        ("mt5_a", "mt5", 778_000, 2, ("opt",)),
-        ("mt5_b", "mt5", 803_000, 2, ("opt",)),
-        ("aggregate", None, 1_000, 2, ("marian", "mt5_a", "mt5_b")),
-    ),
-    "question_answer": (
-        ("opt", "opt", 560_000, 2, ()),
-        ("nli", "nli", 27_000, 1, ("opt",)),
-    ),
-    "img_to_sound": (
-        ("vit", "vit", 283_000, 20, ()),
-        ("nli", "nli", 26_000, 10, ("vit",)),
-        ("txt2speech", "txt2speech", 76_000, 3_000, ("vit",)),
-        ("aggregate", None, 200, 3_000, ("nli", "txt2speech")),
-    ),
-    "object_detection": (
-        ("entry", None, 600, 3_000, ()),
-        ("detr", "detr", 178_000, 3_000, ("entry",)),
-        ("depth", "depth", 147_000, 3_000, ("entry",)),
-        ("aggregate", None, 104_000, 3_000, ("detr", "depth")),
-    ),
-}
+
+@cache
+def _window() -> Instance:
+    return load_scenario(SCENARIO).instance
 
 
 def workflows() -> dict[str, Workflow]:
     """Return the four workflows by name."""
-    made = {}
-    for name, rows in _TABLE.items():
-        output = {task: size * KB for task, _, _, size, _ in rows}
-        tasks = tuple(
-            Task(task, {"*": runtime}, (model,) if model else (), tuple(Edge(p, output[p]) for p in after))
-            for task, model, runtime, _, after in rows
-        )
-        made[name] = Workflow(name, tasks)
-    return made
+    return {workflow.name: workflow for workflow in _window().catalogue}
 
 
 def cluster(gpus: int = 5) -> Cluster:
     """Return servers of one T4 each: 14 GB for weights, transfers staged through the hosts."""
-    link = Link(2, Fraction("12.58") * GB)
-    listed = tuple(GPU(f"s{i}/g0", i, "T4", 14 * GB, Fraction("10.17") * GB) for i in range(gpus))
-    return Cluster(listed, Network(link, link, staged=True))
+    one, network = _window().cluster.gpus[0], _window().cluster.network
+    return Cluster(tuple(replace(one, id=f"s{i}/g0", server=i) for i in range(gpus)), network)
 
 
 def instance(arrivals: Sequence[tuple[int, str]], gpus: int = 5) -> Instance:
     """Return the instance of these arrivals: pairs of a release in microseconds and a workflow's name."""
     known = workflows()
     jobs = tuple(Job(known[name], release) for release, name in sorted(arrivals, key=lambda row: row[0]))
-    models = tuple(MLModel(name, size * KB) for name, size in MODELS.items())
-    return Instance(cluster(gpus), models, jobs, catalogue=tuple(known.values()))
+    return Instance(cluster(gpus), _window().models, jobs, catalogue=tuple(known.values()))
 
 
 def with_slower(plain: Instance, count: int) -> Instance:
@@ -159,7 +117,7 @@ def _recording(rate_per_s: int) -> Path:
 def poisson(rate_per_s: float, count: int, seed: int) -> list[tuple[int, str]]:
     """Return seeded Poisson arrivals with an equal mix of the four workflows, the first at 0."""
     rng = random.Random(seed)  # noqa: S311
-    names = list(_TABLE)
+    names = list(workflows())
     release, arrivals = 0.0, []
     for _ in range(count):
         arrivals.append((round(release * 1e6), rng.choice(names)))

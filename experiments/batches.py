@@ -10,9 +10,7 @@ from typing import Annotated, Any
 
 from experiments import authors
 from experiments.bench import Figures, ask, bench, plan_window
-from truenorth.executor import POLICIES, parse_policy, simulate
 from truenorth.models import (
-    WHOLE,
     BatchClass,
     Instance,
     Job,
@@ -20,10 +18,8 @@ from truenorth.models import (
     Task,
     Workflow,
     measure,
-    timeline_value,
 )
-from truenorth.models.objective import reported_bound, reported_value
-from truenorth.planner.answers.policies.receding_horizon import RecedingHorizon
+from truenorth.models.objective import reported_bound
 from truenorth.solvers import portfolio
 from truenorth.solvers.budget import Budget
 
@@ -88,23 +84,6 @@ def two(draws: int = 20, time_limit: float = 30.0) -> None:
     _summarize("gap", bench(_draws(draws, 60, 25, 2, (_TEN, _TWENTY)), found, row))
 
 
-def shares(draws: int = 24, time_limit: float = 5.0) -> None:
-    """Plan tasks of a k-th of a GPU each, 40 at 80 % of load, beside the same on k GPUs."""
-
-    def worse(sizes: tuple[int, int]) -> dict[str, Any]:
-        seed, parts = sizes
-        values = []
-        for share, gpus in ((WHOLE // parts, 1), (WHOLE, parts)):
-            tasks = [Task("t", {"*": run_us}, share=share) for run_us in (100_000, 40_000)]
-            flows = [Workflow(task.name + str(at), (task,)) for at, task in enumerate(tasks)]
-            window = Instance(authors.cluster(gpus), (), tuple(_jobs(seed, 40, 11.4 * parts, flows)))
-            values.append(plan_window(window, Objective.MEAN_LATENCY, time_limit)["value"])
-        return {"worse": values[0] / values[1] - 1}
-
-    listed = ((f"draw {seed}, shares of 1/{2 + seed % 3}", (seed, 2 + seed % 3)) for seed in range(draws))
-    _summarize("worse", bench(listed, worse, "{name}: {worse:+.2%}"))
-
-
 def _summarize(figure: str, rows: list[Figures]) -> None:
     values = [row[figure] for row in rows]
     print(f"{figure}: {sum(values) / len(values):.2%} in the mean, {max(values):.2%} at worst")
@@ -131,20 +110,6 @@ def _jobs(seed: int, count: int, rate: float, flows: list[Workflow]) -> Iterator
         yield Job(rng.choices(flows, [3, 1][: len(flows)])[0], 10_000 * round(100 * at_s))
 
 
-def policies(
-    policies: Annotated[tuple[str, ...], "such as compass:batch=greedy"], rates: Rates = (6, 8), jobs: Jobs = 100
-) -> None:
-    """Say what policies reach on it; `receding` is told the objective by its option."""
-    known = {**POLICIES, "receding": RecedingHorizon}
-    for name, window in windows(rates, jobs):
-
-        def reached(policy: str, on: Instance = window) -> dict[str, Any]:
-            value = timeline_value(OBJECTIVE, on, simulate(on, parse_policy(policy, known)))
-            return {"value": reported_value(OBJECTIVE, value)}
-
-        bench(((policy, policy) for policy in policies), reached, name + ": {name} {value:.4f}")
-
-
 def windows(rates: tuple[int, ...], jobs: int) -> Iterator[tuple[str, Instance]]:
     """Yield the first jobs that were recorded at 4 jobs/s, compressed to each rate, in classes.
 
@@ -157,4 +122,4 @@ def windows(rates: tuple[int, ...], jobs: int) -> Iterator[tuple[str, Instance]]
 
 
 if __name__ == "__main__":
-    ask({"plan": plan, "bound": bound, "one": one, "two": two, "shares": shares, "policies": policies})
+    ask({"plan": plan, "bound": bound, "one": one, "two": two})

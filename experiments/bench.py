@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from truenorth.executor import instance_for, parse_policy, simulate
 from truenorth.models import Instance, Objective, Timeline
+from truenorth.models.errors import UserError
 from truenorth.models.objective import reported_bound, reported_value
 
 Asked = TypeVar("Asked")
@@ -24,8 +25,8 @@ Figures = Mapping[str, Any]
 def ask(questions: Question | Mapping[str, Question], arguments: Sequence[str] | None = None) -> Any:
     """Call a function, or the one of several that the command line names, with the options that it gives.
 
-    Parameters without a default are arguments, truth values are switches, tuples take several words. An annotation may
-    say more: words for ``--help``, and in a tuple or the like what is allowed.
+    Parameters without a default are arguments, truth values are switches, tuples take any number of words. Annotations
+    may say more: words for ``--help``, and in a tuple or the like what is allowed. What the user can mend ends with 2.
     """
     given, several = ({}, questions) if isinstance(questions, Mapping) else ({"ask": questions}, {})
     module = sys.modules[next(iter({**given, **several}.values())).__module__]
@@ -40,7 +41,10 @@ def ask(questions: Question | Mapping[str, Question], arguments: Sequence[str] |
                 commands.add_parser(word, help=(getdoc(question) or "").partition("\n")[0].replace("%", "%%")), question
             )
     options = vars(parser.parse_args(arguments))
-    return options.pop("ask")(**options)
+    try:
+        return options.pop("ask")(**options)
+    except UserError as error:
+        raise parser.exit(2, f"{error}\n") from None
 
 
 def _take(parser: argparse.ArgumentParser, question: Question) -> None:
@@ -57,7 +61,7 @@ def _take(parser: argparse.ArgumentParser, question: Question) -> None:
         if kind is bool:
             words["action"] = "store_true"
         elif get_origin(kind) is tuple:
-            words |= {"type": get_args(kind)[0], "nargs": "+" if needed else "*"}
+            words |= {"type": get_args(kind)[0], "nargs": "*"}
         else:
             words["type"] = next((each for each in get_args(kind) if each is not NoneType), kind)
         if needed:
@@ -114,15 +118,12 @@ def plan_window(
     instance: Instance,
     objective: Objective,
     time_limit_s: float,
-    starts: Sequence[Timeline] | None = None,
     **options: Any,
 ) -> dict[str, Any]:
     """Plan an instance as a user would, and return its figures; None where there is no plan or no bound.
 
     Parameters
     ----------
-    starts
-        Plans to begin with in place of those of the online policies.
     options
         More of the `Budget`.
     """
@@ -130,7 +131,7 @@ def plan_window(
     from truenorth.solvers.budget import Budget
 
     cpu_s = time.process_time()
-    result = solve(instance, objective, Budget(time_limit_s, **options), starts=starts)
+    result = solve(instance, objective, Budget(time_limit_s, **options))
     return {
         "jobs": len(instance.jobs),
         "tasks": instance.n_tasks,

@@ -10,20 +10,20 @@ import math
 import subprocess
 import sys
 import venv
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from experiments.study import Study
 from experiments.suites import flexible_job_shop
-from experiments.suites.case import found
+from experiments.suites.case import KNOWN_OPTIMA, found
 from truenorth.models import NEVER, Instance, Objective
 from truenorth.planner.answers.plan import solve
 from truenorth.solvers.budget import Budget
 from truenorth.solvers.warm_up import warm_up
 
 PYJOBSHOP, ORTOOLS = "pyjobshop==0.0.9", "ortools==9.15.6755"
-WORKERS = 2
+WORKERS, KEPT = 2, Path("build/pyjobshop")
 _HURINK = {
     "edata": "la01 la05 la06 la10 la11 la15 la16 la20 la21 la22 la26 la30 la31 la35 la36 la40 abz7",
     "rdata": "la02 la04 la07 la09 la12 la14 la17 la19 la21 la24 la28 la30 la32 la34 la37 la39 abz8",
@@ -59,23 +59,20 @@ class BesideRow:
         return (self.value, self.bound), (theirs, self.pyjobshop_bound)
 
 
-def compare(folder: Path, names: Sequence[str], seconds: float, output: Path) -> None:
-    """Print a table of the named instances, such as mk01 or edata/la16, or of those chosen that lie in a folder.
-
-    Parameters
-    ----------
-    folder
-        Holds the folder `fjsp` with `brandimarte`, and `hurink` if it is there.
-    output
-        Holds the environment of PyJobShop, and results.csv: what it lists is not planned again.
-    """
+def compare(
+    seconds: Annotated[float, "per plan"] = 60.0,
+    data: Annotated[Path, "folder that holds fjsp: brandimarte, and hurink if it is there"] = KNOWN_OPTIMA,
+    instances: Annotated[tuple[str, ...], "such as mk01 or edata/la16; default sixty"] = (),
+    output: Annotated[Path, "PyJobShop's environment and results.csv, whose rows are not planned again"] = KEPT,
+) -> None:
+    """Makespan of flexible job shops beside PyJobShop's."""
     python = _environment(output / PYJOBSHOP)
-    files = _files(folder)
-    unknown = set(names) - set(files)
+    files = _files(data)
+    unknown = set(instances) - set(files)
     if unknown:
-        raise SystemExit(f"{', '.join(sorted(unknown))}: not in {folder / 'fjsp'}; allowed are {', '.join(files)}")
+        raise SystemExit(f"{', '.join(sorted(unknown))}: not in {data / 'fjsp'}; allowed are {', '.join(files)}")
     warm_up(["search"])  # or the first instance pays for compiling
-    cells = [(name, seconds) for name in names or CHOSEN if name in files]
+    cells = [(name, seconds) for name in instances or CHOSEN if name in files]
     print("| instance | plan | bound | PyJobShop's plan | bound |", "| --- | --- | --- | --- | --- |", sep="\n")
     study = Study(BesideRow, 2, lambda name, seconds: [_measure(python, files[name], name, seconds)])
     rows = study.fill(cells, output)

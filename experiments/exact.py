@@ -10,6 +10,7 @@ from fractions import Fraction
 from functools import partial
 from importlib.metadata import version
 from itertools import product
+from pathlib import Path
 from typing import Annotated, Any
 
 from ortools.sat.python import cp_model
@@ -18,20 +19,15 @@ import truenorth as tn
 from experiments import authors
 from experiments.bench import ask, bench, plan_window
 from truenorth.models import Instance, Objective
-from truenorth.models.objective import reported_value
-from truenorth.models.scenario import Scenario, scenario_from
+from truenorth.models.scenario import Scenario, load_scenario, scenario_from
 from truenorth.solvers.budget import Method
 from truenorth.solvers.exact import cp_sat, milp
 from truenorth.solvers.faults import SolverFaultWarning
-from truenorth.solvers.result import Result, Search
-from truenorth.solvers.search import annealing
+from truenorth.solvers.result import Result
 
 RATE_PER_S = 3.76
 """75 % of the 5.02 jobs/s at which five GPUs saturate."""
-ANNEALING_S = 0.5
-"""How long annealing looks for the plan that the MILP starts from."""
 Seconds = Annotated[float, "seconds per instance"]
-Solver = Annotated[str, "a name that PuLP gives"]
 
 
 def prove_windows(
@@ -61,41 +57,6 @@ def authors_window(tasks: int, seed: int) -> Instance:
         arrivals.append((release, name))
         total += sizes[name]
     return authors.instance(arrivals)
-
-
-def stop_milp(
-    jobs: tuple[int, ...] = (4, 6, 8, 10),
-    seeds: tuple[int, ...] = (1, 2, 3),
-    solver: Solver = "HiGHS",
-    time_limit: Seconds = 60.0,
-) -> None:
-    """Show where the MILP stops: windows of the authors' workload, five GPUs at 75 % load, mean latency."""
-    objective = Objective.MEAN_LATENCY
-
-    def annealed(window: Instance, seconds: float, improve_s: float | None = None) -> Search:
-        search = Search(window, objective, seconds)
-        annealing.improve(search, time_limit_s=improve_s)
-        return search
-
-    def told(window: Instance) -> dict[str, Any]:
-        search = annealed(window, time_limit, ANNEALING_S)
-        before = search.value
-        milp.improve(search, solver=solver)
-        result = search.result(milp.METHOD, {})
-        values = (None if value is None else reported_value(objective, value) for value in (before, result.value))
-        return dict(zip(("annealed", "value"), values, strict=True)) | {"window": window, "result": result}
-
-    annealed(authors.instance(authors.poisson(RATE_PER_S, 2, 1)), 1.0)  # loads the kernels
-    bench(
-        (
-            (str(seed), authors.instance(authors.poisson(RATE_PER_S, count, seed)))
-            for count, seed in product(jobs, seeds)
-        ),
-        lambda window: told(window) | {"jobs": len(window.jobs), "tasks": window.n_tasks},
-        "{jobs:4d}  {tasks:5d}  {name:>4s}  {result.status:8s}  {annealed:<10.6f}  "
-        "{value:<10.6f}  {result.gap:<6.2%}  {result.runtime_s:7.2f}",
-        "jobs  tasks  seed  status    annealed    value       gap     seconds",
-    )
 
 
 def fork(seed: int) -> Scenario:
@@ -132,48 +93,14 @@ def fork(seed: int) -> Scenario:
 FORKS = {43: 1_263_000, 78: 1_406_500, 153: 1_281_500, 197: 751_000}
 """Optima in microseconds of windows that fork, by seed: two solvers agree on them."""
 
-_BATCHES: dict[str, Any] = {
-    "cluster": {
-        "servers": 2,
-        "gpu": {"kind": "B", "memory": "5 GB", "load_bandwidth": "1 MB/s"},
-        "network": {"bandwidth": "1 GB/s"},
-    },
-    "models": {"m": {"weights": "4 GB"}},
-    "objective": "makespan",
-    "options": {"initial_residency": [{"gpu": "s0/g0", "model": "m"}]},
-}
-
-THREE_IN_BATCHES = _BATCHES | {
-    "batches": {"c": {"models": ["m"], "runtime": {"1": "1000 s", "4": "2000 s"}}},
-    "workflows": {name: {"tasks": {"t": {"batch": "c"}}} for name in "vw"},
-    "workload": {"jobs": [{"release": "0 s", "workflow": name} for name in "wvw"]},
-}
-"""All three together take 2,000 s on the GPU that has the model; a load takes longer than that."""
-
-TWO_CLASSES = _BATCHES | {
-    "cluster": _BATCHES["cluster"] | {"gpu": _BATCHES["cluster"]["gpu"] | {"load_overhead": "1000 s"}},
-    "batches": {
-        "c": {"models": ["m"], "runtime": {"1": "1000 s", "2": "2000 s", "4": "2000 s"}},
-        "e": {"models": ["m"], "runtime": {"1": "2000 s"}},
-    },
-    "workflows": {
-        "w": {"tasks": {"x": {"batch": "e"}, "y": {"batch": "e", "after": ["x"]}, "z": {"batch": "c"}}},
-        "v": {"tasks": {"x": {"batch": "c"}}},
-    },
-    "workload": {
-        "jobs": [
-            {"release": release, "workflow": name}
-            for release, name in (("0 s", "w"), ("4000 s", "v"), ("1000 s", "w"), ("0 s", "v"))
-        ]
-    },
-}
-"""The GPU without the model has it after 5,000 s: 2 T - 5,000 s hold the 10,000 s of work from T = 7,500 s on, and
-all times are multiples of 1,000 s."""
+THREE_IN_BATCHES, TWO_CLASSES = (
+    Path(__file__).with_suffix("") / f"{name}.yaml" for name in ("three_in_batches", "two_classes")
+)
 
 KNOWN: dict[str, tuple[Callable[[], Scenario], int]] = {
     **{f"fork {seed}": (partial(fork, seed), optimum) for seed, optimum in FORKS.items()},
-    "three in batches": (partial(scenario_from, THREE_IN_BATCHES), 2_000_000_000),
-    "two classes": (partial(scenario_from, TWO_CLASSES), 8_000_000_000),
+    "three in batches": (partial(load_scenario, THREE_IN_BATCHES), 2_000_000_000),
+    "two classes": (partial(load_scenario, TWO_CLASSES), 8_000_000_000),
 }
 """Windows by name, and their optima in microseconds."""
 
@@ -253,7 +180,6 @@ if __name__ == "__main__":
     ask(
         {
             "authors": prove_windows,
-            "milp": stop_milp,
             "versions": versions,
         }
     )

@@ -11,8 +11,16 @@ from typing import Annotated, Any
 
 from experiments import authors
 from experiments.bench import ask, bench, plan_window
-from experiments.gentd26_2026_11_21 import PEAK_HOUR, imported
 from truenorth.models import Instance, Objective
+from truenorth.planner.inputs.importers.format import Override
+from truenorth.planner.inputs.importers.trace import import_trace
+
+GENTD26 = [
+    authors.ARRIVALS.parent / "gentd26" / name
+    for name in ("lora_request_trace.csv.gz", "pipeline_update_latency_anon.csv.gz")
+]
+"""Requests of a diffusion service, and the log of its loads."""
+_PEAK_HOUR = ("2024-12-06T00:00", "2024-12-06T01:00")
 
 
 def gaps(
@@ -59,7 +67,8 @@ def windows(
 def peak_hours(gpus: tuple[int, ...]) -> Iterator[tuple[str, Instance]]:
     """Yield the peak hour of a diffusion service on so many GPUs, by name."""
     for count in gpus:
-        yield f"GenTD26's peak hour, {count} GPUs", imported(*PEAK_HOUR, count).instance
+        made = import_trace("gentd26", GENTD26, window=_PEAK_HOUR, override=Override(servers=count).apply)
+        yield f"GenTD26's peak hour, {count} GPUs", made.scenario.instance
 
 
 if __name__ == "__main__":

@@ -14,19 +14,21 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from itertools import product
+from operator import le
 from pathlib import Path
 from typing import Annotated, Any
 
 import truenorth as tn
 from experiments.bench import ask
 from experiments.random_scenarios import UNITS_US, Draw, draw
-from truenorth.models import Cluster, Instance, Objective
+from truenorth.models import Cluster, Instance, InstanceError, Objective
 from truenorth.models.cluster import FOREVER, Availability
 from truenorth.models.errors import UserError
 from truenorth.models.objective import Status, reported_bound
 from truenorth.models.scenario import Scenario, scenario_from
 from truenorth.planner.answers.questions import ScheduleQuestion
 from truenorth.planner.answers.servers import ServersAnswer
+from truenorth.planner.answers.servers.sizes import Mix, Sizes, order, remainders
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.bounds.certificate import closed_form_document, lagrangian_document
 from truenorth.solvers.bounds.lagrangian.improve import improve
@@ -182,6 +184,35 @@ def _servers_fault(answer: ServersAnswer, enough: list[int]) -> str | None:
     return None
 
 
+def compare_mixes(draw: Draw, limit_s: float, spare: int) -> Iterator[Compared]:
+    """Compare the cheapest mix of priced servers, of which some may be gone, with what the oracle says of every mix."""
+    sizes = Sizes(draw.scenario)
+    mixes = [mix for mix in product(*(range(count + 1) for count in sizes.counts)) if sum(mix)]
+    served = {mix: _serves(sizes, mix) for mix in mixes} | {(0,) * len(sizes.counts): False}
+    enough = [mix for mix in mixes if all(served[left] for left in remainders(mix, spare))]
+    cheapest = min(enough, key=lambda mix: order(sizes, mix), default=None)
+    answer = tn.servers(draw.scenario, policies=["jit"], spare=spare, time_limit=limit_s, workers=1)
+    fault, floor = None, answer.lower_bound_price
+    refuted = [done.mix for done in answer.refutations]
+    false = [mix for mix in mixes if served[mix] and any(all(map(le, mix, done)) for done in refuted)]
+    if answer.mix is not None and answer.mix not in enough:
+        fault = f"finds {answer.mix}, and enough are {enough}"
+    elif answer.mix is not None and answer.proved and cheapest and answer.cost(answer.mix) > answer.cost(cheapest):
+        fault = f"calls {answer.mix} the cheapest, and {cheapest} is cheaper"
+    elif false:
+        fault = f"refutes {false}, which serve the jobs in time"
+    elif cheapest is not None and floor is not None and floor > answer.cost(cheapest):
+        fault = f"refutes all prices below {floor}, and {cheapest} is enough"
+    yield Compared(f"servers at a price, {spare} spare", not answer.proved, fault)
+
+
+def _serves(sizes: Sizes, mix: Mix) -> bool:
+    try:
+        return _meets(sizes.at(mix))
+    except InstanceError:
+        return False  # some task can run nowhere
+
+
 def compare_schedule(draw: Draw, limit_s: float) -> Iterator[Compared]:
     """Compare the cheapest schedule and its bounds with what the oracle says of every schedule of few servers."""
     last = max(1, int(draw.scenario.instance.job_release_us[-1]))
@@ -298,6 +329,7 @@ LAWS: Mapping[str, Callable[[dict[str, Any]], dict[str, object]]] = {
 """Changes after which, for every objective, the optimum is no worse (but for the last, twice as large in time)."""
 
 Comparison = Callable[[Draw], Iterator[Compared]]
+ONLY = ("plans", "milp", "bounds", "servers", "mixes", "by", "laws")
 
 
 def nightly(
@@ -306,7 +338,7 @@ def nightly(
     seed: Annotated[int, "of the first draw; the others follow"] = 0,
     limit: Annotated[float, "seconds for each plan and each bound"] = 2.0,
     altered: Annotated[int, "altered certificates per certificate"] = 20,
-    only: Annotated[str | None, "one of the comparisons", ("plans", "milp", "bounds", "servers", "by", "laws")] = None,
+    only: Annotated[str | None, "one of the comparisons", ONLY] = None,
     output: Annotated[Path, "folder for scenarios"] = Path("contradictions"),
 ) -> None:
     """Compare so many draws, print a table, and exit with 1 if anything contradicts the oracle."""
@@ -315,22 +347,25 @@ def nightly(
         if time.monotonic() - begun > seconds:
             break
         table.draws += 1
-        for name, resizable, every, compare in _comparisons(limit, altered):
+        for name, sort, every, compare in _comparisons(limit, altered):
             if only in (None, name) and drawn % every == 0:
-                table.add(drawn, draw(drawn, resizable), compare)
+                table.add(drawn, draw(drawn, *sort), compare)
     print(table.text(time.monotonic() - begun))
     raise SystemExit(1 if table.contradictions else 0)
 
 
-def _comparisons(limit_s: float, alterations: int) -> list[tuple[str, bool, int, Comparison]]:
-    """Return the comparisons: name, whether of scenarios of any size, every how many draws."""
+def _comparisons(limit_s: float, alterations: int) -> list[tuple[str, tuple[bool, bool], int, Comparison]]:
+    """Return the comparisons: name, whether scenarios are of any size and at prices, every how many draws."""
+    usual, resizable, priced = (False, False), (True, False), (True, True)
     return [
-        ("plans", False, 1, partial(compare_plans, limit_s=limit_s)),
-        ("milp", False, 20, partial(compare_milp, limit_s=limit_s)),
-        ("bounds", False, 1, partial(compare_bounds, limit_s=limit_s, alterations=alterations)),
-        ("servers", True, 5, partial(compare_servers, limit_s=3 * limit_s)),
-        ("by", True, 10, partial(compare_schedule, limit_s=6 * limit_s)),
-        ("laws", False, 10, partial(compare_laws, limit_s=limit_s)),
+        ("plans", usual, 1, partial(compare_plans, limit_s=limit_s)),
+        ("milp", usual, 20, partial(compare_milp, limit_s=limit_s)),
+        ("bounds", usual, 1, partial(compare_bounds, limit_s=limit_s, alterations=alterations)),
+        ("servers", resizable, 5, partial(compare_servers, limit_s=3 * limit_s)),
+        ("mixes", priced, 10, partial(compare_mixes, limit_s=6 * limit_s, spare=0)),
+        ("mixes", priced, 20, partial(compare_mixes, limit_s=6 * limit_s, spare=1)),
+        ("by", resizable, 10, partial(compare_schedule, limit_s=6 * limit_s)),
+        ("laws", usual, 10, partial(compare_laws, limit_s=limit_s)),
     ]
 
 

@@ -1,11 +1,12 @@
 """Random scenario files: of up to five tasks for the oracle (`draw`), of up to 600 for limits (`random_scenario`).
 
-Both mix everything that a file can say, with times from a microsecond to weeks or years.
+Both mix everything that a file can say, with times from a microsecond to weeks or years, by the same parts.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,33 +16,46 @@ from truenorth.models.scenario import InputError, Scenario, scenario_from
 UNITS_US = (1, 1, 7, 1_000, 1_000_000, 3_600_000_000, 86_400_000_000)
 """Times are small numbers of one of these, or a microsecond beside them: up to weeks."""
 MOST_TASKS = 5
+_SCALES_US = (1, 7, 1_000, 250_000, 10**6, 60 * 10**6, 86_400 * 10**6, 365 * 86_400 * 10**6)
+"""What times of larger windows are multiples of: up to a year."""
+_LARGER = (1, 2, 4, 8, 20, 60, 150, 300, 600)
+"""How many tasks these have, about."""
+_LONGEST_US = 10**15
+Document = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Draw:
     """A scenario with the data of its file, and the unit of its times in microseconds."""
 
-    data: dict[str, Any]
+    data: Document
     scenario: Scenario
     unit_us: int
 
 
-def draw(seed: int, resizable: bool = False) -> Draw:
+def draw(seed: int, resizable: bool = False, priced: bool = False) -> Draw:
     """Return the scenario of a seed.
 
     Parameters
     ----------
     resizable
         One group of equal servers, none of them named by anything, with a service level on deadlines or the mean.
+    priced
+        The same with a group of each of two kinds, at prices of their own.
     """
     rng = random.Random(seed)  # noqa: S311
     while True:
-        drawing = _Drawing(rng, resizable)
+        drawing = (_PricedDrawing if priced else _Drawing)(rng, resizable or priced)
         data = drawing.scenario()
         try:
             return Draw(data, scenario_from(data), drawing.unit_us)
         except InputError:
             continue  # a task that fits nowhere, or an initial residency that does not fit
+
+
+def random_scenario(rng: random.Random) -> Document:
+    """Return a larger scenario as its file would hold it; a few are refused, since what is drawn fits nowhere."""
+    return _LargerDrawing(rng).scenario()
 
 
 class _Drawing:
@@ -55,7 +69,7 @@ class _Drawing:
         self.serving, self.fed = rng.random() < 0.4, not resizable and rng.random() < 0.25
         self.servers = rng.randint(1, 3)
 
-    def scenario(self) -> dict[str, Any]:
+    def scenario(self) -> Document:
         """Return the data of a scenario file."""
         workflows = {f"w{index}": self._workflow() for index in range(self.rng.randint(1, 2))}
         data: dict[str, Any] = {
@@ -65,7 +79,7 @@ class _Drawing:
             },
             "models": {name: {"weights": self._bytes(1, 7)} for name in self.models},
             "workflows": workflows,
-            "workload": {"jobs": self._jobs(workflows)},
+            "workload": self._workload(workflows),
             "objective": str(self.rng.choice(list(Objective))),
             "options": {"overlap_loads": self.rng.random() < 0.7},
         }
@@ -85,7 +99,8 @@ class _Drawing:
 
     def _us(self, least: int, most: int) -> int:
         """Return a time in microseconds: a few units, now and then a microsecond more or less."""
-        return max(0, self.rng.randint(least, most) * self.unit_us + self.rng.choice((0, 0, 0, 0, 0, -1, 1)))
+        drawn = self.rng.randint(least, most) * self.unit_us + self.rng.choice((0, 0, 0, 0, 0, -1, 1))
+        return max(0, min(drawn, _LONGEST_US))
 
     def _time(self, least: int, most: int) -> str:
         return f"{max(least, self._us(least, most))} us"
@@ -152,14 +167,14 @@ class _Drawing:
 
     def _workflow(self) -> dict[str, Any]:
         tasks: dict[str, Any] = {}
-        for index in range(self.rng.randint(1, 3)):
+        for index in range(self._length()):
             if self.serving and self.rng.random() < 0.6:
                 task: dict[str, Any] = {"batch": self.rng.choice("cd")}
             else:
                 kinds = {kind: f"{max(1, self._us(1, 6))} us" for kind in self.kinds}
                 runtime: Any = kinds if self.rng.random() < 0.5 else f"{max(1, self._us(1, 6))} us"
                 task = {"runtime": runtime, **self._demand()}
-            before = {name: self._edge() for name in tasks if self.rng.random() < 0.6}
+            before = {name: self._edge() for name in self._sources(list(tasks))}
             if before:
                 task["after"] = before
             elif self.fed:
@@ -167,24 +182,36 @@ class _Drawing:
             tasks[f"t{index}"] = task | {"output": self._bytes(0, 3)}
         return {"tasks": tasks}
 
+    def _length(self) -> int:
+        """Return how many tasks a workflow has."""
+        return self.rng.randint(1, 3)
+
+    def _sources(self, names: list[str]) -> Iterator[str]:
+        """Yield the predecessors of a task among those before it."""
+        yield from (name for name in names if self.rng.random() < 0.6)
+
     def _edge(self) -> str | None:
         return self._bytes(0, 3) if self.rng.random() < 0.5 else None
 
-    def _jobs(self, workflows: dict[str, Any]) -> list[dict[str, Any]]:
+    def _workload(self, workflows: dict[str, Any]) -> Document:
         left, jobs = MOST_TASKS, list[dict[str, Any]]()
         while len(jobs) < MOST_TASKS and (not jobs or self.rng.random() < 0.75):
             name = self.rng.choice(list(workflows))
             left -= len(workflows[name]["tasks"])
             if jobs and left < 0:
                 break
-            job: dict[str, Any] = {"release": self.rng.choice(("0 us", self._time(0, 12))), "workflow": name}
-            if self.resizable or self.rng.random() < 0.7:
-                job["deadline"] = self._time(self.rng.choice((0, 3, 6)), 20)
-            job["weight"] = self.rng.choice((1, 1, 2, 0.5, 0, 1000))
-            if self.fed and self.rng.random() < 0.7:
-                job["ingress"] = f"s{self.rng.randrange(self.servers)}"
-            jobs.append(job)
-        return jobs
+            jobs.append(self._job(name, 12))
+        return {"jobs": jobs}
+
+    def _job(self, workflow: str, latest: int) -> dict[str, Any]:
+        """Return a job that is released within so many units of time."""
+        job: dict[str, Any] = {"release": self.rng.choice(("0 us", self._time(0, latest))), "workflow": workflow}
+        if self.resizable or self.rng.random() < 0.7:
+            job["deadline"] = self._time(self.rng.choice((0, 3, 6)), 20)
+        job["weight"] = self.rng.choice((1, 1, 2, 0.5, 0, 1000))
+        if self.fed and self.rng.random() < 0.7:
+            job["ingress"] = f"s{self.rng.randrange(self.servers)}"
+        return job
 
     def _residents(self) -> list[dict[str, str]]:
         names = self.rng.sample(self.models, min(len(self.models), self.rng.choice((0, 0, 1, 2))))
@@ -207,160 +234,62 @@ class _Drawing:
         return limits
 
 
-Document = dict[str, Any]
+class _PricedDrawing(_Drawing):
+    """Two kinds of GPU, of which there are one or two servers each, at a price."""
 
-SCALES_US = (1, 7, 1_000, 250_000, 10**6, 60 * 10**6, 86_400 * 10**6, 365 * 86_400 * 10**6)
-"""What times are multiples of: from a microsecond to a year."""
-_SIZES = ("1 B", "7 KB", "3 MB", "900 MB", "2 GB", "6 GB", "9 GB")
-_MOST_TASKS = (1, 2, 4, 8, 20, 60, 150, 300, 600)
-_OBJECTIVES = (
-    "mean_latency", "mean_slowdown", "weighted_latency", "makespan", "weighted_tardiness", "late_jobs", "max_slowdown",
-)  # fmt: skip
-_FOUR_KINDS = ("T4", "A10", "L4", "H100")
-
-
-def random_scenario(rng: random.Random) -> Document:
-    """Return a scenario as its file would hold it; a few are refused, since what is drawn fits nowhere."""
-    unit_us, kinds = rng.choice(SCALES_US), list(_FOUR_KINDS[: rng.choice((1, 1, 2, 3, 4))])
-    models = {f"m{index}": {"weights": rng.choice(_SIZES)} for index in range(rng.choice((1, 2, 3, 6)))}
-    classes = _classes(rng, kinds, [*models], unit_us) if rng.random() < 0.25 else {}
-    most = rng.choice(_MOST_TASKS)
-    workflows = {
-        f"w{index}": {"tasks": _tasks(rng, kinds, [*models], [*classes], unit_us, most)}
-        for index in range(rng.choice((1, 1, 2, 3)))
-    }
-    document: Document = {
-        "cluster": _cluster(rng, kinds, unit_us),
-        "models": models,
-        "workflows": workflows,
-        "workload": _workload(rng, workflows, unit_us, most),
-        "objective": rng.choice(_OBJECTIVES),
-    }
-    if classes:
-        document["batches"] = classes
-    if rng.random() < 0.5:
-        document["slo"] = rng.choice(("p95 slowdown <= 4", "no late jobs", f"mean latency <= {_time(rng, unit_us)}"))
-    if rng.random() < 0.3:
-        document["options"] = {"overlap_loads": False}
-    if rng.random() < 0.3:
-        document["restrictions"] = _restrictions(rng, [*models], [*workflows])
-    return document
+    def _groups(self) -> list[dict[str, Any]]:
+        self.kinds = ["A", "B"]
+        groups = [self._group(self.rng.choice((1, 2))) for _ in self.kinds]
+        for group, kind in zip(groups, self.kinds, strict=True):
+            group["gpu"]["kind"] = kind
+            group["price_per_hour"] = self.rng.choice((0.5, 0.9, 1, 2.5))
+        return groups
 
 
-def _time(rng: random.Random, unit_us: int, most: int = 9) -> str:
-    """Return a time; one in twenty is of another scale than the rest."""
-    unit_us = unit_us if rng.random() < 0.95 else rng.choice(SCALES_US)
-    return _us(unit_us * rng.randint(1, most))
+class _LargerDrawing(_Drawing):
+    """Up to 600 tasks on up to four kinds of GPU, as chains, fans, or each after all before it; jobs may be drawn."""
 
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__(rng, resizable=False)
+        self.unit_us, self.kinds = rng.choice(_SCALES_US), ["T4", "A10", "L4", "H100"][: rng.choice((1, 1, 2, 3, 4))]
+        self.models = [f"m{index}" for index in range(rng.choice((1, 2, 3, 6)))]
+        self.serving = rng.random() < 0.25
+        self.most, self.inputs = rng.choice(_LARGER), 0
+        self.counts = [rng.choice((1, 1, 2, 4, 12)) for _ in self.kinds]
+        self.servers = sum(self.counts)
 
-def _us(time_us: int) -> str:
-    """Return a time in words, no longer than a file may hold."""
-    return f"{min(time_us, 10**15)} us"
+    def scenario(self) -> Document:
+        """Return the data of a scenario file, half of them with a service level."""
+        data = super().scenario()
+        if self.rng.random() < 0.5:
+            level = self.rng.choice(("p95 slowdown <= 4", "no late jobs", f"mean latency <= {self._time(1, 9)}"))
+            data["slo"] = level
+        return data
 
+    def _groups(self) -> list[dict[str, Any]]:
+        """Return a group for every kind, so that each task can run somewhere."""
+        groups = [self._group(count) for count in self.counts]
+        for group, kind in zip(groups, self.kinds, strict=True):
+            group["gpu"]["kind"] = kind
+            group["price_per_hour"] = self.rng.choice((0.5, 1, 3))
+        return groups
 
-def _runtime(rng: random.Random, kinds: list[str], unit_us: int) -> str | dict[str, str]:
-    if rng.random() < 0.5:
-        return _time(rng, unit_us)
-    return {kind: _time(rng, unit_us) for kind in kinds if kind == kinds[0] or rng.random() < 0.8}
+    def _length(self) -> int:
+        rng = self.rng
+        count = rng.choice((1, rng.randint(1, min(5, self.most)), rng.randint(1, self.most)))
+        self.inputs = rng.choice((0, 0, 1, 2, count))
+        return count
 
+    def _sources(self, names: list[str]) -> Iterator[str]:
+        yield from names[-self.inputs :] if self.inputs else ()
 
-def _cluster(rng: random.Random, kinds: list[str], unit_us: int) -> Document:
-    groups = [_group(rng, kind, unit_us) for kind in kinds]
-    network: Document = {
-        "latency": rng.choice(("0 us", "2 us", "1 ms")),
-        "bandwidth": rng.choice(("1 KB/s", "12 GB/s")),
-    }
-    if rng.random() < 0.3:
-        network["staged"] = True
-    if rng.random() < 0.3:
-        network["within_server"] = {"bandwidth": "25 GB/s", "latency": "1 us"}
-    return {"groups": groups, "network": network}
-
-
-def _group(rng: random.Random, kind: str, unit_us: int) -> Document:
-    gpu: Document = {"kind": kind, "load_bandwidth": rng.choice(("1 MB/s", "6 GB/s", "1000000 GB/s"))}
-    if rng.random() < 0.3:
-        gpu["slots"] = ["9 GB", *(rng.choice(_SIZES) for _ in range(rng.randint(0, 3)))]
-    else:
-        gpu["memory"] = rng.choice(("10 GB", "24 GB"))
-    if rng.random() < 0.2:
-        gpu["load_overhead"] = _time(rng, unit_us)
-    group: Document = {"count": rng.choice((1, 1, 2, 4, 12)), "gpus_per_server": rng.choice((1, 1, 2)), "gpu": gpu}
-    if rng.random() < 0.2:
-        group["price_per_hour"] = rng.choice((0.5, 1, 3))
-    if rng.random() < 0.1:
-        group["available"] = [["0 s", _us(50 * unit_us)], [_us(2_000_000_000 + 60 * unit_us), "end"]]
-    return group
-
-
-def _classes(rng: random.Random, kinds: list[str], models: list[str], unit_us: int) -> Document:
-    def table() -> dict[int, str]:
-        first = unit_us * rng.randint(1, 9)
-        return {size: f"{first + unit_us * size // 2} us" for size in (1, 2, 4, 8)}
-
-    classes: Document = {}
-    for index in range(rng.choice((1, 2))):
-        runtime = {kind: table() for kind in kinds} if rng.random() < 0.5 else table()
-        classes[f"c{index}"] = {"models": [rng.choice(models)], "runtime": runtime}
-        if rng.random() < 0.4:
-            classes[f"c{index}"]["share"] = rng.choice((0.25, 0.5))
-    return classes
-
-
-def _tasks(
-    rng: random.Random, kinds: list[str], models: list[str], classes: list[str], unit_us: int, most: int
-) -> Document:
-    """Return the tasks of a workflow: a chain, a fan, or each after some or all of those before it."""
-    count = rng.choice((1, rng.randint(1, min(5, most)), rng.randint(1, most)))
-    inputs = rng.choice((0, 0, 1, 2, count))
-    shares = rng.random() < 0.15
-    tasks: Document = {}
-    for index in range(count):
-        task: Document = {}
-        if classes and rng.random() < 0.7:
-            task["batch"] = rng.choice(classes)
-        else:
-            task["runtime"] = _runtime(rng, kinds, unit_us)
-            task["models"] = rng.sample(models, min(len(models), rng.choice((0, 1, 1, 1, 2))))
-            if shares:
-                task |= {"share": rng.choice((0.25, 0.5, 1)), "memory": rng.choice(("1 B", "10 MB"))}
-        if rng.random() < 0.5:
-            task["output"] = rng.choice(_SIZES[:4])
-        if inputs and index:
-            task["after"] = [f"t{before}" for before in range(max(0, index - inputs), index)]
-        elif rng.random() < 0.1:
-            task["input"] = rng.choice(_SIZES[:4])
-        tasks[f"t{index}"] = task
-    return tasks
-
-
-def _workload(rng: random.Random, workflows: Document, unit_us: int, most: int) -> Document:
-    """Return jobs, listed or drawn, of about so many tasks in all."""
-    largest = max(len(workflow["tasks"]) for workflow in workflows.values())
-    jobs = max(1, most // largest)
-    if rng.random() < 0.3:
-        rate = f"{rng.choice((0.1, 1, 5)) * 1e6 / unit_us:.12f} /s"
-        return {"poisson": {"rate": rate, "jobs": jobs, "seed": rng.randint(0, 99), "mix": dict.fromkeys(workflows, 1)}}
-    listed: list[Document] = []
-    for _ in range(jobs):
-        job: Document = {"release": _us(unit_us * rng.choice((0, 0, rng.randint(0, 9 * jobs))))}
-        job["workflow"] = rng.choice([*workflows])
+    def _workload(self, workflows: dict[str, Any]) -> Document:
+        rng, jobs = self.rng, max(1, self.most // max(len(workflow["tasks"]) for workflow in workflows.values()))
         if rng.random() < 0.3:
-            job["deadline"] = _time(rng, unit_us, 50)
-        if rng.random() < 0.3:
-            job["weight"] = rng.choice((0, 0.5, 2))
-        if rng.random() < 0.1:
-            job["ingress"] = "s0"
-        listed.append(job)
-    return {"jobs": listed}
+            rate = f"{rng.choice((0.1, 1, 5)) * 1e6 / self.unit_us:.12f} /s"
+            mix = dict.fromkeys(workflows, 1)
+            return {"poisson": {"rate": rate, "jobs": jobs, "seed": rng.randint(0, 99), "mix": mix}}
+        return {"jobs": [self._job(rng.choice([*workflows]), 9 * jobs) for _ in range(jobs)]}
 
-
-def _restrictions(rng: random.Random, models: list[str], workflows: list[str]) -> Document:
-    limits: Document = {"no_swaps": rng.random() < 0.3}
-    if rng.random() < 0.4:
-        limits["max_replicas"] = {rng.choice(models): rng.randint(1, 3)}
-    if rng.random() < 0.3:
-        limits["pin"] = [{"workflow": rng.choice(workflows), "on": ["group 1"]}]
-    if rng.random() < 0.3:
-        limits["forbid"] = [{"model": rng.choice(models), "on": ["s0"]}]
-    return limits
+    def _residents(self) -> list[dict[str, str]]:
+        return []  # most would not fit, and a window that is refused asks nothing of any limit

@@ -1,4 +1,4 @@
-"""What dated studies share: cells that are kept as they are computed, the README's tables, and a picture.
+"""What studies share: cells that are kept as they are computed, the README's tables, and a canvas for pictures.
 
 A study that takes hours fills results.csv cell by cell, and goes on where it was stopped. A row is a flat dataclass
 whose first fields say what was asked; cells that the file holds are not computed again.
@@ -38,31 +38,22 @@ class Study(Generic[Row]):
         Computes the rows of a cell, whose parts are its arguments.
     tables
         From all rows: the tables that the README shows.
-    figure, picture
-        The picture of all rows, and its file's name.
     results
         The results file's name.
-    tell
-        What is printed of a cell that was computed; nothing where it is empty.
     """
 
     row: type[Row]
     asked: int
     measure: Callable[..., Iterable[Row]]
     tables: Sequence[Callable[[Sequence[Row]], str]] = ()
-    figure: Callable[[Sequence[Row]], Figure] | None = None
-    picture: str = ""
     results: str = "results.csv"
-    tell: Callable[[Sequence[Row]], str] = lambda rows: ""
 
     def run(self, cells: Iterable[tuple[Any, ...]], folder: Path) -> list[Row]:
-        """Compute what a folder lacks of some cells; print the tables, draw the picture, and return their rows."""
+        """Compute what a folder lacks of some cells; print the tables, and return their rows."""
         folder.mkdir(parents=True, exist_ok=True)
         rows = self.fill(cells, folder)
         for table in self.tables:
             print(table(rows))
-        if self.figure is not None:
-            draw(self.figure(rows), folder / self.picture)
         return rows
 
     def fill(self, cells: Iterable[tuple[Any, ...]], folder: Path) -> list[Row]:
@@ -72,11 +63,8 @@ class Study(Generic[Row]):
         known = set(map(self.cell, rows))
         for cell in wanted:
             if cell not in known:
-                found = list(self.measure(*cell))
-                rows += found
+                rows += self.measure(*cell)
                 write(path, rows)
-                if said := self.tell(found):
-                    print(said, flush=True)
         chosen = set(wanted)
         return [row for row in rows if self.cell(row) in chosen]
 

@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from fractions import Fraction
 from pathlib import PurePath
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import GetCoreSchemaHandler, TypeAdapter
 from pydantic_core import CoreSchema, core_schema
@@ -78,6 +78,16 @@ def _keys(kind: Any) -> Iterator[tuple[str, str]]:
             yield one.metadata.get("key", one.name), one.name
         elif within is not dict:
             yield from ((one.metadata["prefix"] + name, one.name) for name, _ in _keys(within))
+
+
+def take(kind: type[Kind], *sources: object, **own: Any) -> Kind:
+    """Return a record of a type: of each field what is given by its name, else what the first source has under it."""
+    found, of = dict(own), cast(Any, kind)
+    for name in (one.name for one in fields(of) if one.name not in own):
+        held = (getattr(source, name, ABSENT) for source in sources)
+        value = next((each for each in held if each is not ABSENT), ABSENT)
+        found |= {} if value is ABSENT else {name: value}
+    return kind(**found)
 
 
 def decode(kind: type[Kind], document: object) -> Kind:

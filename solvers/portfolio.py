@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from truenorth.models.errors import QuestionError
 from truenorth.models.feasibility import check
 from truenorth.models.formulations.windows import METHOD as WINDOWS
 from truenorth.models.formulations.windows import cannot_end
 from truenorth.models.instance import Instance
-from truenorth.models.objective import Objective
+from truenorth.models.objective import Objective, proves
 from truenorth.models.timeline import Timeline
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.budget import Budget, Method, tell_nobody
@@ -245,12 +245,15 @@ class Bounds:
         The best bound that needs no ascent, and its method.
     priced
         The Lagrangian bound with its prices, or None.
+    parts
+        The best sum over parts with its certificate, or None.
     found
-        The best of all bounds, whose certificate only a solver has if it is higher than those two; and the best plan.
+        The best of all bounds, whose certificate only a solver has if it is higher than those; and the best plan.
     """
 
     formula: tuple[Fraction, str]
     priced: Priced | None
+    parts: tuple[Fraction, dict[str, Any]] | None
     found: Result
 
 
@@ -262,7 +265,9 @@ def bound(
     starts: Starts = no_starts,
 ) -> Bounds:
     """Return the best bounds that the time allows: what `solve` proves, and a certificate nearly as good."""
-    search = Search.within(budget, instance, objective)
+    from truenorth.solvers.bounds.certify_parts import CertifiedSearch
+
+    search = cast(CertifiedSearch, CertifiedSearch.within(budget, instance, objective))
     formula, priced = None, None
     if instance.streams is not None:  # formulas alone: plans raise none of them
         formula = offer_formulas(search, budget)
@@ -273,15 +278,16 @@ def bound(
         _keep(search, solve(instance, objective, rest, starts=starts))
     if formula is None:
         formula = offer_formulas(search, budget)
-    return Bounds(formula, _certify(search, formula, priced), search.result("truenorth", budget.as_dict()))
+    certified = [formula[0], *([priced.bound] if priced else []), *([search.parts[0]] if search.parts else [])]
+    better = _certify(search, max(certified), priced)
+    return Bounds(formula, better, search.parts, search.result("truenorth", budget.as_dict()))
 
 
-def _certify(search: Search, formula: tuple[Fraction, str], priced: Priced | None) -> Priced | None:
+def _certify(search: Search, certified: Fraction, priced: Priced | None) -> Priced | None:
     """Return better prices if what is certified lies below what is proved, and time is left."""
-    certified = formula[0] if priced is None else max(formula[0], priced.bound)
     left_s = min(_CERTIFY_SHARE * search.limit_s, search.remaining_s)
     # What is certified is as good as what is proved, or there is no time for better.
-    if search.bound is None or search.bound <= certified or left_s <= 0:
+    if search.bound is None or proves(search.bound, certified) or left_s <= 0:
         return priced
     from truenorth.solvers.bounds.lagrangian.improve import METHOD
 

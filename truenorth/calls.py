@@ -66,7 +66,7 @@ def load(scenario: ScenarioGiven) -> Scenario:
     return scenario_from(scenario) if isinstance(scenario, Mapping) else load_scenario(scenario)
 
 
-@asks(PlanQuestion, "plan")
+@asks(PlanQuestion)
 def plan(scenario: ScenarioGiven, **asked: Any) -> Plan:
     """Return a plan; `hint` may be a timeline, an answer that holds one, or the file of one."""
     known = load(scenario)
@@ -75,23 +75,23 @@ def plan(scenario: ScenarioGiven, **asked: Any) -> Plan:
     return ask(PlanQuestion, known, asked)
 
 
-@asks(UncertainPlanQuestion, "plan_uncertain")
+@asks(UncertainPlanQuestion)
 def plan_uncertain(scenario: ScenarioGiven, estimates: Told | str | Path, **asked: Any) -> UncertainPlan:
     """Return a plan for run times that are estimates: a CSV file, or what is told of them."""
-    from truenorth.planner.answers.uncertain.estimates_file import read_told
+    from truenorth.planner.answers.uncertain.told import read_told
 
     known = load(scenario)
     told = read_told(Path(estimates), known) if isinstance(estimates, str | Path) else estimates
     return ask(UncertainPlanQuestion, known, asked | {"told": told})
 
 
-@asks(BoundQuestion, "bound")
+@asks(BoundQuestion)
 def bound(scenario: ScenarioGiven, **asked: Any) -> Bound:
     """Return a lower bound and its certificate."""
     return ask(BoundQuestion, load(scenario), asked)
 
 
-@asks(SimulateQuestion, "simulate")
+@asks(SimulateQuestion)
 def simulate(scenario: ScenarioGiven, policy: str | Path, **asked: Any) -> Simulation:
     """Return what happens under a policy."""
     from truenorth.planner.answers.simulate import simulate as run
@@ -100,7 +100,7 @@ def simulate(scenario: ScenarioGiven, policy: str | Path, **asked: Any) -> Simul
     return run(load(scenario), question.policy, seed=question.seed, noise=question.noise, warmup=question.warmup)
 
 
-@asks(CompareQuestion, "compare")
+@asks(CompareQuestion)
 def compare(
     scenario: ScenarioGiven,
     policies: str | Sequence[str] | None = None,
@@ -115,7 +115,7 @@ def compare(
     return ask(CompareQuestion, known, asked | {"policies": policies})
 
 
-@asks(CompareQuestion, "replicate")
+@asks(CompareQuestion)
 def replicate(
     scenario: ScenarioGiven,
     replications: int,
@@ -132,19 +132,19 @@ def replicate(
         return replicate_comparison(question, load(scenario), replications, folder, watch)
 
 
-@asks(ServersQuestion, "servers")
+@asks(ServersQuestion)
 def servers(scenario: ScenarioGiven, slo: LevelsGiven = None, **asked: Any) -> ServersAnswer:
     """Return the least number of servers, or the cheapest mix, that meets service levels."""
     return ask(ServersQuestion, load(scenario), asked | {"slo": slo})
 
 
-@asks(ScheduleQuestion, "servers_by")
+@asks(ScheduleQuestion)
 def servers_by(scenario: ScenarioGiven, by: str | float, slo: LevelsGiven = None, **asked: Any) -> ScheduleAnswer:
     """Return the cheapest schedule of servers by the interval, such as ``"1 h"``."""
     return ask(ScheduleQuestion, load(scenario), asked | {"slo": slo, "by": by})
 
 
-@asks(ServersQuestion, "replicate_servers")
+@asks(ServersQuestion)
 def replicate_servers(
     scenario: ScenarioGiven, replications: int, slo: LevelsGiven = None, **asked: Any
 ) -> Replications:

@@ -28,9 +28,7 @@ _OWN = {"watch", "stop", "hint", "starts", "told", "plan_for", "samples", "folde
 """Fields of questions without an option, that a caller may fill."""
 
 
-def asks(
-    question: type[Question[Any]], name: str
-) -> Callable[[Callable[Parameters, Answer]], Callable[Parameters, Answer]]:
+def asks(question: type[Question[Any]]) -> Callable[[Callable[Parameters, Answer]], Callable[Parameters, Answer]]:
     """Return a decorator for a call whose further keywords are the options of a question; `help` shows them."""
 
     def decorate(call: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:

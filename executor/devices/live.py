@@ -24,7 +24,6 @@ from truenorth.executor.devices.crew import POLL_S, Crew
 from truenorth.executor.devices.decoding import Answer, Read
 from truenorth.executor.devices.lane import Lane, LostError, Order, let_be
 from truenorth.executor.devices.outputs import Outputs
-from truenorth.executor.devices.physical import Span
 from truenorth.executor.devices.records import (
     SET_ASIDE,
     STUCK,
@@ -38,6 +37,7 @@ from truenorth.executor.devices.records import (
     Records,
 )
 from truenorth.executor.devices.station import StationWork
+from truenorth.executor.devices.streams import Span
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.execution import NOWHERE
 from truenorth.models import NONE, Instance

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from truenorth.executor.devices.digests import Digest, digest
 from truenorth.executor.devices.station import StationWork
 from truenorth.models import Instance
 
@@ -27,10 +28,13 @@ class Outputs:
     ----------
     of
         By task.
+    digests
+        Of outputs that nobody needs any more, by task.
     """
 
     def __init__(self, instance: Instance, keep: bool) -> None:
         self.of: dict[int, Tensor] = {}
+        self.digests: dict[int, Digest] = {}
         self._instance, self._keep = instance, keep
         self._job: list[int] = instance.task_job.tolist()
         self._first: list[int] = instance.job_first_task.tolist()
@@ -104,19 +108,18 @@ class Outputs:
         self._forget(task)
 
     def _forget(self, task: int) -> None:
-        if not self._keep and self._uses_left[task] <= 0:
-            self.of.pop(task, None)
+        if self._uses_left[task] <= 0 and task in self.of:
+            self._take_leave(task)
 
+    def finish(self) -> None:
+        """Take leave of what nobody was the last to use, since jobs have failed."""
+        for task in list(self.of):
+            self._take_leave(task)
 
-def find_not_finite(outputs: Mapping[int, Tensor]) -> list[int]:
-    """Return the tasks whose outputs hold something that is no finite number, in their order.
-
-    >>> find_not_finite({0: torch.tensor([1.0, float("nan")]), 1: torch.tensor([1, 2])})
-    [0]
-    """
-    return sorted(task for task, output in outputs.items() if not _is_finite(output))
-
-
-def _is_finite(output: Tensor) -> bool:
-    wide = output.float() if output.dtype.itemsize == 1 else output  # torch tests no numbers of eight bits
-    return bool(wide.isfinite().all())
+    def _take_leave(self, task: int) -> None:
+        """Keep the digest of an output, and the output itself at most in the host's memory."""
+        output = self.of.pop(task)
+        if task not in self.digests:
+            self.digests[task] = digest(output)
+        if self._keep:
+            self.of[task] = output.cpu()

@@ -1,131 +1,23 @@
-"""Physical devices: what copies and computes, how long that took, and in which order.
-
-Work is handed to a stream, which returns when the device is done with it: so whoever waits for a stream needs no event
-of the device. On CUDA durations are those between events on the device; on a CPU a stream is the calling thread. One
-clock stamps both: `time.perf_counter_ns`.
-"""
+"""Physical devices: a CUDA device or a core, its streams, its memory, and host memory that it copies from."""
 
 from __future__ import annotations
 
 import os
-import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
-from weakref import WeakSet
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from truenorth.executor.devices.cuda import Card, find_cards
+from truenorth.executor.devices.streams import CudaStream, HostStream, Stream
 from truenorth.executor.errors import DeviceError
 
-Result = TypeVar("Result")
-_NS_PER_MS = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """When something took place, in nanoseconds of `time.perf_counter_ns`."""
-
-    start_ns: int
-    end_ns: int
-
-    @property
-    def duration_us(self) -> float:
-        """Length in microseconds."""
-        return (self.end_ns - self.start_ns) / 1000
-
-
-class Stream(ABC):
-    """An ordered lane of work on a physical device."""
-
-    @abstractmethod
-    def carry_out(self, work: Callable[[], Result], not_before_ns: int = 0) -> tuple[Result, Span]:
-        """Do something and wait until the device is done with it.
-
-        Parameters
-        ----------
-        not_before_ns
-            When the work was asked for: the span cannot start earlier, however the device's clock is read.
-
-        Returns
-        -------
-        tuple
-            What `work` returned, and when the device was busy with it.
-        """
-
-
-class HostStream(Stream):
-    """The calling thread."""
-
-    def carry_out(self, work: Callable[[], Result], not_before_ns: int = 0) -> tuple[Result, Span]:
-        """Do it now."""
-        start = time.perf_counter_ns()
-        result = work()
-        return result, Span(start, time.perf_counter_ns())
-
-
-_POOL = 32
-"""PyTorch hands out so many streams per device, and then the same ones again."""
-
-S = TypeVar("S")
-
-
-def find_unused(make: Callable[[], S], handle: Callable[[S], int], used: Collection[int]) -> S:
-    """Return a stream that nobody uses.
-
-    Parameters
-    ----------
-    make
-        Hands out streams, the same ones again after `_POOL`.
-    handle
-        What tells streams apart.
-    used
-        Handles of streams in use.
-
-    Raises
-    ------
-    DeviceError
-        If all are: two users would wait for each other without a word.
-
-    >>> pool = iter((1, 2, 3))
-    >>> find_unused(lambda: next(pool), int, {1, 2})
-    3
-    """
-    for _ in range(_POOL):
-        made = make()
-        if handle(made) not in used:
-            return made
-    raise DeviceError(
-        f"all {_POOL} streams that PyTorch has for a device are in use; each planned GPU takes three, and one more for "
-        "every run beside another: allowed are fewer planned GPUs per device, or --virtual serial"
-    )
-
-
-class CudaStream(Stream):
-    """A CUDA stream of its own, timed by events."""
-
-    _in_use: ClassVar[WeakSet[CudaStream]] = WeakSet()
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._stream: torch.cuda.Stream
-        used = {other._stream.cuda_stream for other in self._in_use if other._device == device}
-        self._stream = find_unused(lambda: torch.cuda.Stream(device), lambda made: int(made.cuda_stream), used)  # type: ignore[no-untyped-call]
-        self._in_use.add(self)
-
-    def carry_out(self, work: Callable[[], Result], not_before_ns: int = 0) -> tuple[Result, Span]:
-        """Enqueue it between two events and wait for the second; the duration is the one between them."""
-        begin, end = _event(), _event()
-        with torch.cuda.device(self._device), torch.cuda.stream(self._stream):
-            begin.record(self._stream)
-            result = work()
-            end.record(self._stream)
-        end.synchronize()
-        done = time.perf_counter_ns()
-        start = max(not_before_ns, done - round(begin.elapsed_time(end) * _NS_PER_MS))
-        return result, Span(start, done)
+PATIENCE_S = 60.0
+"""How long a device may take to come to rest where nobody says otherwise."""
+_MOST_OF_MEMORY = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,22 +27,25 @@ class Physical:
     Parameters
     ----------
     device
-        As torch names it.
+        Where torch puts its tensors.
     name
         As a person knows it.
+    card
+        The CUDA device; None for a core.
     """
 
     device: torch.device
     name: str
+    card: Card | None = None
 
     @property
     def is_cuda(self) -> bool:
         """Whether work on it goes through CUDA."""
-        return self.device.type == "cuda"
+        return self.card is not None
 
     def stream(self) -> Stream:
         """Return a new stream on this device."""
-        return CudaStream(self.device) if self.is_cuda else HostStream()
+        return HostStream() if self.card is None else CudaStream(self.card)
 
     def host_memory(self, size_bytes: int) -> Tensor:
         """Return bytes of host memory that this device can copy from at full speed (pinned for CUDA).
@@ -160,13 +55,51 @@ class Physical:
         DeviceError
             If there is not so much, or not so much may be pinned.
         """
+        kind = "host memory" if self.card is None else "pinned host memory"
+        self.require_host_memory(size_bytes, f"{size_bytes} bytes of {kind}")
         try:
-            return torch.zeros(size_bytes, dtype=torch.uint8, pin_memory=self.is_cuda)
+            if self.card is not None:
+                return self.card.pinned(size_bytes)
+            return torch.zeros(size_bytes, dtype=torch.uint8)
         except (RuntimeError, MemoryError) as error:
-            kind = "pinned host memory" if self.is_cuda else "host memory"
+            raise DeviceError(f"{self.name}: no {size_bytes} bytes of {kind}: {_first_line(error)}") from None
+
+    def pin(self, memory: Tensor) -> None:
+        """Let copies from host memory that is there take full speed, where that takes anything.
+
+        Raises
+        ------
+        DeviceError
+            If not so much may be pinned.
+        """
+        try:
+            if self.card is not None:
+                self.card.pin(memory)
+        except RuntimeError as error:
+            raise DeviceError(f"{self.name}: {memory.nbytes} bytes cannot be pinned: {_first_line(error)}") from None
+
+    def require_host_memory(self, size_bytes: int, what: str) -> None:
+        """Refuse what would exceed this machine's memory, and so end the process without a word.
+
+        Parameters
+        ----------
+        size_bytes
+            In one piece; torch rounds what it pins up to a power of two.
+        what
+            For the message.
+
+        Raises
+        ------
+        DeviceError
+            If less is available.
+        """
+        available = available_bytes()
+        needed = size_bytes if self.card is None else 1 << max(0, size_bytes - 1).bit_length()
+        if available is not None and needed > _MOST_OF_MEMORY * available:
             raise DeviceError(
-                f"{self.name}: no {size_bytes} bytes of {kind} for a model's weights: {_first_line(error)}"
-            ) from None
+                f"{self.name}: no {what}: {needed} bytes of this machine's memory are needed, {available} are "
+                "available; use a scenario with smaller memories and models"
+            )
 
     def memory(self, size_bytes: int) -> Tensor:
         """Return bytes of this device's memory.
@@ -177,7 +110,9 @@ class Physical:
             If there is not so much.
         """
         try:
-            memory = torch.zeros(size_bytes, dtype=torch.uint8, device=self.device)
+            if self.card is None:
+                return torch.zeros(size_bytes, dtype=torch.uint8)
+            memory = self.card.allocate(size_bytes)
         except (torch.OutOfMemoryError, MemoryError) as error:
             raise DeviceError(f"{self.name}: no {size_bytes} bytes of memory are free: {_first_line(error)}") from None
         except RuntimeError as error:
@@ -185,19 +120,28 @@ class Physical:
         self.wait()  # other streams may write to it from now on
         return memory
 
-    def answers(self) -> bool:
+    def answers(self, limit_s: float = PATIENCE_S) -> bool:
         """Say whether it can still be used: after a failed assertion in a kernel every call for a CUDA device fails."""
+        if self.card is None:
+            return True
         try:
-            return bool(torch.ones(1, device=self.device).item())
+            _within(limit_s, self.card.probe, self.name)
         except torch.OutOfMemoryError:
             return True
-        except torch.AcceleratorError:
+        except (torch.AcceleratorError, DeviceError):
             return False
+        return True
 
-    def wait(self) -> None:
-        """Wait until the device has nothing to do."""
-        if self.is_cuda:
-            torch.cuda.synchronize(self.device)
+    def wait(self, limit_s: float = PATIENCE_S) -> None:
+        """Wait until the device has nothing to do.
+
+        Raises
+        ------
+        DeviceError
+            If that takes longer than a limit.
+        """
+        if self.card is not None:
+            _within(limit_s, self.card.synchronize, self.name)
 
 
 def physical_devices(kind: str) -> list[Physical]:
@@ -212,14 +156,41 @@ def physical_devices(kind: str) -> list[Physical]:
         return [Physical(torch.device("cpu"), f"cpu core {core}") for core in range(len(os.sched_getaffinity(0)))]
     if kind != "cuda":
         raise DeviceError(f"device {kind!r} is unknown; allowed are cpu, cuda")
-    if not torch.cuda.is_available():
-        raise DeviceError("no CUDA device can be reached (torch.cuda.is_available() is false); allowed here is cpu")
-    count = torch.cuda.device_count()
-    return [Physical(torch.device("cuda", index), torch.cuda.get_device_name(index)) for index in range(count)]
+    return [Physical(card.device, card.name, card) for card in find_cards()]
 
 
-def _event() -> torch.cuda.Event:
-    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+def available_bytes() -> int | None:
+    """Return how much host memory this process may still take; None where nothing tells."""
+    meminfo, group = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
+    if not meminfo.exists():
+        return None
+    fields = dict(line.split(":") for line in meminfo.read_text().splitlines())
+    available = int(fields["MemAvailable"].split()[0]) * 1024
+    limit = group / "memory.max"
+    # A container's own limit, beyond which its processes are killed.
+    if limit.exists() and (most := limit.read_text().strip()).isdigit():
+        available = min(available, int(most) - int((group / "memory.current").read_text()))
+    return max(0, available)
+
+
+def _within(limit_s: float, call: Callable[[], None], name: str) -> None:
+    """Make a call that may never return; a thread that is stuck in it is left behind."""
+    raised: list[BaseException] = []
+
+    def go() -> None:
+        """Make it, and keep what it raises."""
+        try:
+            call()
+        except BaseException as error:  # of whatever kind, it is raised where it was asked for
+            raised.append(error)
+
+    thread = threading.Thread(target=go, daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    if thread.is_alive():
+        raise DeviceError(f"{name}: no answer within {limit_s:g} s")
+    for error in raised:
+        raise error
 
 
 def _first_line(error: BaseException) -> str:

@@ -2,41 +2,52 @@
 
 A round loads and runs what a real run loads and runs, in turn, so that caches are as cold as they will be then. A task
 that takes a share runs beside as many copies of itself as fit, one of a batch class also in every listed size. Of a
-stream class a typical prompt is worked off chunk by chunk, and a step is taken at every listed concurrency.
+stream class a typical prompt is worked off chunk by chunk, and a step is taken at every listed concurrency. Where all
+models, or all edges, have one size, another is copied, too: one size tells no overhead from bandwidth.
+
+A round's samples are plain data, so that they can be kept as it ends, and a profile goes on behind them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import count
+from itertools import chain, count
 from threading import Barrier, Event
-from typing import TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from truenorth.executor.devices.activations import activation_bytes
+from truenorth.executor.devices.cuda import STREAMS
 from truenorth.executor.devices.decoding import Read
 from truenorth.executor.devices.lane import one_thread_each
-from truenorth.executor.devices.physical import Span, physical_devices
+from truenorth.executor.devices.physical import physical_devices
 from truenorth.executor.devices.runner import Runner, RunnerCall
 from truenorth.executor.devices.station import Seating, Station, StationWork
+from truenorth.executor.devices.streams import Span
 from truenorth.executor.devices.weights import HostWeights, aligned, packed_bytes
 from truenorth.executor.errors import DeviceError, StoppedError
 from truenorth.executor.samples import FittedLine, Spread, fit_line
 from truenorth.models import GPU, WHOLE, BatchClass, MLModel, Task, Workflow
 
 WARMUP_ROUNDS = 2
-MOST_BESIDE = 64
-"""Most runs that are measured side by side, however small a share they take."""
+MOST_BESIDE = STREAMS - 2
+"""Most runs that are measured side by side: a card has no more streams beside those of copies."""
 _SHORTEST_US = 0.001
+_FAR = 16
+"""So many times as large, or as small, is the other size of what comes in one."""
+_LARGE_BYTES = 1_000_000
 Key = tuple[str, str]
 """A workflow's name and a task's."""
 
-K = TypeVar("K")
+RoundSamples = dict[tuple[str | int, ...], list[float]]
+"""Microseconds by what took them: ``("run", workflow, task)``, ``("batch", class, size)``, ``("load", model)``,
+``("part", bytes)`` of a model, ``("transfer", bytes)``, ``("step", class, concurrency)`` with 0 for the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +103,8 @@ class Measurements:
         Of each model, as packed in memory.
     runs
         By workflow and task, one of a batch class alone.
+    memory_bytes
+        By workflow and task, one of a batch class in its largest batch: most that a run takes beside the weights.
     batches
         By batch class and size.
     loads
@@ -112,6 +125,7 @@ class Measurements:
     device: str
     weight_bytes: Mapping[str, int]
     runs: Mapping[Key, Spread]
+    memory_bytes: Mapping[Key, int]
     batches: Mapping[str, Mapping[int, Spread]]
     loads: Mapping[str, Spread]
     transfers: Mapping[int, Spread]
@@ -120,15 +134,6 @@ class Measurements:
     copy_peak: float | None
     streams: Mapping[str, StreamTimes] = field(default_factory=dict)
     rounds: int = 0
-
-
-@dataclass(slots=True)
-class _BenchSamples:
-    runs: dict[Key, list[float]] = field(default_factory=dict)
-    batches: dict[tuple[str, int], list[float]] = field(default_factory=dict)
-    loads: dict[str, list[float]] = field(default_factory=dict)
-    transfers: dict[int, list[float]] = field(default_factory=dict)
-    steps: dict[tuple[str, int], list[float]] = field(default_factory=dict)  # 0: the prompt
 
 
 class _Sized:
@@ -175,7 +180,12 @@ class _Bench:
         gpu = GPU("s0/g0", 0, kind, room, Fraction(1))
         host = HostWeights(self.models, sized, self.physical)
         self.station = Station(gpu, self.models, host, runner, self.physical)
-        self.samples = _BenchSamples()
+        self.samples: RoundSamples = {}
+        self.memory_bytes: dict[Key, int] = {}
+        self._weighs = False
+        edges = {edge.size_bytes for task in tasks for edge in task.inputs} - {0}
+        self._other_edge = _other_size(edges)
+        self._other_part = _other_size({model.weight_bytes for model in self.models}, least=True)
         self._workflows, self._requests = workflows, requests
 
     def _size(self, model: str) -> int:
@@ -211,13 +221,21 @@ class _Bench:
                 StationWork(number * size + k, workflow.name, task.name, times[size], needed, inputs)
                 for k in range(size)
             ]
+            if self._weighs:
+                return self._weigh((workflow.name, task.name), members)
             ran = self._run_beside(members, min(MOST_BESIDE, WHOLE // task.share))
             for _, span in ran:
                 if task.batch is not None:
-                    _note(self.samples.batches, (task.batch.name, size), span)
+                    self._note("batch", task.batch.name, size, spans=[span])
                 if size == 1:
-                    _note(self.samples.runs, (workflow.name, task.name), span)
+                    self._note("run", workflow.name, task.name, spans=[span])
         return ran[0][0][0]
+
+    def _weigh(self, key: Key, members: Sequence[StationWork]) -> Tensor:
+        """Measure what a batch takes beside the weights; return its first output."""
+        outputs: list[Tensor] = []
+        self.memory_bytes[key] = activation_bytes(self.physical, lambda: outputs.extend(self.station.run(members)[0]))
+        return outputs[0]
 
     def _run_beside(self, members: Sequence[StationWork], copies: int) -> list[tuple[list[Tensor], Span]]:
         """Run so many copies of a batch, starting together, each on a thread of its own."""
@@ -225,10 +243,10 @@ class _Bench:
             return [self.station.run(members)]
         together = Barrier(copies)
 
-        def run_copy(_: int) -> tuple[list[Tensor], Span]:
+        def run_copy(lane: int) -> tuple[list[Tensor], Span]:
             torch.set_num_threads(1)
             together.wait()
-            return self.station.run(members)
+            return self.station.run(members, lane=lane)
 
         with ThreadPoolExecutor(copies) as threads:
             return list(threads.map(run_copy, range(copies)))
@@ -241,11 +259,11 @@ class _Bench:
             Read(0, begin, min(request.chunk, request.prompt - begin))
             for begin in range(0, request.prompt, request.chunk)
         ]
-        _note(self.samples.steps, (request.stream, 0), *(iterate(seating, [chunk], ())[1] for chunk in chunks))
+        self._note("step", request.stream, 0, spans=[iterate(seating, [chunk], ())[1] for chunk in chunks])
         seated = [Read(other, request.context - 1, 1) for other in range(seating.seats)]
         iterate(seating, seated, ())
         for k in sorted(request.concurrency, reverse=True):  # whoever is left out gives up the seat
-            _note(self.samples.steps, (request.stream, k), iterate(seating, (), range(k))[1])
+            self._note("step", request.stream, k, spans=[iterate(seating, (), range(k))[1]])
 
     def _seating(self, request: TypicalRequest) -> Seating:
         """Return the seats of a class, each long enough for its prompt, and for its context and the steps behind it."""
@@ -256,44 +274,79 @@ class _Bench:
     def _load(self, names: Sequence[str]) -> None:
         spans = self.station.load_alone([self._place[name] for name in names])
         for name, span in zip(names, spans, strict=True):
-            _note(self.samples.loads, name, span)
+            self._note("load", name, spans=[span])
+        if names and self._other_part:
+            self._note(
+                "part", self._other_part, spans=[self.station.copy_part(self._place[names[0]], self._other_part)]
+            )
 
     def _receive(self, output: Tensor, size_bytes: int) -> Tensor:
         if self._away.device != self.physical.device:
             output = output.to(self._away.device)
-            torch.cuda.synchronize(self._away.device)
+            self._away.wait()
+        if size_bytes and self._other_edge:
+            self._note("transfer", self._other_edge, spans=[self.station.receive(output, self._other_edge, False)[1]])
         received, span = self.station.receive(output, size_bytes, staged=False)
         if size_bytes:
-            _note(self.samples.transfers, size_bytes, span)
+            self._note("transfer", size_bytes, spans=[span])
         return received
 
-    def measurements(self, rounds: int) -> Measurements:
-        """Return what so many rounds have shown."""
-        loads = {name: Spread.of(times) for name, times in self.samples.loads.items()}
-        transfers = {size: Spread.of(times) for size, times in self.samples.transfers.items()}
+    def _note(self, *key: str | int, spans: Sequence[Span]) -> None:
+        """Keep how long something took, in one span or several."""
+        # A clock that did not move between two readings would make a relative error infinite.
+        took_us = max(sum(span.duration_us for span in spans), _SHORTEST_US)
+        self.samples.setdefault(key, []).append(took_us)
+
+    def take_round(self, number: int) -> RoundSamples:
+        """Measure everything once; return the samples."""
+        self.samples = {}
+        self.round(number)
+        return self.samples
+
+    def weigh(self) -> None:
+        """Measure what every task takes beside the weights, in a round whose times do not count."""
+        self._weighs = True
+        for workflow in self._workflows:
+            self._go_through(workflow, 0)
+        self._weighs = False
+
+    def measurements(self, rounds: Sequence[RoundSamples]) -> Measurements:
+        """Return what rounds have shown."""
+        found: dict[tuple[str | int, ...], list[float]] = {}
+        for key, times in chain.from_iterable(each.items() for each in rounds):
+            found.setdefault(key, []).extend(times)
+
+        def spreads(sort: str) -> dict[Any, Spread]:
+            """Return all of a sort by the rest of the key, which is one thing or two."""
+            of = {key[1:]: Spread.of(times) for key, times in found.items() if key[0] == sort}
+            return {key[0] if len(key) == 1 else key: spread for key, spread in of.items()}
+
         batches: dict[str, dict[int, Spread]] = {}
-        for (name, size), times in sorted(self.samples.batches.items()):
-            batches.setdefault(name, {})[size] = Spread.of(times)
+        for (name, size), spread in sorted(spreads("batch").items()):
+            batches.setdefault(name, {})[size] = spread
+        loads, transfers, parts, steps = (spreads(sort) for sort in ("load", "transfer", "part", "step"))
         sizes = {model.name: model.weight_bytes for model in self.models}
+        copies = [(sizes[name], spread.median_us) for name, spread in loads.items()]
         largest = max(loads, key=sizes.__getitem__, default=None)
         return Measurements(
             self.physical.name,
             sizes,
-            {key: Spread.of(times) for key, times in self.samples.runs.items()},
+            spreads("run"),
+            self.memory_bytes,
             batches,
             loads,
             transfers,
-            _line([(sizes[name], spread.median_us) for name, spread in loads.items()]),
+            _line(copies + [(size, spread.median_us) for size, spread in parts.items()]),
             _line([(size, spread.median_us) for size, spread in transfers.items()]),
             None if largest is None else self.station.copy_peak(self._place[largest]),
-            {request.stream: self._times_of(request) for request in self._requests},
-            rounds,
+            {request.stream: self._times_of(request, steps) for request in self._requests},
+            len(rounds),
         )
 
-    def _times_of(self, request: TypicalRequest) -> StreamTimes:
-        prompt, *steps = (Spread.of(self.samples.steps[request.stream, k]) for k in (0, *request.concurrency))
+    def _times_of(self, request: TypicalRequest, steps: Mapping[tuple[str, int], Spread]) -> StreamTimes:
+        prompt, *others = (steps[request.stream, k] for k in (0, *request.concurrency))
         kv_bytes = self.station.decoder(self._seating(request)).kv_bytes
-        return StreamTimes(request, prompt, dict(zip(request.concurrency, steps, strict=True)), kv_bytes)
+        return StreamTimes(request, prompt, dict(zip(request.concurrency, others, strict=True)), kv_bytes)
 
 
 def measure(
@@ -305,6 +358,8 @@ def measure(
     requests: Sequence[TypicalRequest] = (),
     rounds: int = 10,
     beside: int = 0,
+    known: Sequence[RoundSamples] = (),
+    keep: Callable[[int, RoundSamples], None] = lambda number, samples: None,
     watch: Callable[[int], None] = lambda done: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Measurements:
@@ -322,8 +377,12 @@ def measure(
         How often everything is measured, after two rounds of warm-up.
     beside
         How many more GPUs do the same meanwhile, on the devices that follow: what they share takes its toll.
+    known
+        Rounds that were measured before, and count.
+    keep
+        Given every round as it ends, with its number from 1 on.
     watch
-        Told how many rounds are done.
+        Told how many rounds are done, those of the warm-up included.
     stop
         Asked after every round whether to end early, with what has been measured.
 
@@ -336,19 +395,23 @@ def measure(
     """
     if rounds < 1:
         raise DeviceError(f"{rounds} rounds measure nothing; allowed is 1 or more")
+    measured = list(known[:rounds])
     with one_thread_each():
         bench = _Bench(models, workflows, requests, runner, kind)
         others = [_Bench(models, workflows, requests, runner, kind, place) for place in range(1, beside + 1)]
         with _busy(others):
-            for number in range(WARMUP_ROUNDS + rounds):
-                if number == WARMUP_ROUNDS:
-                    bench.samples = _BenchSamples()
-                bench.round(number)
-                watch(number + 1)
-                if stop():
-                    break
-        measured = number + 1 - WARMUP_ROUNDS
-        if measured < 1:
+            for number in range(WARMUP_ROUNDS):
+                if not stop():
+                    bench.round(number)
+                    watch(number + 1)
+        if not stop():
+            bench.weigh()
+        with _busy(others):
+            while len(measured) < rounds and not stop():
+                measured.append(bench.take_round(WARMUP_ROUNDS + len(measured)))
+                keep(len(measured), measured[-1])
+                watch(WARMUP_ROUNDS + len(measured))
+        if not measured:
             raise StoppedError("no round had ended")
         return bench.measurements(measured)
 
@@ -376,10 +439,16 @@ def _busy(benches: Sequence[_Bench]) -> Iterator[None]:
             each.result()
 
 
-def _note(samples: dict[K, list[float]], key: K, *spans: Span) -> None:
-    """Keep how long something took, in one span or several."""
-    # A clock that did not move between two readings would make a relative error infinite.
-    samples.setdefault(key, []).append(max(sum(span.duration_us for span in spans), _SHORTEST_US))
+def _other_size(sizes: Collection[int], least: bool = False) -> int:
+    """Return a size far from the only one there is; 0 where there are several, or none.
+
+    >>> _other_size({2_000}), _other_size({5_000_000}), _other_size({2_000}, least=True), _other_size({1, 2})
+    (32000, 312500, 125, 0)
+    """
+    if len(sizes) != 1:
+        return 0
+    (size,) = sizes
+    return max(1, size // _FAR) if least or size > _LARGE_BYTES else size * _FAR
 
 
 def _fastest(batch: BatchClass) -> dict[int, int]:

@@ -11,13 +11,14 @@ from torch import Tensor
 
 from truenorth.executor.devices.addresses import Packing, pack
 from truenorth.executor.devices.crew import Crew, Sharing
+from truenorth.executor.devices.digests import Digest
 from truenorth.executor.devices.lane import one_thread_each
 from truenorth.executor.devices.live import LiveDevice
-from truenorth.executor.devices.machine import energy_j
+from truenorth.executor.devices.machine import Observed, observe
 from truenorth.executor.devices.records import Records, measured
 from truenorth.executor.devices.runner import Runner
 from truenorth.executor.engine import Engine
-from truenorth.executor.errors import PolicyError
+from truenorth.executor.errors import DeviceError, PolicyError
 from truenorth.executor.policies.baselines import Jit
 from truenorth.executor.policies.gateways import LeastRequests
 from truenorth.executor.policies.homed import Homed
@@ -49,6 +50,11 @@ class LiveSettings:
     limit_s: float = 30.0
     keep_outputs: bool = False
 
+    def __post_init__(self) -> None:
+        """Refuse a limit that gives everything up at once."""
+        if not self.limit_s > 0:
+            raise DeviceError(f"a limit of {self.limit_s:g} s gives everything up at once; allowed is more than 0 s")
+
 
 @dataclass(frozen=True, slots=True)
 class LiveRun:
@@ -64,21 +70,34 @@ class LiveRun:
         GPUs for whose plan by bytes no addresses were found without moving models.
     copy_peak
         Bandwidth of bare pinned copies just before the run, in bytes per second; 0 if there are no models.
-    energy_j
-        Of the devices during the run, in joules; None where nothing answers.
+    machine
+        What cards said before, during and after the run.
     devices
         Name of the physical device of each GPU.
+    digests
+        Of every output, by task.
     outputs
-        By task, if they were kept.
+        By task, if they were kept, in the host's memory.
     """
 
     timeline: Timeline
     records: Records
     unpacked: tuple[int, ...]
     copy_peak: float
-    energy_j: float | None
+    machine: Observed
     devices: tuple[str, ...]
+    digests: Mapping[int, Digest]
     outputs: Mapping[int, Tensor]
+
+    @property
+    def not_finite(self) -> list[int]:
+        """Tasks whose output holds something that is no finite number, in their order."""
+        return sorted(task for task, digest in self.digests.items() if not digest.finite)
+
+    @property
+    def not_numbers(self) -> list[int]:
+        """Tasks whose output holds not-a-number, in their order."""
+        return sorted(task for task, digest in self.digests.items() if not digest.numbers)
 
 
 def run_live(
@@ -167,19 +186,19 @@ def run_on(
     peak = crew.measure_copies()
     device = LiveDevice(instance, crew, packing, settings.keep_outputs)
     crew.load_initial(packing.initial)
-    before = energy_j(crew.physical)
     restricted = instance.restrictions.no_swaps or instance.restrictions.max_replicas
     stand_in = LeastRequests if instance.streams is not None else Homed if restricted else Jit
-    with _quiet_collector():
+    with _quiet_collector(), observe(crew.physical) as machine:
         timeline = Engine(instance, made, device, seed, stand_in=stand_in).run(stop)
-    after = energy_j(crew.physical)
+    device.outputs.finish()
     return LiveRun(
         measured(timeline, device.records),
         device.records,
         packing.unpacked,
         peak,
-        None if before is None or after is None else after - before,
+        machine,
         tuple(physical.name for physical in crew.physical),
+        device.outputs.digests,
         device.outputs.of if settings.keep_outputs else {},
     )
 

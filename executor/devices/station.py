@@ -1,16 +1,18 @@
 """One planned GPU on a physical device: its arena, its engines, and the code bound to what lies there.
 
-Everything here waits until it is done; who wants several things at a time calls from several threads.
+What is begun returns at once on CUDA, and the card keeps it behind what it must follow: a run behind the loads of its
+models, a load behind the runs that read what lies there. Everything else waits until it is done; who wants several
+things at a time calls from several threads, and names lanes.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
-from queue import Empty, SimpleQueue
 from threading import Condition, Lock, get_ident
 from typing import TypeVar
 
@@ -18,14 +20,18 @@ import torch
 from torch import Tensor, nn
 
 from truenorth.executor.devices.addresses import AddressSpace, Move
+from truenorth.executor.devices.cuda import CardEvent
 from truenorth.executor.devices.decoding import Answer, Decoder, Read
-from truenorth.executor.devices.physical import Physical, Span, Stream
+from truenorth.executor.devices.physical import Physical
 from truenorth.executor.devices.runner import Runner, RunnerCall
+from truenorth.executor.devices.streams import Pending, Span, Stream
 from truenorth.executor.devices.weights import Binding, HostWeights
 from truenorth.models import GPU, MLModel
 
 T = TypeVar("T")
 
+_STAGED_BYTES = 1 << 20
+"""Of host memory for transfers, at least."""
 _MOST_PIECES = 64
 """In so many pieces a model may move within a GPU's memory."""
 
@@ -78,7 +84,10 @@ class Seating:
 
 
 class _Use:
-    """Who uses a model's weights: runs on any number of threads, or one load, which waits for the runs before it."""
+    """Who launches what uses a model's weights: runs on any number of threads, or one load, when those are over.
+
+    On cores a launch lasts as long as what it launches.
+    """
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -149,8 +158,13 @@ class Station:
         self._models, self._host, self._runner = models, host, runner
         self._arena = physical.memory(self.space.size_bytes)
         self._copy, self._incoming = physical.stream(), physical.stream()
-        self._idle: SimpleQueue[Stream] = SimpleQueue()
+        self._lanes: defaultdict[int, Stream] = defaultdict(physical.stream)
+        self._staging: Tensor | None = None
+        # On the card: the last load of a model, and the last run of a lane that read it, with the bytes that it read.
+        self._loaded: dict[int, CardEvent | None] = {}
+        self._read: dict[tuple[int, int], tuple[int, int, CardEvent]] = {}
         self._bindings: dict[int, Binding] = {}
+        self._address: dict[int, int] = {}
         self._views: dict[tuple[int, int], dict[str, nn.Parameter | Tensor]] = {}
         self._using = [_Use() for _ in models]
         self._decoders: dict[str, Decoder] = {}
@@ -168,11 +182,26 @@ class Station:
         DeviceError
             If the runner's module and weights do not agree.
         """
+        return self.begin_load(model, address, asked_ns).wait()
+
+    def begin_load(self, model: int, address: int, asked_ns: int = 0) -> Pending[object]:
+        """Begin what `load` does."""
+        source = self._host.flat[model]
+        target = self._arena[address : address + len(source)]
+        return self._place(model, address, lambda: target.copy_(source, non_blocking=True), asked_ns, "load")
+
+    def _place(self, model: int, address: int, copy: Callable[[], object], asked_ns: int, verb: str) -> Pending[object]:
+        """Bring a model to an address by a copy, behind all runs that read there, or read the model."""
+        end = address + len(self._host.flat[model])
         with self._using[model].replace():
             self._bind(model, address)
-            source = self._host.flat[model]
-            target = self._arena[address : address + len(source)]
-            return self._copy.carry_out(lambda: target.copy_(source, non_blocking=True), asked_ns)[1]
+            # Those of other models may not have been waited for: nobody wants what they put out any more.
+            reads = list(self._read.items())
+            after = [event for (_, of), (low, high, event) in reads if of == model or (low < end and address < high)]
+            label = f"{verb} {self._models[model].name}"
+            pending = self._copy.enqueue(copy, after=after, not_before_ns=asked_ns, label=label)
+            self._loaded[model] = pending.end
+        return pending
 
     def load_alone(self, models: Sequence[int]) -> list[Span]:
         """Load models one behind the other from the lowest address on, whatever lay there; return when each."""
@@ -208,9 +237,15 @@ class Station:
                 source = self._arena[move.before + first : move.before + first + length]
                 self._arena[move.address + first : move.address + first + length].copy_(source, non_blocking=True)
 
-        with self._using[move.model].replace():
-            self._bind(move.model, move.address)
-            return self._copy.carry_out(slide, asked_ns)[1]
+        return self._place(move.model, move.address, slide, asked_ns, "move").wait()
+
+    def copy_part(self, model: int, size_bytes: int) -> Span:
+        """Copy a part of a model's weights to where the model lies."""
+        address = self._address[model]
+        target, source = (
+            whole[at : at + size_bytes] for whole, at in ((self._arena, address), (self._host.flat[model], 0))
+        )
+        return self._copy.carry_out(lambda: target.copy_(source, non_blocking=True), label="copy a part")[1]
 
     def copy_peak(self, model: int, repeats: int = 5) -> float:
         """Return the best bandwidth of bare copies of a model's weights to an empty arena, in bytes per second."""
@@ -219,10 +254,10 @@ class Station:
         spans = [self._copy.carry_out(lambda: target.copy_(source, non_blocking=True))[1] for _ in range(repeats)]
         return len(source) / min(span.duration_us for span in spans) * 1_000_000
 
-    def run(self, works: Sequence[StationWork], asked_ns: int = 0) -> tuple[list[Tensor], Span]:
+    def run(self, works: Sequence[StationWork], asked_ns: int = 0, lane: int = 0) -> tuple[list[Tensor], Span]:
         """Run tasks as one batch, whose models are here; return their outputs and when the device was busy with it.
 
-        Several batches may run at a time, each called from a thread of its own.
+        Several batches may run at a time, each called from a thread of its own and on a lane of its own.
 
         Parameters
         ----------
@@ -230,13 +265,21 @@ class Station:
             One task, or several of a batch class.
         asked_ns
             When the run was ordered.
+        lane
+            Runs of one lane follow each other.
 
         Raises
         ------
         TypeError
             If the runner returns anything but a tensor on its device per task.
         """
-        return self._compute_with(works[0].models, partial(self._compute, works), asked_ns)
+        pending = self.begin_run(works, asked_ns, lane)
+        return pending.result, pending.wait()
+
+    def begin_run(self, works: Sequence[StationWork], asked_ns: int = 0, lane: int = 0) -> Pending[list[Tensor]]:
+        """Begin what `run` does; inputs may be what the run before it on the lane is to put out."""
+        label = f"job {works[0].job} {works[0].workflow}/{works[0].task}"
+        return self._begin(works[0].models, partial(self._compute, works), asked_ns, lane, label)
 
     def iterate(
         self,
@@ -245,6 +288,7 @@ class Station:
         writes: Sequence[int],
         answers: Sequence[Answer] = (),
         asked_ns: int = 0,
+        lane: int = 0,
     ) -> tuple[list[Tensor], Span]:
         """Take an iteration of requests whose model is here, as `Decoder.iterate` does; the rest as for `run`.
 
@@ -254,7 +298,9 @@ class Station:
             If the model is no decoder for such requests, or their KV has no room beside the arena.
         """
         decoder = self.decoder(seating)
-        return self._compute_with((seating.model,), partial(decoder.iterate, reads, writes, answers), asked_ns)
+        work = partial(decoder.iterate, reads, writes, answers)
+        pending = self._begin((seating.model,), work, asked_ns, lane, f"iteration of {seating.stream}")
+        return pending.result, pending.wait()
 
     def decoder(self, seating: Seating) -> Decoder:
         """Return the decoder of a stream class whose model is here, with seats of its own; it is set up once."""
@@ -263,18 +309,23 @@ class Station:
             self._decoders[seating.stream] = Decoder(name, module, seating.seats, seating.longest, self.physical)
         return self._decoders[seating.stream]
 
-    def _compute_with(self, models: Sequence[int], work: Callable[[], T], asked_ns: int) -> tuple[T, Span]:
-        """Compute on a stream of its own with models that stay where they are until that has ended."""
+    def _begin(self, models: Sequence[int], work: Callable[[], T], asked_ns: int, lane: int, label: str) -> Pending[T]:
+        """Compute with models behind their loads, which stay where they are until that has ended."""
         # No managers of contexts here: entering and leaving them takes longer than all the rest.
-        using, compute, thread = [self._using[model] for model in sorted(models)], self._borrow_stream(), get_ident()
+        using, thread = [self._using[model] for model in sorted(models)], get_ident()
         for use in using:
             use.begin_run(thread)
         try:
-            return compute.carry_out(work, asked_ns)
+            after = [self._loaded.get(model) for model in models]
+            pending = self._lanes[lane].enqueue(work, after=after, not_before_ns=asked_ns, label=label)
+            if pending.end is not None:
+                for model in models:
+                    low = self._address[model]
+                    self._read[lane, model] = low, low + len(self._host.flat[model]), pending.end
+            return pending
         finally:
             for use in using:
                 use.end_run(thread)
-            self._idle.put(compute)
 
     def forget(self, thread: int) -> None:
         """Let nothing wait for what a thread runs that is stuck; should it ever end, nobody looks at what it did."""
@@ -290,13 +341,6 @@ class Station:
             raise TypeError(f"the runner returned {len(outputs)} outputs for a batch of {len(calls)}")
         return [self._own(output) for output in outputs]
 
-    def _borrow_stream(self) -> Stream:
-        """Return a stream that nobody computes on."""
-        try:
-            return self._idle.get_nowait()
-        except Empty:
-            return self.physical.stream()
-
     def receive(self, output: Tensor, size_bytes: int, staged: bool) -> tuple[Tensor, Span]:
         """Bring an edge's bytes of another station's output here.
 
@@ -305,14 +349,22 @@ class Station:
         staged
             Whether they go through host memory.
         """
+        # One buffer for all: it is emptied, on the same stream, before it is filled again.
+        by_way = self._stage(size_bytes) if staged else None
 
         def travel() -> Tensor:
             sent = payload(output, size_bytes)
-            if staged:
-                sent = sent.to("cpu", copy=True)
-            return sent.to(self.physical.device, copy=True)
+            if by_way is not None:
+                sent = by_way.copy_(sent, non_blocking=sent.device == self.physical.device)
+            return torch.empty_like(sent, device=self.physical.device).copy_(sent, non_blocking=True)
 
-        return self._incoming.carry_out(travel)
+        return self._incoming.carry_out(travel, label="receive")
+
+    def _stage(self, size_bytes: int) -> Tensor:
+        """Return host memory that transfers go through."""
+        if self._staging is None or len(self._staging) < size_bytes:
+            self._staging = self.physical.host_memory(max(size_bytes, _STAGED_BYTES))
+        return self._staging[:size_bytes]
 
     def _call(self, work: StationWork) -> RunnerCall:
         return RunnerCall(
@@ -342,6 +394,7 @@ class Station:
         if places is not None:
             self._views[model, address] = self._bindings[model].weights(places)
         self._bindings[model].point_at(self._views[model, address])
+        self._address[model] = address
 
 
 def payload(output: Tensor, size_bytes: int) -> Tensor:

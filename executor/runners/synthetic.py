@@ -7,6 +7,7 @@ rest of the run time is calibrated once per task and device, and changes nothing
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ from threading import Lock
 import torch
 from torch import Tensor, nn
 
-from truenorth.executor.devices.physical import Physical
+from truenorth.executor.devices.cuda import find_cards
+from truenorth.executor.devices.physical import physical_devices
 from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.policies.options import count, option
@@ -94,7 +96,7 @@ def _is_time(us: object) -> bool:
 
 _FOLD = 128
 _SPREAD = 0x9E3779B97F4A7C15 - 2**64  # an odd number, so that multiplying loses nothing
-_SIDES = {"cpu": 96, "cuda": 1024}
+_CORE_SIDE, _TILE = 96, 128
 _REPEATS, _BURST = 5, 32
 
 
@@ -132,12 +134,13 @@ class SyntheticRunner:
         given = options or SyntheticOptions()
         self._seed = given.seed
         self._calibration = Calibration(given.calibration)
-        self._factors: dict[torch.device, Tensor] = {}
+        self._factors: dict[torch.device, list[Tensor]] = {}
 
     def weights(self, model: MLModel) -> Mapping[str, Tensor]:
         """Return as many random bytes as the scenario says, drawn by the model's name."""
         generator = torch.Generator()
         generator.manual_seed(seed_of(f"{self._seed} {model.name}"))
+        physical_devices("cpu")[0].require_host_memory(model.weight_bytes, f"random weights of {model.name}")
         words = torch.randint(-(2**62), 2**62, (-(-model.weight_bytes // 8),), generator=generator)
         return {"content": words.view(torch.uint8)[: model.weight_bytes]}
 
@@ -167,12 +170,28 @@ class SyntheticRunner:
 
     def _work(self, device: torch.device, times: int) -> None:
         if device not in self._factors:
-            side = _SIDES[device.type]
-            self._factors[device] = torch.full((side, side), 1 / side, device=device)
-        factor = self._factors[device]
-        product = torch.empty_like(factor)
-        for _ in range(times):
+            side, pieces = _CORE_SIDE, 1
+            if device.type == "cuda":
+                card = find_cards()[device.index or 0]
+                side, pieces = as_wide_as(card.processors, card.cache_bytes)
+            self._factors[device] = [torch.full((side, side), 1 / side, device=device) for _ in range(pieces)]
+        factors = self._factors[device]
+        product = torch.empty_like(factors[0])
+        for number in range(times):
+            factor = factors[number % len(factors)]
             torch.mm(factor, factor, out=product)
+
+
+def as_wide_as(processors: int, cache_bytes: int) -> tuple[int, int]:
+    """Return side and number of square matrices whose products, in turn, fill a whole card, and not from its cache.
+
+    A product is worked off in tiles, one per multiprocessor at a time; all factors are twice what the cache holds.
+
+    >>> as_wide_as(132, 50 << 20)
+    (1536, 12)
+    """
+    side = _TILE * math.ceil(math.sqrt(processors))
+    return side, math.ceil(2 * cache_bytes / (4 * side**2))
 
 
 def _folded_together(call: RunnerCall) -> Tensor:
@@ -207,7 +226,7 @@ def folded(data: Tensor) -> Tensor:
 
 def _duration_us(device: torch.device, work: Callable[[], object]) -> float:
     """Return the median time of some work, the first time left out."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    stream = Physical(device, str(device)).stream()
+    physical = next(each for each in physical_devices(device.type) if each.device == device)
+    physical.wait()
+    stream = physical.stream()
     return median([stream.carry_out(work)[1].duration_us for _ in range(_REPEATS + 1)][1:])

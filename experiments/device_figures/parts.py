@@ -11,6 +11,7 @@ import torch
 import yaml
 from torch import Tensor, nn
 
+from truenorth.executor.devices.crew import Sharing
 from truenorth.executor.devices.runner import Runner, RunnerCall
 from truenorth.models import MLModel
 
@@ -33,29 +34,46 @@ class Part:
         A scenario file's content.
     large_bytes
         From this size on, loads count for the share of the peak.
+    sharing, beside
+        How planned GPUs share a device, and beside how many others its profile is taken.
     """
 
     name: str
     runner: str
     document: dict[str, Any]
     large_bytes: int
+    sharing: Sharing | None = None
+    beside: int = 0
 
 
 def parts(device: str, jobs: int) -> list[Part]:
     """Return the parts for a kind of device; on ``cpu`` small ones, which only show that everything works."""
     if device == "cpu":
         small = _document("paper_small.yaml", 1, "80 MB", "4 /s", jobs)
-        return [Part(name, name, small, 5_000_000) for name in ("synthetic", "transformers")]
+        shared = _document("paper_small.yaml", 2, "80 MB", "4 /s", jobs)
+        return [
+            *(Part(name, name, small, 5_000_000) for name in ("synthetic", "transformers")),
+            Part("two on a card", "synthetic", shared, 5_000_000, "serial", 1),
+        ]
     gpus = torch.cuda.device_count()
-    drawn = _document("compass_edge.yaml", gpus, "3.5 GB", f"{0.8 * gpus} /s", jobs * gpus)
-    for model in drawn["models"].values():
-        gigabytes = float(model["weights"].removesuffix(" GB"))
-        model["weights"] = f"{gigabytes * _SYNTHETIC_SHARE} GB"
+    drawn, shared = (
+        _quarter(gpus * on_each, memory, gpus, jobs) for on_each, memory in ((1, "3.5 GB"), (2, "1.75 GB"))
+    )
     real = _document("compass_edge.yaml", gpus, "8 GB", f"{0.8 * gpus} /s", jobs * gpus)
     return [
         Part("synthetic", "synthetic", drawn, 500_000_000),
         Part("transformers", "transformers:size=full", real, 500_000_000),
+        Part("two on a card", "synthetic", shared, 500_000_000, "parallel", 1),
     ]
+
+
+def _quarter(planned: int, memory: str, cards: int, jobs: int) -> dict[str, Any]:
+    """Return the authors' window on so many planned GPUs, with a share of their weights."""
+    document = _document("compass_edge.yaml", planned, memory, f"{0.8 * cards} /s", jobs * cards)
+    for model in document["models"].values():
+        gigabytes = float(model["weights"].removesuffix(" GB"))
+        model["weights"] = f"{gigabytes * _SYNTHETIC_SHARE} GB"
+    return document
 
 
 def _document(file: str, gpus: int, memory: str, rate: str, jobs: int) -> dict[str, Any]:

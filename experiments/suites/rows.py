@@ -84,17 +84,15 @@ def planned(case: Case, time_limit_s: float, workers: int = 2) -> SuiteRow:
     )
 
 
-def text(rows: Sequence[SuiteRow]) -> str:
-    """Return the table for a terminal."""
-    lines = [COLUMNS, *map(_cells, shown(rows))]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(COLUMNS))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
+def line(row: SuiteRow) -> str:
+    """Return a row for a terminal."""
+    return "  ".join(_cells(row))
 
 
 def markdown(rows: Sequence[SuiteRow]) -> str:
     """Return the table and the summary as a page."""
     table = study.markdown(COLUMNS, map(_cells, shown(rows)))
-    return "\n".join([*(f"- {line}" for line in summary(rows)), "", table, ""])
+    return "\n".join([*(f"- {said}" for said in summary(rows)), "", table, ""])
 
 
 def shown(rows: Sequence[SuiteRow]) -> list[SuiteRow]:

@@ -51,6 +51,7 @@ class Allowance:
         GivenUpError
             If memory or time are short.
         """
+        # Memory first: who runs out of it is killed, and says nothing.
         needed, free = terms * bytes_each, self.most(1)
         if needed > free:
             raise GivenUpError(f"{terms:.1e} terms take {needed / _GB:.3g} GB, of which {free / _GB:.3g} GB are free")

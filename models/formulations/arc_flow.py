@@ -47,6 +47,13 @@ def arcs(sizes: Sequence[int], capacity: int, least_fill: int = 0) -> list[Arc] 
 
     >>> arcs([3, 3, 2], 7), arcs([3, 3, 2], 7, 6)
     ([(0, 2), (0, 3), (3, 5), (3, 6)], [(0, 3), (3, 6)])
+
+    Notes
+    -----
+    Invariant: every packing in which bins are filled at least so far is a set of paths along these arcs.
+    Because: items of a bin may be taken by decreasing size, so a level goes on with sizes that are no larger.
+    Cost: O(levels x sizes).
+    If wrong: unsound if an arc is missing (a packing that exists is refuted); slower if there are too many.
     """
     levels, found = {0}, set[Arc]()
     for size, count in sorted(Counter(sizes).items(), reverse=True):
@@ -84,6 +91,7 @@ def formulate(sizes: Sequence[int], bins: int, capacity: int) -> ArcFlow | None:
         of_size[v - u].append((u, v))
     for u, leaving in out_of.items():
         entering = sum(flow[arc] for arc in into[u]) if u else bins
+        # Below the least fill no bin may end, so all that enters a level goes on; from there some may.
         left = sum(flow[arc] for arc in leaving)
         model.add(left == entering if u < least_fill else left <= entering).with_name(f"conserve[{u}]")
     for size, count in items.items():

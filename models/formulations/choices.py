@@ -31,6 +31,14 @@ def interchangeable_gpus(instance: Instance, windows: Windows | None = None) -> 
     ----------
     windows
         When tasks may run: GPUs with other windows cannot swap names either.
+
+    Notes
+    -----
+    Invariant: renaming the GPUs of a group turns every plan into one of the same value, with the same windows.
+    Because: the key holds all that a rule can see of a GPU: its class (hardware, limits and absences), what lies on it
+        at first, its server where transfers within and between servers differ, and the windows of all tasks on it.
+    Cost: O(GPUs x tasks).
+    If wrong: unsound. `number_equal_gpus` then forbids plans that no renaming brings back.
     """
     server_matters = bool((instance.transfer_us[..., 0] != instance.transfer_us[..., 1]).any())
     population = np.bincount(instance.gpu_server)
@@ -49,6 +57,7 @@ def interchangeable_gpus(instance: Instance, windows: Windows | None = None) -> 
 def renumber(timeline: Timeline, groups: Iterable[tuple[int, ...]]) -> Timeline:
     """Return the timeline with the GPUs of each group in the order of their first tasks; unused ones come last."""
     n_gpus = int(max([timeline.gpu.max(), *(r.gpu for r in timeline.residencies), *(g[-1] for g in groups)])) + 1
+    # An unused GPU comes after every used one.
     first = np.full(n_gpus, len(timeline.gpu))
     np.minimum.at(first, timeline.gpu, np.arange(len(timeline.gpu)))
     new = np.arange(n_gpus)
@@ -180,6 +189,7 @@ def _rooms(instance: Instance, gpu: int) -> tuple[Room, ...]:
     """Return the rooms of a GPU: one by bytes, or one per size of its slots."""
     device = instance.cluster.gpus[gpu]
     weights = {m: int(w) for m, w in enumerate(instance.weight_bytes) if instance.load_time(m, gpu) >= 0}
+    # Bytes in the largest unit that divides all: cumulatives of small numbers propagate better.
     if not device.slots:
         unit = math.gcd(*weights.values(), *instance.template_memory.tolist()) or 1
         demand = {model: weight // unit for model, weight in weights.items()}

@@ -31,7 +31,7 @@ from truenorth.models.formulations.cp_sat_residency import (
     never_swap,
     serve_each_need,
 )
-from truenorth.models.formulations.cp_sat_variables import CpSatVariables, declare
+from truenorth.models.formulations.cp_sat_variables import CpSatVariables
 from truenorth.models.formulations.orders import batch_of, overlapping, share_of
 from truenorth.models.formulations.scale import ScaledObjective
 from truenorth.models.formulations.windows import Limits, Surcharges, Windows, horizon_us, time_windows, transfer_matrix
@@ -114,6 +114,13 @@ def formulate_scaled(
     ------
     GivenUpError
         If it takes more.
+
+    Notes
+    -----
+    Invariant: with a limit the model holds all plans of at most that value, and no proof says more than min(bound,
+        limit).
+    Because: windows, floors, limits and surcharges are consequences of the limit, never of the search.
+    If wrong: unsound. `solvers/exact/cp_sat.py` reports what is proved as a bound of the instance.
     """
     windows = time_windows(instance, scaled, limit, _horizon_us(instance, known), floors, limits)
     surcharges = None if limits is None else limits.surcharges
@@ -159,7 +166,8 @@ def _constrain(
     choices = Choices.of(instance, windows, allowance)
     allowance.fit(count_terms(choices), _TERM_BYTES, _TERM_S)
     model = cp_model.CpModel()
-    variables = declare(model, choices, scaled, surcharges)
+    variables = CpSatVariables(model, choices, scaled, surcharges)
+    # One family may take long on a large window: the clock is looked at between them.
     for constrain in CONSTRAINTS:
         allowance.go_on()
         constrain(model, variables, choices)
@@ -196,6 +204,7 @@ def run_each_task_once(model: cp_model.CpModel, v: CpSatVariables, choices: Choi
         last = max(int(windows.latest_end_us[task, g]) for g in gpus)
         for g in gpus:
             earliest, latest = int(windows.earliest_start_us[task, g]), int(windows.latest_end_us[task, g])
+            # The variable's own bounds say the rest: a literal is only spent where GPUs differ.
             if earliest > first:
                 named = model.add(v.start[task] >= earliest).with_name(f"earliest[{task},{g}]")
                 named.only_enforce_if(v.assign[task, g])
@@ -216,6 +225,7 @@ def run_one_task_at_a_time(model: cp_model.CpModel, v: CpSatVariables, choices: 
             model.add_no_overlap([*runs.values(), *loads]).with_name(f"compute_engine[{g}]")
             continue
         demands = [share_of(choices.instance, task) for task in runs] + [WHOLE] * len(loads)
+        # Demands as small as can be: the solver multiplies them with microseconds.
         unit = gcd(WHOLE, *demands)
         engine = model.add_cumulative([*runs.values(), *loads], [share // unit for share in demands], WHOLE // unit)
         engine.with_name(f"compute_engine[{g}]")
@@ -225,6 +235,14 @@ def run_no_more_tasks_than_gpus(model: cp_model.CpModel, v: CpSatVariables, choi
     """Redundant: tasks that may run on a set of GPUs only never outnumber it; nothing is said of batch classes.
 
     cumulative over the tasks t whose GPUs lie in G: [s_t, s_t + shortest run time), demand the share, capacity |G|.
+
+    Notes
+    -----
+    Invariant: every plan satisfies it, so it cuts off none.
+    Because: at an instant the tasks of a pool run on its GPUs alone, each for at least its shortest time; batches share
+        a run, and are left out.
+    Cost: one cumulative per set of GPUs; its relaxation is what CP-SAT knows of load before it has placed anything.
+    If wrong: unsound; without it weaker (the objective notices queues only once tasks are placed).
     """
     alone = [batch_of(choices.instance, task) == NONE for task in range(choices.instance.n_tasks)]
     unit = gcd(WHOLE, *choices.instance.template_share.tolist())
@@ -232,6 +250,7 @@ def run_no_more_tasks_than_gpus(model: cp_model.CpModel, v: CpSatVariables, choi
     for pool in sorted({gpus for gpus in choices.gpus if len(gpus) > 1}):
         tasks = [task for task, gpus in enumerate(choices.gpus) if set(gpus) <= set(pool) and alone[task]]
         demands = [share_of(choices.instance, task) // unit for task in tasks]
+        # Where all of them fit at once the constraint would say nothing.
         if sum(demands) > len(pool) * WHOLE // unit:
             runs = [model.new_fixed_size_interval_var(v.start[t], shortest[t], f"pooled[{t},{pool}]") for t in tasks]
             model.add_cumulative(runs, demands, len(pool) * WHOLE // unit).with_name(f"pool{list(pool)}")
@@ -247,6 +266,7 @@ def wait_for_inputs(model: cp_model.CpModel, v: CpSatVariables, choices: Choices
         for before, edge in choices.instance.task_inputs(task):
             transfer = transfer_matrix(choices.instance, edge)
             sources = choices.gpus[before]
+            # From the weakest to the strongest, each only where it says more.
             least = min(int(transfer[g, h]) for g in sources for h in targets)
             model.add(v.start[task] >= v.end[before] + least).with_name(f"precedence[{before},{task}]")
             for g in sources:
@@ -270,6 +290,14 @@ def number_equal_gpus(model: cp_model.CpModel, v: CpSatVariables, choices: Choic
     """Symmetry: a task runs on the next of equal GPUs only if an earlier task runs on the one before.
 
     f_tg = f_(t-1)g or x_tg;  x_t(g+1) <= f_(t-1)g.
+
+    Notes
+    -----
+    Invariant: of the plans that differ by names of equal GPUs exactly one is left.
+    Because: sort the GPUs of a group by the first task that runs on each; `renumber` does it to every plan that is
+        hinted.
+    Cost: tasks x (GPUs of the group) literals.
+    If wrong: unsound together with `interchangeable_gpus`; without it slower, by the factorial of the group.
     """
     for group in choices.equal_gpus:
         for g, following in pairwise(group):
@@ -324,6 +352,7 @@ def _add_up(
     """
     due_us = charges(scaled.objective, choices.instance).due_us.tolist()
     for job, (completion, term) in enumerate(zip(v.completion, v.term, strict=True)):
+        # Other terms are expressions of the completion already, and a job without weight has none.
         if not isinstance(term, cp_model.IntVar) or scaled.term not in (Term.TARDINESS, Term.LATE):
             continue
         if scaled.term is Term.TARDINESS:
@@ -333,6 +362,7 @@ def _add_up(
     weighted = [weight * term for weight, term in zip(scaled.weights, v.term, strict=True)]
     if v.worst is None:
         return sum(weighted)
+    # Only from below: minimising does the rest.
     for job, cost in enumerate(weighted):
         model.add(v.worst >= cost).with_name(f"worst[{job}]")
     return v.worst

@@ -19,7 +19,13 @@ Assignment = Iterator[tuple[cp_model.IntVar, int]]
 
 
 def add_hint(formulation: CpSatFormulation, timeline: Timeline) -> None:
-    """Hint every variable with a feasible timeline that is no worse than the one the model was built with."""
+    """Hint every variable with a feasible timeline that is no worse than the one the model was built with.
+
+    Notes
+    -----
+    Every variable has a value, or CP-SAT looks for the rest and may drop the plan: half a hint is worth nothing.
+    If wrong: slower; the log says that a hint is no solution, and a test reads it.
+    """
     timeline = renumber(timeline, formulation.choices.equal_gpus)
     values = (_hint_tasks, _hint_batches, _hint_residencies, _hint_costs, _hint_surcharges)
     # A start can also be a job's term; CP-SAT wants every variable hinted once.
@@ -37,6 +43,7 @@ def _hint_tasks(formulation: CpSatFormulation, timeline: Timeline) -> Assignment
         yield start, int(timeline.start_us[task])
         if isinstance(end, cp_model.IntVar):
             yield end, int(timeline.end_us[task])
+    # In the order of tasks, as `used` counts them.
     first = {gpu: task for task, gpu in reversed([*enumerate(timeline.gpu.tolist())])}
     for (task, gpu), literal in v.used.items():
         yield literal, int(first.get(gpu, len(v.start)) <= task)
@@ -77,6 +84,7 @@ def _hint_residencies(formulation: CpSatFormulation, timeline: Timeline) -> Assi
         needs = [need for need in served if choices.needs[need][0] in leaders]
         opened.add((needs[0], residency.initial))
         hits.update(pairwise(needs))
+        # Of tasks that overlap the longest so far holds the piece, not the last.
         if beside:
             until.update(zip(needs, accumulate((until[need] for need in needs), max), strict=True))
         held = [residency.load_start_us] + [until[need] for need in needs[:-1]]
@@ -142,6 +150,7 @@ def read_timeline(formulation: CpSatFormulation, values: Sequence[int]) -> Timel
     follower = {before: after for (before, after), hit in v.hit.items() if values[hit.index]}
     room = {need: k for (need, _, k), place in v.place.items() if values[place.index]}
     chains = []
+    # Every chain begins with what opens it, and is followed by its hits.
     for literals, initial in ((v.miss, False), (v.initial, True)):
         for need, g in [key for key, literal in literals.items() if values[literal.index]]:
             last, until = need, end[choices.needs[need][0]]

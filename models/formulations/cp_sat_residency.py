@@ -28,6 +28,7 @@ def serve_each_need(model: cp_model.CpModel, v: CpSatVariables, choices: Choices
             opening += here
             for literal in here:
                 model.add_implication(literal, v.carry[task, g]).with_name(f"opened_where_run[{need},{g}]")
+        # Who may join another's batch needs nothing of its own there; exactly-one is stronger where that cannot be.
         if task not in members:
             model.add_exactly_one(incoming[need] + opening).with_name(f"served[{need}]")
             model.add_at_most_one(outgoing[need]).with_name(f"one_follower[{need}]")
@@ -41,6 +42,14 @@ def follow_on_the_same_gpu(model: cp_model.CpModel, v: CpSatVariables, choices: 
     """R2, R3: a hit stays on the GPU and in the room of the need before it, and holds from that one's end.
 
     h_uv => x_ug = x_vg,  y_ugk = y_vgk,  q_v = r_u;  where tasks overlap also s_u <= s_v, < if u > v.
+
+    Notes
+    -----
+    Pieces of a residency join without a gap, so that memory and copies need nothing but intervals. Where tasks run
+    beside each other a piece may last for no time, and needs of equal starts would follow each other in a circle: the
+    order of their numbers breaks it.
+    If wrong: loud where a gap is let in (the checker misses a ready model); unsound where a chain that exists is
+        forbidden.
     """
     beside = overlapping(choices.instance)
     for (before, after), hit in v.hit.items():
@@ -50,6 +59,7 @@ def follow_on_the_same_gpu(model: cp_model.CpModel, v: CpSatVariables, choices: 
         if beside:
             in_order = model.add(v.start[b] >= v.start[a] + int(before > after))
             in_order.with_name(f"in_order[{before},{after}]").only_enforce_if(hit)
+        # Both ways: a hit also forbids the follower to run where its predecessor does not.
         for source, target in ((a, b), (b, a)):
             for g in choices.gpus[source]:
                 there = [v.assign[target, g]] if g in choices.gpus[target] else []
@@ -68,6 +78,12 @@ def load_before_start(model: cp_model.CpModel, v: CpSatVariables, choices: Choic
 
     m_ug => s_t >= q_u + load_mg, q_u >= when g comes;  i_ug => q_u = 0 in its room;  s_t >= q_u;  span_u = r_u - q_u;
     where tasks overlap r_u >= e_t in place of s_t >= q_u.
+
+    Notes
+    -----
+    Invariant: memory is held from the first microsecond of a load, and a task waits for the last.
+    Because: rules R1 and R2; an initial model was there before time 0, so its piece begins with the window.
+    If wrong: loud; the checker refuses tasks on models that are not ready, and rooms that are overfull.
     """
     beside = overlapping(choices.instance)
     for (need, g), miss in v.miss.items():
@@ -119,6 +135,7 @@ def fit_memory(model: cp_model.CpModel, v: CpSatVariables, choices: Choices) -> 
                 inside = [(m, stay) for (m, where, k), (_, _, stay) in v.stay.items() if (where, k) == (g, index)]
             working = {task: work for (task, where), work in v.work.items() if where == g}
             held = [memory_of(choices.instance, task) // room.unit for task in working]
+            # A model counts once, however many needs it has: R4 keeps its pieces apart.
             if sum(room.demand[m] for m in {m for m, _ in inside}) + sum(held) > room.capacity:
                 demands = [room.demand[m] for m, _ in inside] + held
                 intervals = [*(piece for _, piece in inside), *working.values()]
@@ -147,6 +164,11 @@ def limit_replicas(model: cp_model.CpModel, v: CpSatVariables, choices: Choices)
 
     cumulative over needs u of the model: [q_u, e_t), demand 1, capacity most;  without swaps sum_gk z_mgk <= most,
     or, where GPUs go and what they hold with them, cumulative over the stays in place of that sum.
+
+    Notes
+    -----
+    Without swaps a model that is ever somewhere stays for good, so that a sum over places counts what a cumulative
+    would. Where GPUs go they take what they hold along, and the sum would count what is no longer there: unsound.
     """
     instance = choices.instance
     for m, ml_model in enumerate(instance.models):
@@ -174,6 +196,11 @@ def never_swap(model: cp_model.CpModel, v: CpSatVariables, choices: Choices) -> 
 
     y_ugk <= z_mgk;  sum_k z_mgk <= 1;  sum_u (m_ug + i_ug) <= 1;  sum_m demand z_mgk <= capacity;
     m_ug, i_ug and y_ugk => the stay begins at q_u.
+
+    Notes
+    -----
+    A residency is then a place, not an interval: one literal per model, GPU and room in place of pieces that join.
+    If wrong: unsound if places are missing (rooms count too much), loud if a room is overfull.
     """
     if not choices.instance.restrictions.no_swaps:
         return

@@ -1,30 +1,23 @@
-"""The variables of the CP-SAT formulation: a record, and how they are declared inside their time windows."""
+"""The variables of the CP-SAT formulation, declared inside their time windows."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
 from truenorth.models.formulations.choices import Choices
-from truenorth.models.formulations.cp_sat_batches import (
-    BatchVariables,
-    declare_batches,
-    declare_stays,
-    declare_work,
-    declare_working,
-)
-from truenorth.models.formulations.orders import overlapping
+from truenorth.models.formulations.orders import batch_times, led_by, memory_of, overlapping
 from truenorth.models.formulations.scale import ScaledObjective
 from truenorth.models.formulations.windows import Step, Surcharges
 from truenorth.models.objective import Term, charges
 
+Pair = tuple[int, int]
+Place = tuple[int, int, int]
 
-@dataclass(frozen=True, slots=True)
+
 class CpSatVariables:
     """The decisions; needs are numbered as in `Choices`, letters as in the constraints.
 
-    Parameters
+    Attributes
     ----------
     assign
         (task, GPU): the task runs there (x_tg).
@@ -81,201 +74,168 @@ class CpSatVariables:
         Per step of the surcharges: the task's start lies on it (l_tk).
     """
 
-    assign: dict[tuple[int, int], cp_model.IntVar]
-    start: list[cp_model.IntVar]
-    end: list[cp_model.LinearExprT]
-    run: dict[tuple[int, int], cp_model.IntervalVar]
-    carry: dict[tuple[int, int], cp_model.IntVar]
-    join: dict[tuple[int, int], cp_model.IntVar]
-    size: dict[tuple[int, int], cp_model.IntVar]
-    length: dict[int, cp_model.IntVar]
-    working: dict[int, cp_model.IntVar]
-    work: dict[tuple[int, int], cp_model.IntervalVar]
-    hit: dict[tuple[int, int], cp_model.IntVar]
-    miss: dict[tuple[int, int], cp_model.IntVar]
-    initial: dict[tuple[int, int], cp_model.IntVar]
-    hold: list[cp_model.IntVar]
-    until: list[cp_model.LinearExprT]
-    span: list[cp_model.IntVar]
-    load: dict[tuple[int, int], cp_model.IntervalVar]
-    place: dict[tuple[int, int, int], cp_model.IntVar]
-    piece: dict[tuple[int, int, int], cp_model.IntervalVar]
-    resident: dict[tuple[int, int, int], cp_model.IntVar]
-    stay: dict[tuple[int, int, int], tuple[cp_model.IntVar, cp_model.IntVar, cp_model.IntervalVar]]
-    used: dict[tuple[int, int], cp_model.IntVar]
-    completion: list[cp_model.LinearExprT]
-    term: list[cp_model.LinearExprT]
-    worst: cp_model.IntVar | None
-    surcharge: dict[int, cp_model.IntVar]
-    step: dict[Step, cp_model.IntVar]
-
-
-def declare(
-    model: cp_model.CpModel, choices: Choices, scaled: ScaledObjective, surcharges: Surcharges | None
-) -> CpSatVariables:
-    """Return the variables of a formulation."""
-    steps = () if surcharges is None else surcharges.steps
-    spare = 0 if surcharges is None else surcharges.spare
-    assign = {(t, g): model.new_bool_var(f"assign[{t},{g}]") for t, row in enumerate(choices.gpus) for g in row}
-    batches = declare_batches(model, choices, assign)
-    start, end, run = _declare_runs(model, choices, assign, batches)
-    hold, until, span = _declare_pieces(model, choices, end)
-    miss = {
-        (need, g): model.new_bool_var(f"miss[{need},{g}]")
-        for need, (task, _) in enumerate(choices.needs)
-        for g in choices.gpus[task]
-    }
-    place = _declare_places(model, choices, batches.carry)
-    completion, term, worst = _declare_costs(model, choices, scaled, end)
-    return CpSatVariables(
-        assign,
-        start,
-        end,
-        run,
-        batches.carry,
-        batches.join,
-        batches.size,
-        batches.length,
-        (working := declare_working(model, choices, start, end)),
-        declare_work(model, choices, assign, working, start, end),
-        {(a, b): model.new_bool_var(f"hit[{a},{b}]") for a, b in choices.follows},
-        miss,
-        {(need, g): model.new_bool_var(f"initial[{need},{g}]") for need, g in choices.initial},
-        hold,
-        until,
-        span,
-        {
+    def __init__(
+        self, model: cp_model.CpModel, choices: Choices, scaled: ScaledObjective, surcharges: Surcharges | None
+    ) -> None:
+        instance, tasks = choices.instance, range(choices.instance.n_tasks)
+        self.assign = {(t, g): model.new_bool_var(f"assign[{t},{g}]") for t in tasks for g in choices.gpus[t]}
+        self._declare_batches(model, choices)
+        self._declare_runs(model, choices)
+        self._declare_pieces(model, choices)
+        self.miss = {
+            (need, g): model.new_bool_var(f"miss[{need},{g}]")
+            for need, (task, _) in enumerate(choices.needs)
+            for g in choices.gpus[task]
+        }
+        self.place = {
+            (need, g, room): model.new_bool_var(f"place[{need},{g},{room}]") if several else self.carry[task, g]
+            for need, (task, wanted) in enumerate(choices.needs)
+            for g in choices.gpus[task]
+            for several in [len(choices.rooms_of(wanted, g)) > 1]
+            for room in choices.rooms_of(wanted, g)
+        }
+        self._declare_costs(model, choices, scaled)
+        self._declare_work(model, choices)
+        self.hit = {(a, b): model.new_bool_var(f"hit[{a},{b}]") for a, b in choices.follows}
+        self.initial = {(need, g): model.new_bool_var(f"initial[{need},{g}]") for need, g in choices.initial}
+        self.load = {
             (need, g): model.new_optional_fixed_size_interval_var(
-                hold[need], choices.instance.load_time(choices.needs[need][1], g), present, f"load[{need},{g}]"
+                self.hold[need], instance.load_time(choices.needs[need][1], g), present, f"load[{need},{g}]"
             )
-            for (need, g), present in miss.items()
-        },
-        place,
-        {
+            for (need, g), present in self.miss.items()
+        }
+        self.piece = {
             (need, g, room): model.new_optional_interval_var(
-                hold[need], span[need], until[need], present, f"piece[{need},{g},{room}]"
+                self.hold[need], self.span[need], self.until[need], present, f"piece[{need},{g},{room}]"
             )
-            for (need, g, room), present in place.items()
-        },
-        (resident := _declare_residents(model, choices)),
-        declare_stays(model, choices, resident),
-        {
+            for (need, g, room), present in self.place.items()
+        }
+        self._declare_stays(model, choices)
+        self.used = {
             (task, g): model.new_bool_var(f"used[{task},{g}]")
             for group in choices.equal_gpus
             for g in group[:-1]
-            for task in range(choices.instance.n_tasks)
-        },
-        completion,
-        term,
-        worst,
-        {job: model.new_int_var(0, spare, f"surcharge[{job}]") for job, own in enumerate(steps) if own},
-        {
-            step: model.new_bool_var(f"{'late' if step.late else 'soon'}[{step.task},{step.time_us}]")
-            for own in steps
-            for step in own
-        },
-    )
+            for task in tasks
+        }
+        self.surcharge: dict[int, cp_model.IntVar] = {}
+        self.step: dict[Step, cp_model.IntVar] = {}
+        if surcharges is not None:
+            paying = [job for job, own in enumerate(surcharges.steps) if own]
+            self.surcharge = {job: model.new_int_var(0, surcharges.spare, f"surcharge[{job}]") for job in paying}
+            self.step = {
+                step: model.new_bool_var(f"{'late' if step.late else 'soon'}[{step.task},{step.time_us}]")
+                for own in surcharges.steps
+                for step in own
+            }
 
+    def _declare_batches(self, model: cp_model.CpModel, choices: Choices) -> None:
+        """Declare who leads and joins; where nobody can lead a task, it leads wherever it is assigned."""
+        members = {member for _, member in choices.joins}
+        self.carry = {
+            (task, g): model.new_bool_var(f"carry[{task},{g}]") if task in members else literal
+            for (task, g), literal in self.assign.items()
+        }
+        self.size: dict[Pair, cp_model.IntVar] = {}
+        self.length: dict[int, cp_model.IntVar] = {}
+        for task, followers in led_by(choices.joins).items():
+            most = choices.most_with(task, len(followers))
+            times = [time for g in choices.gpus[task] for time in batch_times(choices.instance, task, g, most)]
+            self.size |= {(task, count): model.new_bool_var(f"size[{task},{count}]") for count in range(1, most + 1)}
+            self.length[task] = model.new_int_var(min(times), max(times), f"length[{task}]")
+        self.join = {(a, b): model.new_bool_var(f"join[{a},{b}]") for a, b in choices.joins}
 
-def _declare_runs(
-    model: cp_model.CpModel,
-    choices: Choices,
-    assign: dict[tuple[int, int], cp_model.IntVar],
-    batches: BatchVariables,
-) -> tuple[list[cp_model.IntVar], list[cp_model.LinearExprT], dict[tuple[int, int], cp_model.IntervalVar]]:
-    """Return starts, ends and intervals; an end is an expression where every GPU takes equally long."""
-    sociable = {task for pair in batches.join for task in pair}
-    windows, instance = choices.windows, choices.instance
-    starts: list[cp_model.IntVar] = []
-    ends: list[cp_model.LinearExprT] = []
-    run = {}
-    for task, gpus in enumerate(choices.gpus):
-        times = [instance.run_time(task, g) for g in gpus]
-        earliest = [int(windows.earliest_start_us[task, g]) for g in gpus]
-        latest = [int(windows.latest_end_us[task, g]) for g in gpus]
-        start = model.new_int_var(
-            min(earliest), max(end - time for end, time in zip(latest, times, strict=True)), f"start[{task}]"
-        )
-        end: cp_model.LinearExprT = start + times[0]
-        if len(set(times)) > 1 or task in sociable:
-            first = min(begin + time for begin, time in zip(earliest, times, strict=True))
-            end = model.new_int_var(first, max(latest), f"end[{task}]")
-        for g, time in zip(gpus, times, strict=True):
-            lasts, present = batches.length.get(task, time), batches.carry[task, g]
-            run[task, g] = model.new_optional_interval_var(start, lasts, end, present, f"run[{task},{g}]")
-        starts.append(start)
-        ends.append(end)
-    return starts, ends, run
+    def _declare_runs(self, model: cp_model.CpModel, choices: Choices) -> None:
+        """Declare starts, ends and intervals; an end is an expression where every GPU takes equally long."""
+        sociable = {task for pair in self.join for task in pair}
+        windows, instance = choices.windows, choices.instance
+        self.start: list[cp_model.IntVar] = []
+        self.end: list[cp_model.LinearExprT] = []
+        self.run: dict[Pair, cp_model.IntervalVar] = {}
+        for task, gpus in enumerate(choices.gpus):
+            times = [instance.run_time(task, g) for g in gpus]
+            earliest = [int(windows.earliest_start_us[task, g]) for g in gpus]
+            latest = [int(windows.latest_end_us[task, g]) for g in gpus]
+            last = max(end - time for end, time in zip(latest, times, strict=True))
+            start = model.new_int_var(min(earliest), last, f"start[{task}]")
+            end: cp_model.LinearExprT = start + times[0]
+            if len(set(times)) > 1 or task in sociable:
+                first = min(begin + time for begin, time in zip(earliest, times, strict=True))
+                end = model.new_int_var(first, max(latest), f"end[{task}]")
+            for g, time in zip(gpus, times, strict=True):
+                lasts, present = self.length.get(task, time), self.carry[task, g]
+                self.run[task, g] = model.new_optional_interval_var(start, lasts, end, present, f"run[{task},{g}]")
+            self.start.append(start)
+            self.end.append(end)
 
+    def _declare_pieces(self, model: cp_model.CpModel, choices: Choices) -> None:
+        """Declare since when each need holds its memory, until when, and for how long."""
+        last, needs = int(choices.windows.latest_end_us.max()), range(len(choices.needs))
+        if overlapping(choices.instance):
+            # A residency serves tasks beside each other, so a piece may outlast its task, or last for no time.
+            self.until: list[cp_model.LinearExprT] = [model.new_int_var(0, last, f"until[{need}]") for need in needs]
+            self.hold = [model.new_int_var(0, last, f"hold[{need}]") for need in needs]
+            self.span = [model.new_int_var(0, last, f"span[{need}]") for need in needs]
+            return
+        self.until = [self.end[task] for task, _ in choices.needs]
+        self.hold, self.span = [], []
+        for need, (task, _) in enumerate(choices.needs):
+            shortest = min(choices.instance.run_time(task, g) for g in choices.gpus[task])
+            latest_end = max(int(choices.windows.latest_end_us[task, g]) for g in choices.gpus[task])
+            self.hold.append(model.new_int_var(0, latest_end - shortest, f"hold[{need}]"))
+            self.span.append(model.new_int_var(shortest, latest_end, f"span[{need}]"))
 
-def _declare_pieces(
-    model: cp_model.CpModel, choices: Choices, end: list[cp_model.LinearExprT]
-) -> tuple[list[cp_model.IntVar], list[cp_model.LinearExprT], list[cp_model.IntVar]]:
-    """Return since when each need holds its memory, until when, and for how long."""
-    if overlapping(choices.instance):
+    def _declare_costs(self, model: cp_model.CpModel, choices: Choices, scaled: ScaledObjective) -> None:
+        """Declare completions, terms and the largest weighted term; expressions wherever no variable is needed."""
+        instance, windows = choices.instance, choices.windows
+        least = scaled.terms(instance, windows.completion_lower_us)
+        most = scaled.terms(instance, windows.completion_upper_us)
+        self.completion: list[cp_model.LinearExprT] = []
+        self.term: list[cp_model.LinearExprT] = []
+        for job, due in enumerate(charges(scaled.objective, instance).due_us.tolist()):
+            sinks = [task for task in instance.tasks_of(job) if not any(True for _ in instance.task_outputs(task))]
+            first, last = int(windows.completion_lower_us[job]), int(windows.completion_upper_us[job])
+            done = self.end[sinks[0]] if len(sinks) == 1 else model.new_int_var(first, last, f"completion[{job}]")
+            self.completion.append(done)
+            if scaled.term in (Term.COMPLETION, Term.LATENCY):  # nothing completes before these due times
+                self.term.append(done - due)
+            elif scaled.weights[job] == 0:
+                self.term.append(0)
+            elif scaled.term is Term.TARDINESS:
+                self.term.append(model.new_int_var(least[job], most[job], f"tardiness[{job}]"))
+            else:
+                self.term.append(model.new_bool_var(f"late[{job}]"))
+        self.worst: cp_model.IntVar | None = None
+        if not scaled.objective.is_sum:
+            self.worst = model.new_int_var(scaled.combine(least), scaled.combine(most), "worst")
+
+    def _declare_work(self, model: cp_model.CpModel, choices: Choices) -> None:
+        """Declare for how long tasks hold memory of their own, and when."""
         last = int(choices.windows.latest_end_us.max())
-        names = range(len(choices.needs))
-        until: list[cp_model.LinearExprT] = [model.new_int_var(0, last, f"until[{need}]") for need in names]
-        hold = [model.new_int_var(0, last, f"hold[{need}]") for need in names]
-        return hold, until, [model.new_int_var(0, last, f"span[{need}]") for need in names]
-    hold, span = [], []
-    for need, (task, _) in enumerate(choices.needs):
-        gpus = choices.gpus[task]
-        shortest = min(choices.instance.run_time(task, g) for g in gpus)
-        latest_end = max(int(choices.windows.latest_end_us[task, g]) for g in gpus)
-        hold.append(model.new_int_var(0, latest_end - shortest, f"hold[{need}]"))
-        span.append(model.new_int_var(shortest, latest_end, f"span[{need}]"))
-    return hold, [end[task] for task, _ in choices.needs], span
+        holding = [task for task in range(choices.instance.n_tasks) if memory_of(choices.instance, task)]
+        self.working = {task: model.new_int_var(1, last, f"working[{task}]") for task in holding}
+        for task, lasts in self.working.items():
+            model.add(lasts + self.start[task] == self.end[task]).with_name(f"working[{task}]")
+        self.work = {
+            (task, g): model.new_optional_interval_var(
+                self.start[task], lasts, self.end[task], self.assign[task, g], f"work[{task},{g}]"
+            )
+            for task, lasts in self.working.items()
+            for g in choices.gpus[task]
+        }
 
-
-def _declare_places(
-    model: cp_model.CpModel, choices: Choices, carry: dict[tuple[int, int], cp_model.IntVar]
-) -> dict[tuple[int, int, int], cp_model.IntVar]:
-    place = {}
-    for need, (task, wanted) in enumerate(choices.needs):
-        for g in choices.gpus[task]:
-            rooms = choices.rooms_of(wanted, g)
-            for room in rooms:
-                only = len(rooms) == 1
-                place[need, g, room] = carry[task, g] if only else model.new_bool_var(f"place[{need},{g},{room}]")
-    return place
-
-
-def _declare_residents(model: cp_model.CpModel, choices: Choices) -> dict[tuple[int, int, int], cp_model.IntVar]:
-    if not choices.instance.restrictions.no_swaps:
-        return {}
-    places = {
-        (wanted, g, room)
-        for task, wanted in choices.needs
-        for g in choices.gpus[task]
-        for room in choices.rooms_of(wanted, g)
-    }
-    return {(m, g, room): model.new_bool_var(f"resident[{m},{g},{room}]") for m, g, room in sorted(places)}
-
-
-def _declare_costs(
-    model: cp_model.CpModel, choices: Choices, scaled: ScaledObjective, end: list[cp_model.LinearExprT]
-) -> tuple[list[cp_model.LinearExprT], list[cp_model.LinearExprT], cp_model.IntVar | None]:
-    """Return completions, terms and the largest weighted term; an expression wherever no variable is needed."""
-    instance, windows = choices.instance, choices.windows
-    least = scaled.terms(instance, windows.completion_lower_us)
-    most = scaled.terms(instance, windows.completion_upper_us)
-    completion: list[cp_model.LinearExprT] = []
-    terms: list[cp_model.LinearExprT] = []
-    for job, due in enumerate(charges(scaled.objective, instance).due_us.tolist()):
-        sinks = [task for task in instance.tasks_of(job) if not any(True for _ in instance.task_outputs(task))]
-        first, last = int(windows.completion_lower_us[job]), int(windows.completion_upper_us[job])
-        done = end[sinks[0]] if len(sinks) == 1 else model.new_int_var(first, last, f"completion[{job}]")
-        completion.append(done)
-        if scaled.term in (Term.COMPLETION, Term.LATENCY):  # nothing completes before these due times
-            terms.append(done - due)
-        elif scaled.weights[job] == 0:
-            terms.append(0)
-        elif scaled.term is Term.TARDINESS:
-            terms.append(model.new_int_var(least[job], most[job], f"tardiness[{job}]"))
-        else:
-            terms.append(model.new_bool_var(f"late[{job}]"))
-    if scaled.objective.is_sum:
-        return completion, terms, None
-    worst = model.new_int_var(scaled.combine(least), scaled.combine(most), "worst")
-    return completion, terms, worst
+    def _declare_stays(self, model: cp_model.CpModel, choices: Choices) -> None:
+        """Declare which models are ever where and, where tasks hold memory beside them or GPUs go, from when on."""
+        self.resident: dict[Place, cp_model.IntVar] = {}
+        self.stay: dict[Place, tuple[cp_model.IntVar, cp_model.IntVar, cp_model.IntervalVar]] = {}
+        if not choices.instance.restrictions.no_swaps:
+            return
+        places = sorted({(choices.needs[need][1], g, room) for need, g, room in self.place})
+        self.resident = {(m, g, room): model.new_bool_var(f"resident[{m},{g},{room}]") for m, g, room in places}
+        if choices.instance.always_available and not choices.instance.template_memory.any():
+            return
+        for place, literal in self.resident.items():
+            name, last = ",".join(map(str, place)), choices.last_us(place[1])
+            since = model.new_int_var(0, last, f"since[{name}]")
+            lasts = model.new_int_var(0, last, f"lasts[{name}]")
+            interval = model.new_optional_interval_var(since, lasts, last, literal, f"stay[{name}]")
+            self.stay[place] = since, lasts, interval

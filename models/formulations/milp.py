@@ -33,7 +33,6 @@ from truenorth.models.formulations.milp_residency import (
 from truenorth.models.formulations.milp_variables import (
     MilpVariables,
     Pairs,
-    declare,
     first_start,
     last_end,
     last_start,
@@ -94,7 +93,7 @@ def formulate(
     limit = within if known is None else scaled.floor(timeline_value(objective, instance, known))
     choices = Choices.of(instance, time_windows(instance, scaled, limit, horizon), allowance)
     problem = new_problem(allowance)
-    variables = declare(problem, choices, scaled)
+    variables = MilpVariables(problem, choices, scaled)
     for constrain in CONSTRAINTS:
         constrain(problem, variables, choices)
     minimise(problem, variables, choices, scaled, within)
@@ -125,6 +124,7 @@ def run_one_task_at_a_time(problem: pulp.LpProblem, v: MilpVariables, choices: C
     pairs = Pairs.of(choices)
     for t, u in combinations(range(choices.instance.n_tasks), 2):
         order = [v.before[pair] for pair in ((t, u), (u, t)) if pair in v.before]
+        # Inputs or windows order them already; where no order is left they may not share a GPU.
         if not order and (pairs.keeps_apart(t, u) or pairs.keeps_apart(u, t)):
             continue
         for g in set(choices.gpus[t]) & set(choices.gpus[u]):
@@ -133,6 +133,7 @@ def run_one_task_at_a_time(problem: pulp.LpProblem, v: MilpVariables, choices: C
         if len(order) > 1:
             problem.addConstraint(pulp.lpSum(order) <= 1, f"one_order[{t},{u}]")
     for (t, u), before in v.before.items():
+        # The widest that windows let the second start before the first ends: any larger number weakens the relaxation.
         if not pairs.keeps_apart(t, u):
             apart = last_end(choices, t) - first_start(choices, u)
             earliest = v.end[t] - v.units.time(apart) * (1 - before)
@@ -154,6 +155,7 @@ def _run_or_load(problem: pulp.LpProblem, v: MilpVariables, choices: Choices) ->
     for (t, u), before in v.run_before_load.items():
         earliest = v.end[t] - v.units.time(last_end(choices, t)) * (1 - before)
         problem.addConstraint(v.hold[u] >= earliest, f"run_before_load[{t},{u}]")
+    # Where windows leave nothing to bridge, the order says nothing.
     for (u, t), before in v.load_before_run.items():
         apart = last_start(choices, choices.needs[u][0]) - first_start(choices, t)
         if apart > 0:
@@ -167,6 +169,14 @@ def run_no_more_tasks_than_gpus(problem: pulp.LpProblem, v: MilpVariables, choic
     For tasks S that start from r on and may run on m GPUs only, with shortest run times p (Queyranne's inequality):
     sum_S p_t s_t >= r P + P^2 / (2 m) - sum_S p_t^2 / 2  where  P = sum_S p_t.
     Sets S are those whose earliest starts lie in an interval; rows that the earliest starts imply are left out.
+
+    Notes
+    -----
+    Invariant: every plan satisfies it.
+    Because: on m machines the work P of tasks that start from r on cannot be done sooner than m machines that begin at
+        r and never idle do it; weighted starts are then least (Queyranne 1993, Schulz 1996).
+    Cost: a row per interval of earliest starts, of which only those are added that say more than the starts do.
+    If wrong: unsound; without it the relaxation lets all tasks start at once.
     """
     shortest = [min(choices.instance.run_time(t, g) for g in gpus) for t, gpus in enumerate(choices.gpus)]
     earliest = [first_start(choices, t) for t in range(choices.instance.n_tasks)]
@@ -196,6 +206,7 @@ def wait_for_inputs(problem: pulp.LpProblem, v: MilpVariables, choices: Choices)
             transfer = transfer_matrix(choices.instance, edge)
             for g in choices.gpus[before]:
                 arrival = [v.units.time(int(transfer[g, h])) * v.assign[task, h] for h in targets]
+                # If another GPU than g ran it, the row must not ask for more than that one's transfer.
                 excess = [
                     v.units.time(max(int(transfer[g, h] - transfer[k, h]) for h in targets)) * v.assign[before, k]
                     for k in choices.gpus[before]

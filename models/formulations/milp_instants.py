@@ -10,7 +10,7 @@ load of model m into slot s starts; r_mgsu, m holds memory there in [u, u + 1).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd
@@ -25,9 +25,8 @@ from truenorth.models.formulations.milp_instants_size import Starts, count_terms
 from truenorth.models.formulations.milp_problem import (
     TERM_BYTES,
     TERM_S,
-    Units,
+    MilpCosts,
     complete_jobs,
-    declare_costs,
     minimise,
     new_problem,
     start_costs,
@@ -49,21 +48,6 @@ Start = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class InstantVariables:
-    """The decisions: z, b, l and r of the module, and those about costs, as in the MILP of orders."""
-
-    units: Units
-    start: dict[Start, pulp.LpVariable]
-    batch: dict[Start, pulp.LpVariable]
-    load: dict[Start, pulp.LpVariable]
-    resident: dict[Start, pulp.LpVariable]
-    end: list[pulp.LpAffineExpression]
-    completion: dict[int, pulp.LpAffineExpression]
-    term: dict[int, pulp.LpVariable]
-    worst: pulp.LpVariable | None
-
-
-@dataclass(frozen=True, slots=True)
 class InstantGrid:
     """The instants 0 to `count`, `step_us` apart."""
 
@@ -72,7 +56,16 @@ class InstantGrid:
 
     @classmethod
     def of(cls, choices: Choices) -> InstantGrid:
-        """Return the coarsest grid that holds every earliest start."""
+        """Return the coarsest grid that holds every earliest start.
+
+        Notes
+        -----
+        Invariant: the earliest starts that any decisions allow are multiples of the step.
+        Because: each is a release, or the coming or going of a GPU, plus runs, loads and transfers, and the step
+            divides them all; batches of a class that keep apart by a microsecond (T3b) need the microsecond itself.
+        Cost: as many variables per task and GPU as there are instants, which is why there is a limit to them.
+        If wrong: unsound, since plans off the grid are not in the model.
+        """
         instance = choices.instance
         times = [table[table != NEVER] for table in (instance.run_us, instance.load_us, instance.batch_us)]
         travels = instance.transfer_us.ravel(), instance.input_us
@@ -85,6 +78,36 @@ class InstantGrid:
     def span(self, time_us: int) -> int:
         """Return a duration in instants."""
         return time_us // self.step_us
+
+
+class InstantVariables(MilpCosts):
+    """The decisions: z, b, l and r of the module, and those about costs, as in the MILP of orders."""
+
+    def __init__(
+        self,
+        problem: pulp.LpProblem,
+        choices: Choices,
+        scaled: ScaledObjective,
+        grid: InstantGrid,
+        starts: list[Starts],
+        places: list[tuple[int, int, int]],
+    ) -> None:
+        super().__init__(problem, choices, scaled)
+        keys = ((s.task, s.gpu, u, s.size) for s in starts for u in range(s.first, s.first + s.count))
+        self.start = self._binaries("start", keys)
+        members = dict.fromkeys((batch_of(choices.instance, t), g, u, n) for t, g, u, n in self.start)
+        self.batch = self._binaries("batch", (key for key in members if key[0] != NONE))
+        sitting = [(m, g, u, s) for m, g, s in places for u in range(grid.count)]
+        self.load = self._binaries("load", sitting)
+        self.resident = self._binaries("resident", sitting)
+        ends: list[list[pulp.LpAffineExpression]] = [[] for _ in choices.gpus]
+        for (t, g, u, n), literal in self.start.items():
+            ends[t].append(self.units.time(u * grid.step_us + _lasts(choices, t, g, n)) * literal)
+        self._declare_costs(choices, scaled)
+        self.end = [pulp.lpSum(row) for row in ends]
+
+    def _binaries(self, name: str, keys: Iterable[Start]) -> dict[Start, pulp.LpVariable]:
+        return {key: self._binary(f"{name}[{','.join(map(str, key))}]") for key in keys}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,45 +148,17 @@ def formulate(
     grid = InstantGrid.of(choices)
     starts, places = starts_of(choices, grid), _places(instance)
     n_variables = 2 * sum(s.count for s in starts) + 2 * len(places) * grid.count
+    # Counted before any of them is made: a window of hours in microseconds would take days to build.
     if n_variables > MOST_VARIABLES:
         raise GivenUpError(f"{n_variables:.1e} variables at {grid.count:.1e} instants; it is for {MOST_VARIABLES:,}")
     allowance.fit(count_terms(choices, grid, starts, places), TERM_BYTES, TERM_S)
     problem = new_problem(allowance)
-    variables = _declare(problem, choices, scaled, grid, starts, places)
+    variables = InstantVariables(problem, choices, scaled, grid, starts, places)
     for constrain in CONSTRAINTS:
         constrain(problem, variables, choices, grid)
     complete_jobs(problem, variables, choices)
     minimise(problem, variables, choices, scaled, within)
     return InstantFormulation(problem, variables, choices, scaled, grid)
-
-
-def _declare(
-    problem: pulp.LpProblem,
-    choices: Choices,
-    scaled: ScaledObjective,
-    grid: InstantGrid,
-    starts: list[Starts],
-    places: list[tuple[int, int, int]],
-) -> InstantVariables:
-    units, instance = Units.of(choices, scaled), choices.instance
-
-    def binary(name: str, *index: int) -> pulp.LpVariable:
-        return problem.add_variable(f"{name}[{','.join(map(str, index))}]", cat=pulp.LpBinary)
-
-    keys = ((s.task, s.gpu, u, s.size) for s in starts for u in range(s.first, s.first + s.count))
-    start = {key: binary("start", *key) for key in keys}
-    batch = {
-        (k, g, u, n): binary("batch", k, g, u, n)
-        for k, g, u, n in dict.fromkeys((batch_of(instance, t), g, u, n) for t, g, u, n in start)
-        if k != NONE
-    }
-    load = {(m, g, u, s): binary("load", m, g, u, s) for m, g, s in places for u in range(grid.count)}
-    resident = {(m, g, u, s): binary("resident", m, g, u, s) for m, g, s in places for u in range(grid.count)}
-    ends: list[list[pulp.LpAffineExpression]] = [[] for _ in choices.gpus]
-    for (t, g, u, n), literal in start.items():
-        ends[t].append(units.time(u * grid.step_us + _lasts(choices, t, g, n)) * literal)
-    costs = declare_costs(problem, choices, scaled, units)
-    return InstantVariables(units, start, batch, load, resident, [pulp.lpSum(row) for row in ends], *costs)
 
 
 def _lasts(choices: Choices, task: int, gpu: int, size: int) -> int:
@@ -214,6 +209,7 @@ def wait_for_inputs(problem: pulp.LpProblem, v: InstantVariables, choices: Choic
     for (t, g, u, _), literal in v.start.items():
         where.setdefault((t, g), []).append(literal)
         begins.setdefault(t, []).append(v.units.time(u * grid.step_us) * literal)
+    # No input arrives later than the last instant and its own way.
     far = v.units.time(grid.count * grid.step_us)
     for t, targets in enumerate(choices.gpus):
         for before, edge in instance.task_inputs(t):
@@ -252,6 +248,7 @@ def load_models(problem: pulp.LpProblem, v: InstantVariables, choices: Choices, 
         before = v.resident[m, g, u - 1, s] if u else int((m, g, s) in given)
         problem.addConstraint(v.resident[m, g, u, s] <= before + literal, f"stays[{m},{g},{u},{s}]")
         problem.addConstraint(literal + before <= 1, f"loads_anew[{m},{g},{u},{s}]")
+        # Memory is given up when a GPU goes, and not taken before it comes.
         there = instance.cluster.gpus[g].available.at(u * grid.step_us) is not None
         if not there:
             problem.addConstraint(v.resident[m, g, u, s] == 0, f"away[{m},{g},{u},{s}]")
@@ -339,6 +336,7 @@ class _Sums:
 def start_values(formulation: InstantFormulation, timeline: Timeline) -> dict[str, float]:
     """Return a value for every variable, by name, from a feasible timeline; none for one off the grid."""
     v, instance, step = formulation.variables, formulation.choices.instance, formulation.grid.step_us
+    # Values off the grid would be no solution, and half a start is worth nothing.
     times = [*timeline.start_us.tolist(), *(r.load_start_us for r in timeline.residencies)]
     times += [r.end_us for r in timeline.residencies if r.end_us is not None]
     if any(time % step for time in times):
@@ -374,6 +372,7 @@ def read_timeline(formulation: InstantFormulation, value: Callable[[pulp.LpVaria
         begins = [u for u, now in enumerate(held) if now and not (u and held[u - 1])]
         slot = s if instance.cluster.gpus[g].slots else None
         for begin in begins:
+            # What lies there at 0 without a load was there before.
             end, initial = held.index(False, begin), not begin and value(v.load[m, g, 0, s]) <= 0.5
             ready = 0 if initial else begin * step + instance.load_time(m, g)
             until = None if end == formulation.grid.count else end * step

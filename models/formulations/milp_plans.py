@@ -192,6 +192,7 @@ class _Reading:
         for before, after, gap in self._orders():
             if before in waits and after in waits:
                 waits[after].append((before, gap))
+        # Decisions of a solution within tolerances may still go round in a circle.
         graph = nx.DiGraph([(before, after) for after, row in waits.items() for before, _ in row])
         graph.add_nodes_from(waits)
         if not nx.is_directed_acyclic_graph(graph):
@@ -224,6 +225,7 @@ class _Reading:
             for need in self.loads:
                 if needs[need][0] == u and needs[need][1] in self.instance.task_needs(t):
                     yield ("run", t), ("load", need), 0
+        # What the other literals chose is an order of two operations each.
         yield from ((("load", u), ("load", w), 0) for u, w in self._chosen(v.load_before))
         yield from ((("run", t), ("load", u), 0) for t, u in self._chosen(v.run_before_load))
         yield from ((("load", u), ("run", t), 0) for u, t in self._chosen(v.load_before_run))

@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
 
 import pulp
 
@@ -35,6 +34,7 @@ def new_problem(allowance: Allowance) -> pulp.LpProblem:
     def add_while_there_is_room(row: pulp.LpConstraint, name: str | None = None) -> None:
         nonlocal unseen
         allowance.go_on()
+        # Memory is looked at every so many terms: asking the system for every row would take longer than the rows.
         unseen += len(row)
         if unseen > _LOOK_TERMS:
             allowance.fit(unseen, TERM_BYTES)
@@ -83,59 +83,58 @@ class Units:
         return Fraction(cost) * (1 << self.weight_bits + self.term_bits)
 
 
-class Costs(Protocol):
-    """The variables that costs depend on; letters as in `milp_variables.Variables`."""
+class MilpCosts:
+    """The variables that costs depend on; letters as in the constraints.
 
-    @property
-    def units(self) -> Units:
-        """What one unit of a time, weight or term stands for."""
+    Attributes
+    ----------
+    units
+        What one unit of a time, weight or term stands for.
+    end
+        Per task (e_t), an expression.
+    completion
+        Per job that counts (C_j).
+    term
+        Per job that counts: the term that its weight multiplies (T_j).
+    worst
+        The largest weighted term, if the objective is a maximum (W).
+    """
 
-    @property
-    def end(self) -> list[pulp.LpAffineExpression]:
-        """Per task (e_t)."""
+    end: list[pulp.LpAffineExpression]
 
-    @property
-    def completion(self) -> dict[int, pulp.LpAffineExpression]:
-        """Per job that counts (C_j)."""
+    def __init__(self, problem: pulp.LpProblem, choices: Choices, scaled: ScaledObjective) -> None:
+        self._problem, self.units = problem, Units.of(choices, scaled)
+        self.completion: dict[int, pulp.LpAffineExpression] = {}
+        self.term: dict[int, pulp.LpVariable] = {}
+        self.worst: pulp.LpVariable | None = None
 
-    @property
-    def term(self) -> dict[int, pulp.LpVariable]:
-        """Per job that counts: the term that its weight multiplies (T_j)."""
+    def _binary(self, name: str) -> pulp.LpVariable:
+        return self._problem.add_variable(name, cat=pulp.LpBinary)
 
-    @property
-    def worst(self) -> pulp.LpVariable | None:
-        """The largest weighted term, if the objective is a maximum (W)."""
-
-
-def declare_costs(
-    problem: pulp.LpProblem, choices: Choices, scaled: ScaledObjective, units: Units
-) -> tuple[dict[int, pulp.LpAffineExpression], dict[int, pulp.LpVariable], pulp.LpVariable | None]:
-    """Return completions, terms and the largest weighted term; jobs that never count have none."""
-    instance, windows = choices.instance, choices.windows
-    least = scaled.terms(instance, windows.completion_lower_us)
-    most = scaled.terms(instance, windows.completion_upper_us)
-    due_us = charges(scaled.objective, instance).due_us
-    completion: dict[int, pulp.LpAffineExpression] = {}
-    term: dict[int, pulp.LpVariable] = {}
-    for job in [job for job, weight in enumerate(scaled.weights) if weight]:
-        name = f"{scaled.term.value}[{job}]"
-        if scaled.term is Term.LATE:
-            term[job] = problem.add_variable(name, cat=pulp.LpBinary)
-        else:
-            term[job] = problem.add_variable(name, units.term(least[job]), units.term(most[job]))
-        if scaled.term in (Term.COMPLETION, Term.LATENCY):
-            completion[job] = term[job] + units.time(int(due_us[job]))
-        else:
-            bounds_us = int(windows.completion_lower_us[job]), int(windows.completion_upper_us[job])
-            done = problem.add_variable(f"completion[{job}]", *map(units.time, bounds_us))
-            completion[job] = done + 0
-    if scaled.objective.is_sum:
-        return completion, term, None
-    bounds_of_worst = (units.cost(scaled.combine(terms)) for terms in (least, most))
-    return completion, term, problem.add_variable("worst", *bounds_of_worst)
+    def _declare_costs(self, choices: Choices, scaled: ScaledObjective) -> None:
+        """Declare completions, terms and the largest weighted term; jobs that never count have none."""
+        instance, windows, units = choices.instance, choices.windows, self.units
+        least = scaled.terms(instance, windows.completion_lower_us)
+        most = scaled.terms(instance, windows.completion_upper_us)
+        due_us = charges(scaled.objective, instance).due_us
+        for job in [job for job, weight in enumerate(scaled.weights) if weight]:
+            name = f"{scaled.term.value}[{job}]"
+            if scaled.term is Term.LATE:
+                self.term[job] = self._binary(name)
+            else:
+                self.term[job] = self._problem.add_variable(name, units.term(least[job]), units.term(most[job]))
+            if scaled.term in (Term.COMPLETION, Term.LATENCY):
+                self.completion[job] = self.term[job] + units.time(int(due_us[job]))
+            else:
+                bounds_us = int(windows.completion_lower_us[job]), int(windows.completion_upper_us[job])
+                done = self._problem.add_variable(f"completion[{job}]", *map(units.time, bounds_us))
+                self.completion[job] = done + 0
+        if not scaled.objective.is_sum:
+            bounds = (units.cost(scaled.combine(terms)) for terms in (least, most))
+            self.worst = self._problem.add_variable("worst", *bounds)
 
 
-def complete_jobs(problem: pulp.LpProblem, v: Costs, choices: Choices) -> None:
+def complete_jobs(problem: pulp.LpProblem, v: MilpCosts, choices: Choices) -> None:
     """Bound the completion of a job by the ends of its last tasks.
 
     C_j >= e_t for the tasks without successors.
@@ -147,7 +146,7 @@ def complete_jobs(problem: pulp.LpProblem, v: Costs, choices: Choices) -> None:
 
 
 def minimise(
-    problem: pulp.LpProblem, v: Costs, choices: Choices, scaled: ScaledObjective, most: int | None = None
+    problem: pulp.LpProblem, v: MilpCosts, choices: Choices, scaled: ScaledObjective, most: int | None = None
 ) -> None:
     """Bind the terms to the completions and minimise.
 
@@ -157,6 +156,12 @@ def minimise(
     ----------
     most
         Scaled value that no plan exceeds, whatever its windows; None: any.
+
+    Notes
+    -----
+    Invariant: the problem's value is at most the scaled value of every plan, in units.
+    Because: powers of two divide exactly, and terms are only bounded from below.
+    If wrong: unsound; `Units.scaled` turns the solver's bound back.
     """
     due_us = charges(scaled.objective, choices.instance).due_us
     latest = choices.windows.completion_upper_us
@@ -169,6 +174,7 @@ def minimise(
             in_time = v.completion[job] <= v.units.time(due) + v.units.time(overrun) * term
             problem.addConstraint(in_time, f"in_time[{job}]")
     weighted = {job: v.units.weight(scaled.weights[job]) * term for job, term in v.term.items()}
+    # Only from below, as in the twin.
     for job, cost in weighted.items() if v.worst is not None else ():
         problem.addConstraint(v.worst >= cost, f"worst[{job}]")
     total = pulp.lpSum(weighted.values() if v.worst is None else [v.worst])
@@ -178,7 +184,7 @@ def minimise(
 
 
 def start_costs(
-    v: Costs, scaled: ScaledObjective, instance: Instance, timeline: Timeline
+    v: MilpCosts, scaled: ScaledObjective, instance: Instance, timeline: Timeline
 ) -> Iterator[tuple[pulp.LpVariable, float]]:
     """Yield the values of completions, terms and the worst term."""
     completion = completion_us(instance, timeline)

@@ -142,10 +142,20 @@ def fit_memory(problem: pulp.LpProblem, v: MilpVariables, choices: Choices) -> N
 def _fit_when_loaded(
     problem: pulp.LpProblem, v: MilpVariables, choices: Choices, need: int, g: int, room: int, inside: list[int]
 ) -> None:
-    """Count what a room holds when a need loads into it."""
+    """Count what a room holds when a need loads into it.
+
+    Notes
+    -----
+    Invariant: what a room holds at the start of a load is at most what the row counts.
+    Because: memory fills only when a load starts; every residency that ever opens there is counted, and taken off only
+        by a literal that an order of times implies (`_leave_the_room`).
+    Cost: a row per need and crowded room, of as many terms as needs.
+    If wrong: loud if it counts too little (the checker refuses the plan), unsound if too much.
+    """
     demand, capacity = choices.rooms[g][room].demand, choices.rooms[g][room].capacity
     wanted = choices.needs[need][1]
     others = {u: demand[choices.needs[u][1]] for u in inside if choices.needs[u][1] != wanted}
+    # As much as all of them could overfill the room: what an idle row must forgive.
     most = demand[wanted] + sum(others.values()) - capacity
     if most <= 0:
         return
@@ -155,6 +165,7 @@ def _fit_when_loaded(
         held += [-size * v.later[need, u]] if (need, u) in v.later else []
         held += [-size * v.closed[u, need]] if (u, need) in v.closed else []
     elsewhere = 1 - v.miss[need, g]
+    # With one room the load alone says where; with several also the room.
     if (need, g, room) in v.opened:
         elsewhere += 1 - v.place[need, g, room]
     row = demand[wanted] + pulp.lpSum(held) <= capacity + most * elsewhere
@@ -173,6 +184,7 @@ def _leave_the_room(problem: pulp.LpProblem, v: MilpVariables, choices: Choices)
 
     c_uv <= 1 - sum_w h_uw;  q_v >= e_t - M (1 - c_uv);  for two models also c_uv, a_vu <= 1 - y_vgk + y_ugk.
     """
+    # Who has a follower is not the last of its residency, and has not left.
     following: dict[int, list[pulp.LpVariable]] = {}
     for (before, _), hit in v.hit.items():
         following.setdefault(before, []).append(hit)
@@ -228,6 +240,12 @@ def limit_replicas(problem: pulp.LpProblem, v: MilpVariables, choices: Choices) 
     Without swaps sum_gk z_mgk <= most. Otherwise sum i_ug <= most at time 0, and for the load of u, over needs v of
     the model: 1 + sum_v (sum_g (m_vg + i_vg) - a_uv - c_vu) <= most + M (1 - sum_g m_ug), where
     a_uv <= sum_g m_vg and q_v >= q_u + 1 us - M (1 - a_uv).
+
+    Notes
+    -----
+    As rooms: the number of replicas grows only when a load starts, and is counted there. *Later* is by a microsecond,
+    so that of two loads at the same instant each counts the other.
+    If wrong: loud if it counts too few, unsound if too many.
     """
     instance = choices.instance
     for m, ml_model in enumerate(instance.models):

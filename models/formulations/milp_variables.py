@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pulp
 
 from truenorth.models.formulations.choices import Choices
-from truenorth.models.formulations.milp_problem import Units, declare_costs
+from truenorth.models.formulations.milp_problem import MilpCosts
 from truenorth.models.formulations.orders import Orders
 from truenorth.models.formulations.scale import ScaledObjective
 
@@ -107,6 +107,7 @@ class Pairs:
         choices, load_time = self.choices, self.choices.instance.load_time
         for u, (t, first) in enumerate(choices.needs):
             for v, (after, second) in enumerate(choices.needs):
+                # Loads of one model are kept apart by R4; the other order is a pair of its own.
                 shared = set(choices.gpus[t]) & set(choices.gpus[after])
                 if first != second and any(
                     load_time(first, g) + load_time(second, g) <= _last_start_on(choices, after, g) for g in shared
@@ -148,22 +149,26 @@ class Pairs:
         return [(u, v) for u in users for v in users if u != v and model[u] == model[v]]
 
     def closings(self) -> Iterator[Pair]:
-        """Yield those of both whose first need can be over when the second one loads."""
+        """Yield those of both whose first need can be over when the second one loads.
+
+        Notes
+        -----
+        If wrong: unsound if a pair is missing, since what has left a room is then still counted; slower if there are
+            too many.
+        """
         for u, v in self.room_mates() + self.replicas():
             task, loader = self.choices.needs[u][0], self.choices.needs[v][0]
+            # What a load waits for, by inputs, it can never displace.
             possible = task != loader and not self.orders.precedes(loader, task)
             if possible and first_end(self.choices, task) <= _last_load(self.choices, v):
                 yield u, v
 
 
-@dataclass(frozen=True, slots=True)
-class MilpVariables:
-    """The decisions; needs are numbered as in `Choices`, letters as in the constraints.
+class MilpVariables(MilpCosts):
+    """The decisions; needs are numbered as in `Choices`, letters as in the constraints; costs as in `MilpCosts`.
 
-    Parameters
+    Attributes
     ----------
-    units
-        What one unit of a time, weight or term stands for.
     assign
         (task, GPU): the task runs there (x_tg).
     start, end
@@ -196,40 +201,65 @@ class MilpVariables:
         (model, GPU, room): the model is ever there (z_mgk); only without swaps.
     used
         (task, GPU): this task or one before it runs there (f_tg); only for interchangeable GPUs.
-    completion
-        Per job that counts (C_j).
-    term
-        Per job that counts: the term that its weight multiplies (T_j).
-    worst
-        The largest weighted term, if the objective is a maximum (W).
     """
 
-    units: Units
-    assign: dict[Pair, pulp.LpVariable]
-    start: list[pulp.LpVariable]
-    end: list[pulp.LpAffineExpression]
-    before: dict[Pair, pulp.LpVariable]
-    hit: dict[Pair, pulp.LpVariable]
-    miss: dict[Pair, pulp.LpVariable]
-    initial: dict[Pair, pulp.LpVariable]
-    hold: list[pulp.LpVariable]
-    load_before: dict[Pair, pulp.LpVariable]
-    run_before_load: dict[Pair, pulp.LpVariable]
-    load_before_run: dict[Pair, pulp.LpVariable]
-    closed: dict[Pair, pulp.LpVariable]
-    later: dict[Pair, pulp.LpVariable]
-    opened: dict[tuple[int, int, int], pulp.LpVariable]
-    place: dict[tuple[int, int, int], pulp.LpVariable]
-    resident: dict[tuple[int, int, int], pulp.LpVariable]
-    used: dict[Pair, pulp.LpVariable]
-    completion: dict[int, pulp.LpAffineExpression]
-    term: dict[int, pulp.LpVariable]
-    worst: pulp.LpVariable | None
+    def __init__(self, problem: pulp.LpProblem, choices: Choices, scaled: ScaledObjective) -> None:
+        super().__init__(problem, choices, scaled)
+        binary, pairs = self._binary, Pairs.of(choices)
+        tasks, needs = range(choices.instance.n_tasks), range(len(choices.needs))
+        self.assign = {(t, g): binary(f"assign[{t},{g}]") for t in tasks for g in choices.gpus[t]}
+        self.start = [self._time(f"start[{t}]", first_start(choices, t), last_start(choices, t)) for t in tasks]
+        self.load_before = {(u, v): binary(f"load_before[{u},{v}]") for u, v in pairs.loads()}
+        self.place = {
+            (u, g, room): binary(f"place[{u},{g},{room}]") if several else self.assign[task, g]
+            for u, (task, wanted) in enumerate(choices.needs)
+            for g in choices.gpus[task]
+            for several in [len(choices.rooms_of(wanted, g)) > 1]
+            for room in choices.rooms_of(wanted, g)
+        }
+        self._declare_costs(choices, scaled)
+        self.end = [self._end(choices, t) for t in tasks]
+        self.before = {(t, u): binary(f"before[{t},{u}]") for t, u in pairs.runs()}
+        self.hit = {(u, v): binary(f"hit[{u},{v}]") for u, v in choices.follows}
+        self.miss = {(u, g): binary(f"miss[{u},{g}]") for u in needs for g in choices.gpus[choices.needs[u][0]]}
+        self.initial = {(u, g): binary(f"initial[{u},{g}]") for u, g in choices.initial}
+        self.hold = [self._time(f"hold[{u}]", 0, last_start(choices, choices.needs[u][0])) for u in needs]
+        self.run_before_load = {(t, u): binary(f"run_before_load[{t},{u}]") for t, u in pairs.runs_before_loads()}
+        self.load_before_run = {(u, t): binary(f"load_before_run[{u},{t}]") for u, t in pairs.loads_before_runs()}
+        self.closed = {(u, v): binary(f"closed[{u},{v}]") for u, v in pairs.closings()}
+        several_rooms = any(len(rooms) > 1 for rooms in choices.rooms)
+        self.later = {
+            (u, v): self._share(f"later[{u},{v}]") if several_rooms else self.load_before[u, v]
+            for u, v in pairs.room_mates()
+            if (u, v) in self.load_before
+        }
+        self.later |= {(u, v): binary(f"later[{u},{v}]") for u, v in pairs.replicas()}
+        self.opened = {
+            (u, g, room): self._share(f"opened[{u},{g},{room}]")
+            for (g, room), inside in find_crowded_rooms(choices).items()
+            for u in inside
+            if len(choices.rooms_of(choices.needs[u][1], g)) > 1
+        }
+        # Sorted, so that equal instances give equal problems.
+        ever = {(choices.needs[u][1], g, room) for u, g, room in self.place}
+        no_swaps = choices.instance.restrictions.no_swaps
+        self.resident = {(m, g, k): binary(f"resident[{m},{g},{k}]") for m, g, k in sorted(ever) if no_swaps}
+        self.used = {
+            (t, g): self._share(f"used[{t},{g}]") for group in choices.equal_gpus for g in group[:-1] for t in tasks
+        }
 
+    def _share(self, name: str) -> pulp.LpVariable:
+        """Return a variable from 0 to 1 that other variables make whole."""
+        return self._problem.add_variable(name, 0, 1)
 
-def declare(problem: pulp.LpProblem, choices: Choices, scaled: ScaledObjective) -> MilpVariables:
-    """Return the variables of a formulation."""
-    return _Declaration(problem, choices, scaled).variables()
+    def _time(self, name: str, first: int, last: int) -> pulp.LpVariable:
+        return self._problem.add_variable(name, self.units.time(first), self.units.time(last))
+
+    def _end(self, choices: Choices, task: int) -> pulp.LpAffineExpression:
+        times = {g: self.units.time(choices.instance.run_time(task, g)) for g in choices.gpus[task]}
+        if len(set(times.values())) == 1:
+            return self.start[task] + next(iter(times.values()))
+        return self.start[task] + pulp.lpSum(time * self.assign[task, g] for g, time in times.items())
 
 
 def loaded(v: MilpVariables, choices: Choices, need: int) -> pulp.LpAffineExpression:
@@ -237,95 +267,3 @@ def loaded(v: MilpVariables, choices: Choices, need: int) -> pulp.LpAffineExpres
     task, wanted = choices.needs[need]
     times = {g: v.units.time(choices.instance.load_time(wanted, g)) for g in choices.gpus[task]}
     return v.hold[need] + pulp.lpSum(time * v.miss[need, g] for g, time in times.items())
-
-
-class _Declaration:
-    """Declares the variables one group after the other."""
-
-    def __init__(self, problem: pulp.LpProblem, choices: Choices, scaled: ScaledObjective) -> None:
-        self.problem, self.choices, self.scaled = problem, choices, scaled
-        self.units = Units.of(choices, scaled)
-        self.pairs = Pairs.of(choices)
-
-    def variables(self) -> MilpVariables:
-        """Return all variables."""
-        choices = self.choices
-        tasks, needs = range(choices.instance.n_tasks), range(len(choices.needs))
-        assign = {(t, g): self._binary(f"assign[{t},{g}]") for t in tasks for g in choices.gpus[t]}
-        start = [self._time(f"start[{t}]", first_start(choices, t), last_start(choices, t)) for t in tasks]
-        load_before = {(u, v): self._binary(f"load_before[{u},{v}]") for u, v in self.pairs.loads()}
-        place = self._place(assign)
-        completion, term, worst = declare_costs(self.problem, choices, self.scaled, self.units)
-        return MilpVariables(
-            self.units,
-            assign,
-            start,
-            [self._end(t, start[t], assign) for t in tasks],
-            {(t, u): self._binary(f"before[{t},{u}]") for t, u in self.pairs.runs()},
-            {(u, v): self._binary(f"hit[{u},{v}]") for u, v in choices.follows},
-            {(u, g): self._binary(f"miss[{u},{g}]") for u in needs for g in choices.gpus[choices.needs[u][0]]},
-            {(u, g): self._binary(f"initial[{u},{g}]") for u, g in choices.initial},
-            [self._time(f"hold[{u}]", 0, last_start(choices, choices.needs[u][0])) for u in needs],
-            load_before,
-            {(t, u): self._binary(f"run_before_load[{t},{u}]") for t, u in self.pairs.runs_before_loads()},
-            {(u, t): self._binary(f"load_before_run[{u},{t}]") for u, t in self.pairs.loads_before_runs()},
-            {(u, v): self._binary(f"closed[{u},{v}]") for u, v in self.pairs.closings()},
-            self._later(load_before),
-            self._opened(),
-            place,
-            self._resident(place),
-            {(t, g): self._share(f"used[{t},{g}]") for group in choices.equal_gpus for g in group[:-1] for t in tasks},
-            completion,
-            term,
-            worst,
-        )
-
-    def _binary(self, name: str) -> pulp.LpVariable:
-        return self.problem.add_variable(name, cat=pulp.LpBinary)
-
-    def _share(self, name: str) -> pulp.LpVariable:
-        """Return a variable from 0 to 1 that other variables make whole."""
-        return self.problem.add_variable(name, 0, 1)
-
-    def _time(self, name: str, first: int, last: int) -> pulp.LpVariable:
-        return self.problem.add_variable(name, self.units.time(first), self.units.time(last))
-
-    def _end(self, task: int, start: pulp.LpVariable, assign: dict[Pair, pulp.LpVariable]) -> pulp.LpAffineExpression:
-        times = {g: self.units.time(self.choices.instance.run_time(task, g)) for g in self.choices.gpus[task]}
-        if len(set(times.values())) == 1:
-            return start + next(iter(times.values()))
-        return start + pulp.lpSum(time * assign[task, g] for g, time in times.items())
-
-    def _later(self, load_before: dict[Pair, pulp.LpVariable]) -> dict[Pair, pulp.LpVariable]:
-        several = any(len(rooms) > 1 for rooms in self.choices.rooms)
-        later = {
-            (u, v): self._share(f"later[{u},{v}]") if several else load_before[u, v]
-            for u, v in self.pairs.room_mates()
-            if (u, v) in load_before
-        }
-        return later | {(u, v): self._binary(f"later[{u},{v}]") for u, v in self.pairs.replicas()}
-
-    def _opened(self) -> dict[tuple[int, int, int], pulp.LpVariable]:
-        return {
-            (u, g, room): self._share(f"opened[{u},{g},{room}]")
-            for (g, room), inside in find_crowded_rooms(self.choices).items()
-            for u in inside
-            if len(self.choices.rooms_of(self.choices.needs[u][1], g)) > 1
-        }
-
-    def _place(self, assign: dict[Pair, pulp.LpVariable]) -> dict[tuple[int, int, int], pulp.LpVariable]:
-        place = {}
-        for u, (task, wanted) in enumerate(self.choices.needs):
-            for g in self.choices.gpus[task]:
-                rooms = self.choices.rooms_of(wanted, g)
-                for room in rooms:
-                    place[u, g, room] = assign[task, g] if len(rooms) == 1 else self._binary(f"place[{u},{g},{room}]")
-        return place
-
-    def _resident(
-        self, place: dict[tuple[int, int, int], pulp.LpVariable]
-    ) -> dict[tuple[int, int, int], pulp.LpVariable]:
-        if not self.choices.instance.restrictions.no_swaps:
-            return {}
-        places = {(self.choices.needs[u][1], g, room) for u, g, room in place}
-        return {(m, g, room): self._binary(f"resident[{m},{g},{room}]") for m, g, room in sorted(places)}

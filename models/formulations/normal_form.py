@@ -81,6 +81,7 @@ def _shorten_batches(instance: Instance, placements: list[Placement]) -> list[Pl
     if not instance.batches:
         return placements
     batch = instance.template_batch[instance.task_template]
+    # Those of a batch that are left are the batch now, and a smaller one is no longer.
     members = Counter((int(batch[p.task]), p.gpu, p.start_us) for p in placements)
     times = {(k, gpu, start): instance.batch_time(k, gpu, n) for (k, gpu, start), n in members.items() if k != NONE}
     keys = [(int(batch[p.task]), p.gpu, p.start_us) for p in placements]
@@ -128,6 +129,7 @@ class _MemoryReplay:
     def residencies(self) -> list[Residency]:
         """Return all residencies."""
         for position, chain in enumerate(self.coming):
+            # At equal times loads come first: their memory is held from the instant on.
             while self.runs and self.runs[0][0] < chain.load_start_us:
                 self._begin(position)
             self._open(chain, position)
@@ -137,6 +139,7 @@ class _MemoryReplay:
 
     def _open(self, chain: Chain, position: int) -> None:
         self._leave_with_gpus(chain.load_start_us)
+        # A load of what is still there is dropped: the residency goes on.
         kept = self._on(chain.gpu, chain.model)
         if kept is not None and (kept.residency.slot is None or kept.residency.slot in chain.slots):
             kept.needed_until_us = chain.last_end_us
@@ -169,6 +172,7 @@ class _MemoryReplay:
     def _make_room(self, chain: Chain, position: int) -> None:
         """Evict what is done, furthest next load first, until the model fits its GPU and its number of replicas."""
         now = chain.load_start_us
+        # Belady: what is loaded last again leaves first, so that no later load is needed in vain.
         for stay in sorted(self.staying, key=lambda stay: -self._next_load(stay, position)):
             same_model = stay.residency.model == chain.model and self._too_many(chain)
             same_gpu = stay.residency.gpu == chain.gpu and self._too_full(chain)
@@ -202,6 +206,7 @@ class _MemoryReplay:
     def _free_slot(self, chain: Chain) -> int | None:
         taken = {stay.residency.slot for stay in self.staying if stay.residency.gpu == chain.gpu}
         given = [r.slot for r in self.instance.initial if r.gpu == chain.gpu and r.model == chain.model]
+        # An initial residency has the slot that it had before time 0.
         wanted = given if chain.initial else chain.slots
         return next((slot for slot in wanted if slot is not None and slot not in taken), None)
 

@@ -42,7 +42,15 @@ class Orders:
         return cls(instance, windows, gpus, after)
 
     def allow(self, before: int, after: int) -> bool:
-        """Say whether the first task can end before the second starts, on a GPU that both may use."""
+        """Say whether the first task can end before the second starts, on a GPU that both may use.
+
+        Notes
+        -----
+        Invariant: false only if no plan inside the windows runs both on one GPU in this order.
+        Because: precedence forbids the reverse, and a window that ends before both have run leaves no room.
+        Cost: O(GPUs).
+        If wrong: unsound if it says no too often (a hit or an order is missing); slower if it says yes too often.
+        """
         if before == after or self.precedes(after, before):
             return False
         return any(self._fit(before, after, gpu) for gpu in self.gpus[before] if gpu in self.gpus[after])
@@ -81,7 +89,13 @@ def _descendants(instance: Instance, workflow: int) -> tuple[frozenset[int], ...
 
 
 def joinable(orders: Orders, allowance: Allowance) -> Iterator[tuple[int, int]]:
-    """Yield the pairs (leader, member) of one class that can start at the same instant on one GPU."""
+    """Yield the pairs (leader, member) of one class that can start at the same instant on one GPU.
+
+    Notes
+    -----
+    Only the lower number may lead, so that a batch is led in one way. Tasks of one chain never start together.
+    If wrong: unsound if a pair is missing, since batches with it are then no plans of the model.
+    """
     instance, windows = orders.instance, orders.windows
     members: dict[int, list[int]] = {}
     for task in range(instance.n_tasks):
@@ -95,6 +109,7 @@ def joinable(orders: Orders, allowance: Allowance) -> Iterator[tuple[int, int]]:
                 if orders.precedes(leader, member) or orders.precedes(member, leader):
                     continue
                 for gpu in set(orders.gpus[leader]) & set(orders.gpus[member]):
+                    # A batch of two is the shortest that has both; larger ones take no less.
                     pair_us = instance.batch_time(batch, gpu, 2)
                     begin = max(windows.earliest_start_us[task, gpu] for task in (leader, member))
                     end = min(windows.latest_end_us[task, gpu] for task in (leader, member))

@@ -44,12 +44,21 @@ class ScaledObjective:
 
     @classmethod
     def of(cls, objective: Objective, instance: Instance, horizon_us: int) -> ScaledObjective:
-        """Return the scaled objective; no scaled value up to the horizon exceeds 2**60."""
+        """Return the scaled objective; no scaled value up to the horizon exceeds 2**60.
+
+        Notes
+        -----
+        Invariant: scaled value <= factor x true value for every plan, and no scaled value passes 2**60.
+        Because: weights are rounded down, terms are whole microseconds or counts, and a maximum or sum keeps the order.
+        Cost: O(jobs), in exact fractions.
+        If wrong: unsound. A bound on the scaled objective would be divided into one above the true optimum.
+        """
         charged = charges(objective, instance)
         true = charged.job_weights
         positive = [weight for weight in true if weight > 0]
         if not positive:
             return cls(objective, charged.term, (0,) * len(true), Fraction(1))
+        # Whole weights of no common divisor, if small ones do; else ten million parts of the smallest.
         factor = Fraction(
             math.lcm(*(weight.denominator for weight in positive)),
             math.gcd(*(weight.numerator for weight in positive)),
@@ -57,6 +66,7 @@ class ScaledObjective:
         if max(positive) * factor > _EXACT_UP_TO:
             factor = _ROUNDED_FROM / min(positive)
         largest = sum(positive, Fraction(0)) * max(1, horizon_us)
+        # A sum of all terms at the horizon must fit 64 bits, whatever the weights ask for.
         factor = min(factor, _LARGEST_SUM / largest)
         return cls(objective, charged.term, tuple(int(weight * factor) for weight in true), factor)
 
@@ -83,7 +93,15 @@ class ScaledObjective:
         return math.ceil(bound * self.factor) - self.shortfall(instance, ends)
 
     def shortfall(self, instance: Instance, completion_upper_us: Ints) -> int:
-        """Return by how much a scaled sum may lie below `factor` x the true one, for rounding of the weights."""
+        """Return by how much a scaled sum may lie below `factor` x the true one, for rounding of the weights.
+
+        Notes
+        -----
+        Invariant: factor x true value - scaled value <= what is returned, for plans whose jobs complete by these times.
+        Because: terms grow with completions, so that the part that rounding took off each weight costs most at the
+            latest.
+        If wrong: unsound. `least` subtracts it from a bound of the true objective before it stands in the scaled one.
+        """
         exact = [weight * self.factor for weight in charges(self.objective, instance).job_weights]
         lost = [weight - whole for weight, whole in zip(exact, self.weights, strict=True)]
         terms = self.terms(instance, completion_upper_us)
@@ -120,6 +138,15 @@ class ScaledObjective:
             Times before which the jobs cannot complete; in a sum every other job costs at least that. Shape [jobs].
         floors
             What the first 0, 1, 2, ... jobs of a sum cost at least together, as far as it is known.
+
+        Notes
+        -----
+        Invariant: in a plan within the limit no job completes later.
+        Because: the jobs before cost at least `least_sums` together, those after at least their own least each, and
+            what is left is all that this one may cost. Floors hold for the first jobs only, so the order of the jobs
+            matters.
+        Cost: O(jobs).
+        If wrong: unsound, through the windows that follow.
         """
         due_us = charges(self.objective, instance).due_us.tolist()
         if not self.objective.is_sum:
@@ -134,6 +161,7 @@ class ScaledObjective:
 
     def _latest(self, job: int, due_us: int, budget: int) -> int:
         """Return the latest completion of a job that may cost `budget`."""
+        # It costs nothing, whenever it completes.
         if not self.weights[job]:
             return _LARGEST_SUM
         most = budget // self.weights[job]

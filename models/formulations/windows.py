@@ -137,6 +137,15 @@ def time_windows(
     ------
     UnsupportedInstanceError
         If a GPU comes more than once.
+
+    Notes
+    -----
+    Invariant: a plan that exceeds neither incumbent nor limits, moved as early as its decisions allow, runs every task
+        inside its window; `possible` is false only where no such plan runs the task.
+    Because: heads are longest ways of shortest run, load and transfer times; tails likewise from the end of the job,
+        which must come while every other job costs at least what it costs alone (`latest_completion_us`).
+    Cost: O(edges x GPUs^2) per job.
+    If wrong: unsound. A plan outside of its windows is cut off, and what is then proved holds for the others alone.
     """
     if any(len(gpu.available.intervals) > 1 for gpu in instance.cluster.gpus):
         raise UnsupportedInstanceError("formulations know no GPU that comes twice; allowed is one interval each")
@@ -144,6 +153,7 @@ def time_windows(
     head = np.zeros_like(run) if limits is None else limits.earliest_start_us
     earliest, tail = _heads(instance, run, head), _tails(instance, run)
     lower = _completion_lower_us(instance, earliest + run + tail)
+    # Without a plan to beat, only the horizon ends a window.
     upper = np.full(len(instance.jobs), horizon_us, np.int64)
     if incumbent is not None:
         upper = np.minimum(upper, objective.latest_completion_us(instance, lower, incumbent, floors))
@@ -151,6 +161,7 @@ def time_windows(
         upper = np.minimum(upper, limits.latest_completion_us)
     latest = np.minimum(upper[instance.task_job][:, None] - tail, _goes_us(instance))
     if limits is not None:
+        # A limit is on starts; in a batch a task may end as late as the largest one takes.
         longest = np.maximum(run, _longest_by_gpu(instance))
         latest = _latest_ends(instance, run, np.minimum(latest, limits.latest_start_us + longest))
     return Windows(earliest, latest, earliest + run <= latest, lower, upper)
@@ -163,6 +174,7 @@ def leave_room(instance: Instance, objective: Objective, most: Fraction) -> bool
     limit = scaled.floor(most)
     windows = time_windows(instance, scaled, limit, horizon)
     alone = scaled.combine(scaled.terms(instance, windows.completion_lower_us))
+    # Each job alone, and all of them together: either may refute the value.
     in_time = (windows.completion_lower_us <= windows.completion_upper_us).all()
     return bool(windows.possible.any(axis=1).all() and in_time) and alone <= limit
 
@@ -184,6 +196,14 @@ def horizon_us(instance: Instance) -> int:
     Moved as early as its decisions allow, a plan ends with a chain of runs, loads and transfers that begins at a
     release or when a GPU comes; no run, load or transfer occurs twice in it, and a need causes at most one load.
     Batches of a class that keep off each other's starts (T3b) add a microsecond each.
+
+    Notes
+    -----
+    Invariant: some optimal plan of every objective ends by then, since none of them pays for waiting.
+    Because: the chain that ends last has each run, load and transfer at most once, and begins at a release or an
+        arrival.
+    Cost: O(tasks).
+    If wrong: unsound if too early, since plans that end later are cut off; slower if too late.
     """
     run, load = _longest_runs(instance), instance.load_us.max(axis=1, initial=0)
     transfer = instance.transfer_us.max(axis=(1, 2, 3), initial=0)
@@ -204,6 +224,7 @@ def transfer_matrix(instance: Instance, edge: int) -> Ints:
 
 def _completion_lower_us(instance: Instance, through: Ints) -> Ints:
     """Return the longest of the quickest ways through each task of a job, given the ways per task and GPU."""
+    # Sums of what is never reached would leave 64 bits.
     quickest = np.minimum(through, UNREACHABLE).min(axis=1)
     return np.maximum.reduceat(quickest, instance.job_first_task[:-1])
 
@@ -272,10 +293,12 @@ def _heads(instance: Instance, run: Ints, given: Ints) -> Ints:
         for index in instance.workflows[workflow].topological:
             task = int(instance.job_first_task[job]) + index
             for before, edge in instance.task_inputs(task):
+                # The best GPU of the predecessor counts: where it ran is not decided yet.
                 arrival = np.minimum(heads[before] + run[before], UNREACHABLE)[:, None] + transfer_matrix(
                     instance, edge
                 )
                 heads[task] = np.maximum(heads[task], arrival.min(axis=0))
+            # Its successors see at once that it cannot end there.
             late = (goes < FOREVER) & (heads[task] + run[task] > goes)
             heads[task] = np.where(late, UNREACHABLE, heads[task])
     return heads
@@ -294,7 +317,14 @@ def _tails(instance: Instance, run: Ints) -> Ints:
 
 
 def _latest_ends(instance: Instance, run: Ints, latest: Ints) -> Ints:
-    """Return latest ends of which each leaves the successors of the task, on some GPU, the time to end by theirs."""
+    """Return latest ends of which each leaves the successors of the task, on some GPU, the time to end by theirs.
+
+    Notes
+    -----
+    Limits from elsewhere cut a task's latest start by itself; here what they leave to its successors reaches it, too.
+    If wrong: unsound, as `time_windows`. The best of the successor's GPUs counts, so that none is cut off that one of
+        them serves.
+    """
     latest = latest.copy()
     for job, workflow in enumerate(instance.job_workflow):
         for index in reversed(instance.workflows[workflow].topological):

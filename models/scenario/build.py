@@ -218,7 +218,7 @@ def build(document: ScenarioDocument, source: Source) -> Scenario:
 
 def _build_instance(document: ScenarioDocument, folder: Path) -> Instance:
     cluster = build_cluster(document.cluster)
-    models = tuple(_model(name, section.weights) for name, section in document.models.items())
+    models = tuple(MLModel(name, section.weights) for name, section in document.models.items())
     forms = request_forms(document, one_of_each(document, cluster))
     workflows = build_workflows(document, forms)
     check_models(document, cluster)
@@ -250,8 +250,3 @@ def refuse_unknown_workflows(levels: ServiceLevels | None, workflows: Collection
         if level.workflow is not None and not any(level.names(workflow) for workflow in workflows):
             problem = f"unknown workflow {quote(level.workflow)}; {allowed(level.workflow, workflows)}"
             raise FieldError(("slo",), problem)
-
-
-def _model(name: str, weight_bytes: int) -> MLModel:
-    with blame(("models", name), "positive weights"):
-        return MLModel(name, weight_bytes)

@@ -135,16 +135,13 @@ class ClusterSection(Section):
         """The groups of equal servers; one group where `servers` is given."""
         if self.groups is not None:
             return self.groups
-        return (
-            GroupSection.model_construct(
-                count=self.servers,
-                gpus_per_server=self.gpus_per_server or 1,
-                gpu=self.gpu,
-                price_per_hour=None,
-                available=ALWAYS.intervals,
-                start_up=0,
-            ),
-        )
+        alike: dict[str, Any] = {
+            "count": self.servers,
+            "gpus_per_server": self.gpus_per_server or 1,
+            "gpu": self.gpu,
+            "start_up": 0,
+        }
+        return (GroupSection.model_construct(**alike),)
 
     @property
     def n_servers(self) -> int:

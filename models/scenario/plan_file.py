@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, create_model
 
 from truenorth.models.identity import scenario_hash
 from truenorth.models.instance import NONE, Instance
@@ -52,24 +52,26 @@ class TimelineHeader:
 
     status: str | None = None
     objective: str | None = None
-    value: float | None = None
-    lower_bound: float | None = None
+    value: _Finite | None = None
+    lower_bound: _Finite | None = None
     bound_method: str | None = None
-    gap: float | None = None
+    gap: _Finite | None = None
     policy: str | None = None
     solver: str | None = None
-    seed: int | None = None
-    runtime_s: float | None = None
+    seed: Annotated[int, Field(strict=True)] | None = None
+    runtime_s: _Finite | None = None
     options: Mapping[str, Scalar] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     command: str | None = None
-    incumbents: Sequence[tuple[float, float | None, float | None]] = ()
+    incumbents: Annotated[Sequence[tuple[_Finite, _Finite | None, _Finite | None]], AfterValidator(tuple)] = ()
 
 
 def timeline_document(instance: Instance, timeline: Timeline, header: TimelineHeader) -> dict[str, Any]:
     """Return a timeline as plain data: the header's fields, then tasks (those that are placed) and residencies."""
     described = {name: value for name, value in asdict(header).items() if name not in ("objective", "value")}
     objective = None if header.objective is None else {"name": header.objective, "value": header.value}
+    limited = {} if timeline.served is None else timeline.served.limits
+    limits = {instance.cluster.gpus[gpu].id: limit for gpu, limit in limited.items()}
     return {
         "schema_version": SCHEMA_VERSION,
         "scenario_hash": scenario_hash(instance),
@@ -77,7 +79,7 @@ def timeline_document(instance: Instance, timeline: Timeline, header: TimelineHe
         "objective": objective,
         **described,
         "realised": timeline.realised,
-        **_limits(instance, timeline),
+        **({"limits": limits} if limits else {}),
         "tasks": list(_tasks(instance, timeline)),
         "residencies": [_residency(instance, residency) for residency in timeline.residencies],
     }
@@ -92,12 +94,6 @@ def write_timeline(path: str | Path, instance: Instance, timeline: Timeline, hea
         If the file cannot be written.
     """
     write_atomically(path, "".join(_render(timeline_document(instance, timeline, header))))
-
-
-def _limits(instance: Instance, timeline: Timeline) -> dict[str, dict[str, int]]:
-    """Return the limits on requests at once, where a plan has any."""
-    limits = {} if timeline.served is None else timeline.served.limits
-    return {"limits": {instance.cluster.gpus[gpu].id: limit for gpu, limit in limits.items()}} if limits else {}
 
 
 def _tasks(instance: Instance, timeline: Timeline) -> Iterator[dict[str, str | int]]:
@@ -202,28 +198,26 @@ class _Identity(Section):
     scenario_hash: str
 
 
-class _WholeFile(Section):
+class _Entries(Section):
     """A whole file; keys that it does not know say something of the timeline that is of no use here."""
 
     model_config = ConfigDict(extra="ignore")
 
-    status: str | None = None
     objective: Annotated[_ObjectiveEntry | None, BeforeValidator(_named)] = None
-    lower_bound: _Finite | None = None
-    bound_method: str | None = None
-    gap: _Finite | None = None
-    policy: str | None = None
-    solver: str | None = None
-    seed: Annotated[int, Field(strict=True)] | None = None
-    runtime_s: _Finite | None = None
-    options: dict[str, Scalar] = Field(default_factory=dict)
-    versions: dict[str, str] = Field(default_factory=dict)
-    command: str | None = None
-    incumbents: tuple[tuple[_Finite, _Finite | None, _Finite | None], ...] = ()
     realised: Annotated[bool, Field(strict=True)] = False
     limits: dict[str, Annotated[int, Field(ge=1, le=MAX_BATCH, strict=True)]] = Field(default_factory=dict)
     tasks: list[_TaskEntry]
     residencies: list[_ResidencyEntry]
+
+
+_DESCRIBED = tuple(entry for entry in fields(TimelineHeader) if entry.name not in ("objective", "value"))
+_HINTS = get_type_hints(TimelineHeader, include_extras=True)
+_AS_HEADER: dict[str, Any] = {
+    entry.name: (_HINTS[entry.name], Field(default_factory=dict) if entry.default is MISSING else entry.default)
+    for entry in _DESCRIBED
+}
+_WholeFile = create_model("_WholeFile", __base__=_Entries, **_AS_HEADER)
+"""With the fields of the header, as they stand there."""
 
 
 def read_timeline(path: str | Path, instance: Instance) -> PlanFile:
@@ -338,9 +332,8 @@ def _known(sort: str, name: str, known: Mapping[str, int], where: Where) -> int:
     return index
 
 
-def _header(file: _WholeFile) -> TimelineHeader:
-    names = {entry.name for entry in fields(TimelineHeader)} - {"objective", "value"}
-    described = {name: getattr(file, name) for name in names}
+def _header(file: _Entries) -> TimelineHeader:
+    described = {entry.name: getattr(file, entry.name) for entry in _DESCRIBED}
     if file.objective is not None:
         described |= {"objective": file.objective.name, "value": file.objective.value}
     return TimelineHeader(**described)

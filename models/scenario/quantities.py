@@ -55,7 +55,7 @@ def _text(value: object, what: str) -> str:
 
 def _quantity(
     read: Callable[[str], Value], units: Mapping[str, object], what: str, least: Value, most: Value, base: str
-) -> Any:
+) -> Callable[[object], Value]:
     """Return a validator for a number with a unit, and its description."""
 
     def validate(value: object) -> Value:
@@ -76,22 +76,33 @@ def _quantity(
 
 def _describe(what: str, units: Mapping[str, object], *examples: str) -> WithJsonSchema:
     names = "|".join(re.escape(unit) for unit in units)
-    pattern = rf"^\s*\+?{_DIGITS}\s*({names})\s*$"
-    return WithJsonSchema({"type": "string", "description": what, "pattern": pattern, "examples": list(examples)})
+    return _said("string", what, pattern=rf"^\s*\+?{_DIGITS}\s*({names})\s*$", examples=list(examples))
 
 
-def _time(least: int) -> PlainValidator:
-    return PlainValidator(_quantity(read_time, TIME_US, "time", least, MAX_TIME_US, "us"))
+def _said(kind: str | list[str], what: str = "", **more: object) -> WithJsonSchema:
+    """Return what an editor is told of a field: its type in JSON, what it is, and more keys of JSON Schema."""
+    return WithJsonSchema({"type": kind} | ({"description": what} if what else {}) | more)
 
 
-def _size(least: int) -> PlainValidator:
-    return PlainValidator(_quantity(read_size, SIZE_BYTES, "size", least, MAX_SIZE_BYTES, "B"))
+def _time(least: int) -> Callable[[object], int]:
+    return _quantity(read_time, TIME_US, "time", least, MAX_TIME_US, "us")
 
 
-Time = Annotated[int, _time(0), _describe("A time, in microseconds once read.", TIME_US, "0 us", "560 ms")]
-PositiveTime = Annotated[int, _time(1), _describe("A time of at least 1 us.", TIME_US, "560 ms", "1.5 s")]
-Size = Annotated[int, _size(0), _describe("A size in bytes.", SIZE_BYTES, "0 B", "2 KB")]
-PositiveSize = Annotated[int, _size(1), _describe("A size of at least 1 B.", SIZE_BYTES, "5.72 GB", "14 GiB")]
+def _size(least: int) -> Callable[[object], int]:
+    return _quantity(read_size, SIZE_BYTES, "size", least, MAX_SIZE_BYTES, "B")
+
+
+_read_time, _read_size = _time(0), _size(0)
+Time = Annotated[
+    int, PlainValidator(_read_time), _describe("A time, in microseconds once read.", TIME_US, "0 us", "560 ms")
+]
+PositiveTime = Annotated[
+    int, PlainValidator(_time(1)), _describe("A time of at least 1 us.", TIME_US, "560 ms", "1.5 s")
+]
+Size = Annotated[int, PlainValidator(_read_size), _describe("A size in bytes.", SIZE_BYTES, "0 B", "2 KB")]
+PositiveSize = Annotated[
+    int, PlainValidator(_size(1)), _describe("A size of at least 1 B.", SIZE_BYTES, "5.72 GB", "14 GiB")
+]
 Bandwidth = Annotated[
     Fraction,
     PlainValidator(
@@ -169,37 +180,35 @@ def whole(least: int, most: int) -> PlainValidator:
     return PlainValidator(_read_whole(least, most))
 
 
+def _list_of(length: int, **each: object) -> dict[str, Any]:
+    """Return what an editor is told of a list of so many."""
+    return {"type": "array", "items": each, "minItems": length, "maxItems": length}
+
+
 def _describe_whole(what: str, least: int, most: int) -> WithJsonSchema:
-    return WithJsonSchema({"type": "integer", "description": what, "minimum": least, "maximum": most})
+    return _said("integer", what, minimum=least, maximum=most)
 
 
 Number = Annotated[
     Fraction,
     PlainValidator(_number),
-    WithJsonSchema({"type": "number", "description": "A plain number.", "minimum": 0, "maximum": MAX_NUMBER}),
+    _said("number", "A plain number.", minimum=0, maximum=MAX_NUMBER),
 ]
 Share = Annotated[
     int,
     PlainValidator(_share),
-    WithJsonSchema(
-        {
-            "type": "number",
-            "description": "A share of a GPU's compute, with up to four decimal places.",
-            "exclusiveMinimum": 0,
-            "maximum": 1,
-        }
-    ),
+    _said("number", "A share of a GPU's compute, with up to four decimal places.", exclusiveMinimum=0, maximum=1),
 ]
 """Read as a whole number of parts of `WHOLE`."""
 BatchSize = Annotated[
     int,
     _together("batch size"),
-    WithJsonSchema({"type": "string", "pattern": "^[1-9][0-9]{0,3}$", "examples": ["4"]}),
+    _said("string", pattern="^[1-9][0-9]{0,3}$", examples=["4"]),
 ]
 Concurrency = Annotated[
     int,
     _together("concurrency"),
-    WithJsonSchema({"type": ["string", "integer"], "pattern": "^[1-9][0-9]{0,3}$", "minimum": 1, "examples": ["64"]}),
+    _said(["string", "integer"], pattern="^[1-9][0-9]{0,3}$", minimum=1, examples=["64"]),
 ]
 GPUCount = Annotated[int, whole(1, MAX_GPUS), _describe_whole("How many.", 1, MAX_GPUS)]
 JobCount = Annotated[int, whole(1, MAX_JOBS), _describe_whole("How many jobs.", 1, MAX_JOBS)]
@@ -212,20 +221,17 @@ KV = -1
 
 
 def _size_or_kv(value: object) -> int:
-    return KV if value == "kv" else _read_edge_size(value)
+    return KV if value == "kv" else _read_size(value)
 
 
-_read_edge_size = _quantity(read_size, SIZE_BYTES, "size", 0, MAX_SIZE_BYTES, "B")
 EdgeSize = Annotated[
     int,
     PlainValidator(_size_or_kv),
-    WithJsonSchema(
-        {
-            "type": "string",
-            "description": "A size in bytes; `kv`: the KV of the predecessor's prompt.",
-            "pattern": rf"^(kv|\s*\+?{_DIGITS}\s*({'|'.join(map(re.escape, SIZE_BYTES))})\s*)$",
-            "examples": ["2 KB", "kv"],
-        }
+    _said(
+        "string",
+        "A size in bytes; `kv`: the KV of the predecessor's prompt.",
+        pattern=rf"^(kv|\s*\+?{_DIGITS}\s*({'|'.join(map(re.escape, SIZE_BYTES))})\s*)$",
+        examples=["2 KB", "kv"],
     ),
 ]
 
@@ -243,11 +249,8 @@ TokenTriple = Annotated[
     tuple[int, int, int],
     PlainValidator(_token_triple),
     WithJsonSchema(
-        {
-            "type": "array",
-            "items": {"type": "integer", "minimum": 0},
-            "minItems": 3,
-            "maxItems": 3,
+        _list_of(3, type="integer", minimum=0)
+        | {
             "description": "Tokens of a request: of the prompt, uncached ones of these, of the answer.",
             "examples": [[900, 100, 200]],
         }
@@ -309,29 +312,30 @@ def _server(value: object) -> int:
 Server = Annotated[
     int,
     PlainValidator(_server),
-    WithJsonSchema({"type": ["string", "integer"], "pattern": "^s?[0-9]+$", "minimum": 0, "examples": ["s0"]}),
+    _said(["string", "integer"], pattern="^s?[0-9]+$", minimum=0, examples=["s0"]),
 ]
 
 
-def _window(value: object) -> tuple[int, int]:
+def _two_times(value: object, what: str, such: str, last: Callable[[object], int]) -> tuple[int, int]:
+    """Read a list of two times, the first before the second."""
     if not isinstance(value, (list, tuple)) or len(value) != 2:
-        raise problem("is no window; allowed is a list of two times such as [0 s, 60 s]")
-    start, end = (_read_time(item) for item in value)
+        raise problem(f"is no {what}; allowed is a list of two times such as {such}")
+    start, end = _read_time(value[0]), last(value[1])
     if start >= end:
-        raise problem(f"is an empty window, from {start} us to {end} us; allowed is a start before the end")
+        raise problem(f"is an empty {what}, from {start} us to {end} us; allowed is a start before the end")
     return start, end
 
 
-_read_time = _quantity(read_time, TIME_US, "time", 0, MAX_TIME_US, "us")
+def _window(value: object) -> tuple[int, int]:
+    return _two_times(value, "window", "[0 s, 60 s]", _read_time)
+
+
 Window = Annotated[
     tuple[int, int],
     PlainValidator(_window),
     WithJsonSchema(
-        {
-            "type": "array",
-            "items": {"type": "string"},
-            "minItems": 2,
-            "maxItems": 2,
+        _list_of(2, type="string")
+        | {
             "description": "Arrivals from the first time to before the second; releases count from the first.",
             "examples": [["0 s", "60 s"]],
         }
@@ -340,12 +344,8 @@ Window = Annotated[
 
 
 def _interval(value: object) -> Interval:
-    if not isinstance(value, (list, tuple)) or len(value) != 2:
-        raise problem("is no interval; allowed is a list of two times such as [0 s, 600 s], the second may be end")
-    begin, end = _read_time(value[0]), FOREVER if value[1] == "end" else _read_time(value[1])
-    if begin >= end:
-        raise problem(f"is an empty interval, from {begin} us to {end} us; allowed is a start before the end")
-    return begin, end
+    such = "[0 s, 600 s], the second may be end"
+    return _two_times(value, "interval", such, lambda end: FOREVER if end == "end" else _read_time(end))
 
 
 def _ascending(intervals: tuple[Interval, ...]) -> tuple[Interval, ...]:
@@ -360,14 +360,12 @@ def _ascending(intervals: tuple[Interval, ...]) -> tuple[Interval, ...]:
 Intervals = Annotated[
     tuple[Annotated[Interval, PlainValidator(_interval)], ...],
     AfterValidator(_ascending),
-    WithJsonSchema(
-        {
-            "type": "array",
-            "minItems": 1,
-            "items": {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2},
-            "description": "Intervals in which the servers are there, the last one maybe until `end`.",
-            "examples": [[["0 s", "600 s"], ["900 s", "end"]]],
-        }
+    _said(
+        "array",
+        "Intervals in which the servers are there, the last one maybe until `end`.",
+        minItems=1,
+        items=_list_of(2, type="string"),
+        examples=[[["0 s", "600 s"], ["900 s", "end"]]],
     ),
 ]
 
@@ -397,25 +395,15 @@ Minimised = Annotated[
     PlainValidator(_objective),
     WithJsonSchema({"enum": [str(objective) for objective in Objective], "default": str(Objective.MEAN_SLOWDOWN)}),
 ]
-_LEVEL_EXAMPLES = [
-    "p99 slowdown <= 2",
-    "p95 latency <= 800 ms",
-    "mean latency <= 1 s",
-    "95 % within deadline",
-    "no late jobs",
-    "p95 latency of chat <= 2 s",
-    "p95 first token <= 2 s",
-    "p95 time per token of chat <= 50 ms",
-]
+_LEVEL = {
+    "type": "string",
+    "examples": [
+        "p99 slowdown <= 2", "p95 latency <= 800 ms", "mean latency <= 1 s", "95 % within deadline", "no late jobs",
+        "p95 latency of chat <= 2 s", "p95 first token <= 2 s", "p95 time per token of chat <= 50 ms",
+    ],
+}  # fmt: skip
 Levels = Annotated[
     ServiceLevels,
     PlainValidator(_service_levels),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string", "examples": _LEVEL_EXAMPLES},
-                {"type": "array", "minItems": 1, "items": {"type": "string", "examples": _LEVEL_EXAMPLES}},
-            ]
-        }
-    ),
+    WithJsonSchema({"anyOf": [_LEVEL, {"type": "array", "minItems": 1, "items": _LEVEL}]}),
 ]

@@ -22,6 +22,7 @@ from truenorth.planner.answers.take_apart import take_apart, with_given_loads
 from truenorth.solvers import portfolio
 from truenorth.solvers.bounds.certificate import closed_form_document, lagrangian_document
 from truenorth.solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
+from truenorth.solvers.bounds.part_sums import PARTS
 from truenorth.solvers.bounds.verify import Verdict, verify
 from truenorth.solvers.budget import Budget
 from truenorth.solvers.result import Result
@@ -155,6 +156,8 @@ def _bound(scenario: Scenario, budget: Budget) -> Bound:
     if found.priced is not None and found.priced.bound > best:
         best, method = found.priced.bound, LAGRANGIAN
         certificate = lagrangian_document(instance, objective, found.priced)
+    if found.parts is not None and found.parts[0] > best:
+        (best, certificate), method = found.parts, PARTS
     uncertified = None
     if result.lower_bound is not None and result.bound_method is not None and result.lower_bound > best:
         uncertified = result.lower_bound, result.bound_method
@@ -186,10 +189,11 @@ class VerdictRecord:
     valid: bool
     lower_bound: float | None
     reason: str | None
+    how: str | None = None
 
 
 def verdict_record(scenario: Scenario, verdict: Verdict) -> VerdictRecord:
     """Return a verdict in reported units."""
     proved = verdict.lower_bound
     lower_bound = None if proved is None else reported_bound(scenario.objective, proved)
-    return VerdictRecord(verdict.valid, lower_bound, verdict.reason)
+    return VerdictRecord(verdict.valid, lower_bound, verdict.reason, verdict.how)

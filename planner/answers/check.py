@@ -266,7 +266,7 @@ def _trail(claims: Claims, header: TimelineHeader) -> None:
 def own_times(instance: Instance, timeline: Timeline) -> dict[str, int]:
     """Return how many runs and loads of a timeline take other times than the given ones, and how many there are."""
     placed = timeline.gpu != UNPLACED
-    given = _given_us(instance, timeline)
+    given = given_us(instance, timeline)
     loads = [stay for stay in timeline.residencies if not stay.initial]
     return {
         "runs": int(placed.sum()),
@@ -278,7 +278,7 @@ def own_times(instance: Instance, timeline: Timeline) -> dict[str, int]:
     }
 
 
-def _given_us(instance: Instance, timeline: Timeline) -> Ints:
+def given_us(instance: Instance, timeline: Timeline) -> Ints:
     """Return how long each task runs where it is placed by the scenario, a batch by its size. Shape [tasks]."""
     classes = instance.gpu_class[np.maximum(timeline.gpu, 0)]
     given: Ints = instance.run_us[instance.task_template, classes]

@@ -13,6 +13,7 @@ from truenorth.executor import IllegalActionError, NoiseError, PolicyError, Stal
 from truenorth.models.errors import QuestionError
 from truenorth.models.instance import UnsupportedInstanceError
 from truenorth.models.objective import Objective, Status
+from truenorth.models.record import take
 from truenorth.models.scenario import Scenario
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.contenders import PLAN, ComparedPolicy, rows_of
@@ -37,22 +38,9 @@ _HOLD_SHARE, _HELD_TOGETHER, _LONGEST_HOLD_S = 0.1, 0.5, 5.0
 OFFLINE_POLICIES = ("offline", "offline:on=p90", "offline:on=samples", "offline:replan=on")
 """Contenders besides, where run times are told wrongly."""
 DEFAULT_POLICIES = (
-    *(
-        "receding",
-        "ahead",
-        "srpt",
-        "rltune",
-        "compass",
-        "compass-released",
-        "jit",
-        "dally",
-        "hadar",
-        "lru",
-        "heft",
-        "hash",
-    ),
-    "static",
-)
+    "receding", "ahead", "srpt", "rltune", "compass", "compass-released", "jit", "dally", "hadar", "lru", "heft",
+    "hash", "static",
+)  # fmt: skip
 STREAM_POLICIES = ("least_tokens", "least_tokens:known=yes", "prefix_affinity", "least_requests", "round_robin")
 """Who is asked where tasks are requests of streams; `known` tells what knowing the lengths of answers is worth."""
 AHEAD, LONGEST_LISTS = "ahead", 250_000
@@ -141,21 +129,14 @@ class Comparison(WithTimelines, WithRows):
     @property
     def record(self) -> ComparisonRecord:
         """The comparison with the keys of ``compare --json``."""
-        result = self.plan.result
-        return ComparisonRecord(
-            self.scenario.objective,
-            self.rows,
-            self.plan.lower_bound,
-            result.bound_method,
-            result.gap,
-            self.warning is None,
-            self.warning,
-            result.status,
-            result.cpu_s,
-            self.best,
-            self.left_out,
-            [regret.record for regret in self.regrets],
-            self.note,
+        return take(
+            ComparisonRecord,
+            self,
+            self.plan,
+            self.plan.result,
+            objective=self.scenario.objective,
+            converged=self.warning is None,
+            regret=[regret.record for regret in self.regrets],
         )
 
     @property

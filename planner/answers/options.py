@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import Field, dataclass, fields
-from enum import Enum, auto
+from dataclasses import Field, dataclass, field, fields
+from enum import Enum, StrEnum, auto
 from typing import Any
+
+
+class PlanFor(StrEnum):
+    """Which run times a plan is made for where they are estimates."""
+
+    P50 = "p50"
+    P90 = "p90"
+    SAMPLES = "samples"
 
 
 class OptionKind(Enum):
@@ -82,9 +90,9 @@ class Option:
     repeated: bool = True
 
 
-def option(text: str, kind: OptionKind = OptionKind.TEXT, **more: Any) -> dict[str, Option]:
-    """Return the metadata of a field with an option."""
-    return {"option": Option(text, kind, **more)}
+def asked(default: Any, text: str | Option, kind: OptionKind = OptionKind.TEXT, **more: Any) -> Any:
+    """Return the field of an option, `Option` in words: its default (MISSING: it must be given), help and kind."""
+    return field(default=default, metadata={"option": text if isinstance(text, Option) else Option(text, kind, **more)})
 
 
 def options_of(question: Any) -> Iterator[tuple[Field[Any], Option]]:
@@ -114,9 +122,9 @@ def say(value: Any, kind: OptionKind) -> list[str]:
     return [f"{float(value):.12g}" if kind in (OptionKind.SECONDS, OptionKind.FACTOR) else str(value)]
 
 
-SEED = option("The same seed repeats a run.", OptionKind.WHOLE, least=0, most=2**31 - 1)
-TIME_LIMIT = option("Seconds for everything together.", OptionKind.SECONDS, name="time_limit")
-WORKERS = option("Processes or threads to search with.", OptionKind.WHOLE, least=1, most=64, in_sweeps=False)
-WARMUP = option("Share of the earliest jobs that the metrics leave out, such as 0.1.", OptionKind.SHARE)
-POLICIES = option("Policies, separated by commas (default: all).", OptionKind.NAMES)
-RAY = option("Search on this Ray cluster, too: HOST:PORT of its head, or auto.", metavar="ADDRESS", in_sweeps=False)
+SEED = Option("The same seed repeats a run.", OptionKind.WHOLE, least=0, most=2**31 - 1)
+TIME_LIMIT = Option("Seconds for everything together.", OptionKind.SECONDS, name="time_limit")
+WORKERS = Option("Processes or threads to search with.", OptionKind.WHOLE, least=1, most=64, in_sweeps=False)
+WARMUP = Option("Share of the earliest jobs that the metrics leave out, such as 0.1.", OptionKind.SHARE)
+POLICIES = Option("Policies, separated by commas (default: all).", OptionKind.NAMES)
+RAY = Option("Search on this Ray cluster, too: HOST:PORT of its head, or auto.", metavar="ADDRESS", in_sweeps=False)

@@ -11,6 +11,7 @@ from truenorth.executor import PolicyError, StoppedError, parse_policy, simulate
 from truenorth.models.instance import Instance, InstanceError
 from truenorth.models.metrics import Metrics, measure
 from truenorth.models.objective import Objective, ObjectiveValue, Status, reported_bound, reported_value
+from truenorth.models.record import take
 from truenorth.models.scenario import Scenario, TimelineHeader, write_timeline
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.convergence import is_converged
@@ -98,25 +99,14 @@ class Plan(WithTimelines):
 
     def record(self, path: Path | None = None) -> PlanRecord:
         """Return the plan's summary with the keys of ``plan --json``; `path` is where it was written."""
-        result = self.result
-        return PlanRecord(
-            result.status,
-            ObjectiveValue(self.scenario.objective, self.value),
-            self.lower_bound,
-            result.bound_method,
-            result.gap,
-            is_converged(result.gap, result.bound_method),
-            result.fell_back,
-            result.proved_by,
-            result.confirmed_by,
-            result.faults,
-            result.runtime_s,
-            result.cpu_s,
-            result.within_limit,
-            result.left_out,
-            self.incumbents,
-            self.metrics,
-            None if path is None else str(path),
+        return take(
+            PlanRecord,
+            self,
+            self.result,
+            objective=ObjectiveValue(self.scenario.objective, self.value),
+            converged=is_converged(self.result.gap, self.result.bound_method),
+            within_time_limit=self.result.within_limit,
+            plan=None if path is None else str(path),
         )
 
 
@@ -155,20 +145,16 @@ def write_plan(made: Plan, path: Path, command: str | None = None) -> None:
     if result.timeline is None:
         raise ValueError(f"no plan was found ({result.status})")
     seed = result.options.get("seed")
-    header = TimelineHeader(
+    header = take(
+        TimelineHeader,
+        made,
+        result,
         status=str(result.status),
         objective=str(made.scenario.objective),
-        value=made.value,
-        lower_bound=made.lower_bound,
-        bound_method=result.bound_method,
-        gap=result.gap,
-        runtime_s=result.runtime_s,
-        solver=result.solver,
         seed=seed if isinstance(seed, int) else None,
         options=dict(result.options),
         versions=provenance(),
         command=command,
-        incumbents=made.incumbents,
     )
     write_timeline(path, made.scenario.instance, result.timeline, header)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import Decimal
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median_high
@@ -16,18 +17,29 @@ from typing import Any
 import numpy as np
 
 from truenorth.executor.devices.decoding import served_model
-from truenorth.executor.devices.profiling import Measurements, TypicalRequest, measure
+from truenorth.executor.devices.machine import processor
+from truenorth.executor.devices.physical import physical_devices
+from truenorth.executor.devices.profiling import Measurements, RoundSamples, TypicalRequest, measure
 from truenorth.executor.devices.runner import Runner
 from truenorth.executor.samples import FittedLine, Spread
-from truenorth.models.cluster import Cluster
 from truenorth.models.instance import Instance
 from truenorth.models.record import ABSENT
-from truenorth.models.scenario import Scenario, ScenarioDocument, build, write_atomically
-from truenorth.models.scenario.errors import Plain
+from truenorth.models.scenario import InputError, Scenario, ScenarioDocument, build, write_atomically
 from truenorth.models.scenario.section import validate
 from truenorth.models.scenario.work import build_workflows
 from truenorth.models.scenario.writing import write_scenario
 from truenorth.models.units import say_bandwidth
+from truenorth.planner.answers.kept import KeptRuns, identity, keeping
+from truenorth.planner.answers.profile_document import measured_document
+from truenorth.planner.answers.profile_report import (
+    BatchProfiled,
+    LoadLine,
+    ModelProfiled,
+    ProfileRecord,
+    StreamProfiled,
+    TaskProfiled,
+    TransferLine,
+)
 from truenorth.planner.inputs.samples import samples_path, samples_text
 
 
@@ -47,6 +59,8 @@ class Profile:
         The scenario that this makes.
     kind, runner, rounds, beside
         How it was measured: the device, who computed, how often, and how many more GPUs did the same meanwhile.
+    ended
+        Why it ended before all rounds were measured, or None.
     """
 
     scenario: Scenario
@@ -57,6 +71,7 @@ class Profile:
     runner: str
     rounds: int
     beside: int = 0
+    ended: str | None = None
 
     def record(self, path: Path | None = None) -> ProfileRecord:
         """Return the figures with the keys of ``profile --json``; `path` is where the scenario was written."""
@@ -70,7 +85,7 @@ class Profile:
             self.rounds,
             self.beside,
             {name: ModelProfiled(size, *loads[name]) for name, size in found.weight_bytes.items()},
-            [TaskProfiled(workflow, task, *_times(spread)) for (workflow, task), spread in found.runs.items()],
+            [TaskProfiled(*key, *_times(spread), found.memory_bytes.get(key)) for key, spread in found.runs.items()],
             [
                 BatchProfiled(name, size, *_times(spread))
                 for name, sizes in found.batches.items()
@@ -147,79 +162,6 @@ class Profile:
         return lines
 
 
-@dataclass(frozen=True, slots=True)
-class ModelProfiled:
-    """A model, and how long it takes to load, if it was."""
-
-    weight_bytes: int
-    load_median_us: float
-    load_p95_us: float
-
-
-@dataclass(frozen=True, slots=True)
-class TaskProfiled:
-    """A task, and how long it runs."""
-
-    workflow: str
-    task: str
-    run_median_us: float
-    run_p95_us: float
-
-
-@dataclass(frozen=True, slots=True)
-class BatchProfiled:
-    """A batch of a size, and how long it runs."""
-
-    batch: str
-    size: int
-    run_median_us: float
-    run_p95_us: float
-
-
-@dataclass(frozen=True, slots=True)
-class StreamProfiled:
-    """A stream class: its prefill, KV, and median and 95 % quantile of a step's microseconds by concurrency."""
-
-    stream: str
-    prefill_per_s: float
-    kv_bytes_per_token: int
-    step_us: Mapping[int, tuple[float, float]]
-
-
-@dataclass(frozen=True, slots=True)
-class TransferLine:
-    """The line through the times of transfers."""
-
-    bandwidth_bytes_per_s: int
-    overhead_us: float
-
-
-@dataclass(frozen=True, slots=True)
-class LoadLine(TransferLine):
-    """The line through the times of loads, and the best bare copy."""
-
-    copy_peak_bytes_per_s: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class ProfileRecord:
-    """A profile's figures, and where it was written."""
-
-    device: str
-    kind: str
-    runner: str
-    rounds: int
-    beside: int
-    models: Mapping[str, ModelProfiled]
-    tasks: list[TaskProfiled]
-    batches: list[BatchProfiled]
-    load: LoadLine | None
-    transfer: TransferLine | None
-    streams: list[StreamProfiled]
-    profile: str | None
-    samples: str | None
-
-
 def profile(
     scenario: Scenario,
     runner: Runner,
@@ -228,6 +170,8 @@ def profile(
     runner_name: str = "",
     rounds: int = 10,
     beside: int = 0,
+    with_memory: bool = False,
+    folder: Path | None = None,
     watch: Callable[[int], None] = lambda done: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Profile:
@@ -245,6 +189,10 @@ def profile(
         How often every workflow runs, after the warm-up.
     beside
         How many more GPUs do the same meanwhile.
+    with_memory
+        Whether all tasks are said to hold what they take beside the weights, or only those that hold something already.
+    folder
+        Where every round is kept as it ends; those found there are not measured again. None: nothing is kept.
     watch
         Told how many rounds are done.
     stop
@@ -252,6 +200,8 @@ def profile(
 
     Raises
     ------
+    QuestionError
+        If the folder holds rounds of another question.
     DeviceError
         If the device or the runner cannot be used.
     StoppedError
@@ -267,12 +217,57 @@ def profile(
     needed = {name for of in workflows for task in of.tasks for name in task.models}
     needed.update(request.model for request in requests)
     models = [model for model in scenario.instance.models if model.name in needed]
-    found = measure(
-        models, workflows, runner, device, requests=requests, rounds=rounds, beside=beside, watch=watch, stop=stop
-    )
-    document = measured_document(scenario, found)
+    full: list[InputError] = []
+    with keeping(folder, _question(scenario, device, runner_name, beside)) as kept:
+
+        def keep(number: int, samples: RoundSamples) -> None:
+            """Write a round; where that cannot be done, it is the last one."""
+            try:
+                if kept is not None:
+                    kept.keep(number, {"samples": [[list(key), times] for key, times in samples.items()]})
+            except InputError as error:
+                full.append(error)
+
+        found = measure(
+            models,
+            workflows,
+            runner,
+            device,
+            requests=requests,
+            rounds=rounds,
+            beside=beside,
+            known=[] if kept is None else _read_rounds(kept, rounds),
+            keep=keep,
+            watch=watch,
+            stop=lambda: bool(full) or stop(),
+        )
+    document = measured_document(scenario, found, with_memory)
     measured = build(validate(ScenarioDocument, document, scenario.source), scenario.source)
-    return Profile(scenario, found, document, measured, device, runner_name, found.rounds, beside)
+    ended = str(full[0]) if full else "interrupted" if found.rounds < rounds else None
+    return Profile(scenario, found, document, measured, device, runner_name, found.rounds, beside, ended)
+
+
+def _question(scenario: Scenario, device: str, runner_name: str, beside: int) -> dict[str, Any]:
+    """Return what decides what a round measures."""
+    return identity(scenario) | {
+        "document": hashlib.sha256(json.dumps(scenario.source.data(), default=str).encode()).hexdigest(),
+        "device": device,
+        "devices": [physical.name for physical in physical_devices(device)],
+        "processor": processor(),
+        "runner": runner_name,
+        "beside": beside,
+    }
+
+
+def _read_rounds(kept: KeptRuns, rounds: int) -> list[RoundSamples]:
+    """Return the rounds that had ended before, up to the first that is missing or damaged."""
+    found: list[RoundSamples] = []
+    for number in range(1, rounds + 1):
+        document = kept.read(number)
+        if document is None:
+            break
+        found.append({tuple(key): times for key, times in document["samples"]})
+    return found
 
 
 def typical_requests(instance: Instance) -> list[TypicalRequest]:
@@ -301,113 +296,9 @@ def typical_requests(instance: Instance) -> list[TypicalRequest]:
     return found
 
 
-def measured_document(scenario: Scenario, measurements: Measurements) -> dict[str, Any]:
-    """Return a scenario file's content with measured weights, run times, loads and links within a server.
-
-    Run times replace those of every kind of GPU that the cluster has; kinds that it lacks keep theirs. Where a larger
-    batch was measured as faster than a smaller one, or a step of more requests than one of fewer, the time of the
-    smaller or fewer stands for both. What was not measured stays as it is, above all the network between servers.
-
-    Raises
-    ------
-    InputError
-        If the scenario was not read from a file.
-    """
-    document: dict[str, Any] = scenario.source.data()
-    for name, size in measurements.weight_bytes.items():
-        document["models"][name]["weights"] = _size(size)
-    kinds = {gpu.kind for gpu in scenario.instance.cluster.gpus}
-    for (workflow, task), spread in measurements.runs.items():
-        section = document["workflows"][workflow]["tasks"][task]
-        # Tasks of batch classes have their times from the class.
-        if "batch" not in section:
-            section["runtime"] = _of_kinds(section["runtime"], kinds, _time(max(1.0, spread.median_us)))
-    for name, sizes in measurements.batches.items():
-        section = document["batches"][name]
-        section["runtime"] = _tables(section["runtime"], kinds, sizes)
-    for name, times in measurements.streams.items():
-        section = document["streams"][name]
-        section["prefill"] = _of_kinds(section["prefill"], kinds, f"{times.prefill_rate:.6g} /s")
-        section["step"] = _tables(section["step"], kinds, times.steps)
-        section["kv_per_token"] = _of_kinds(section.get("kv_per_token"), kinds, f"{times.kv_bytes} B")
-    cluster = document["cluster"]
-    if measurements.load is not None:
-        # One machine was measured, and stands for all GPUs alike.
-        for group in cluster.get("groups", [cluster]):
-            group["gpu"] |= {
-                "load_bandwidth": _bandwidth(measurements.load),
-                "load_overhead": _time(measurements.load.overhead_us),
-            }
-    if measurements.transfer is not None and "network" in cluster:
-        cluster["network"] |= _within_server(scenario.instance.cluster, measurements.transfer)
-    return document
-
-
-def _within_server(cluster: Cluster, line: FittedLine) -> dict[str, Any]:
-    """Return what copies inside this machine say of a network: of the links within a server, and of no others.
-
-    They are whole transfers, so they say nothing where the given network charges the copies by way of the hosts on top
-    (`staged`), unless all GPUs are on one server: then that is left out.
-    """
-    # Staged transfers add copies by way of hosts, which what was measured holds already.
-    one_server = len({gpu.server for gpu in cluster.gpus}) == 1
-    if cluster.network.staged and not one_server:
-        return {}
-    measured = {"within_server": {"bandwidth": _bandwidth(line), "latency": _time(line.overhead_us)}}
-    return measured | ({"staged": Plain("false")} if cluster.network.staged else {})
-
-
-def _of_kinds(given: object, kinds: set[str], measured: str) -> object:
-    """Return what was measured in place of what is given: one value, or that of every kind that the cluster has."""
-    if not isinstance(given, Mapping):
-        return measured
-    return {kind: measured if kind in kinds else value for kind, value in given.items()}
-
-
-def _tables(given: Mapping[str, Any], kinds: set[str], sizes: Mapping[int, Spread]) -> dict[str, Any]:
-    """Return a class's table, or its tables by kind, with measured times for the sizes that each lists."""
-    if any(isinstance(table, Mapping) for table in given.values()):
-        return {kind: _table(table, sizes) if kind in kinds else table for kind, table in given.items()}
-    return _table(given, sizes)
-
-
-def _table(given: Mapping[str, Any], sizes: Mapping[int, Spread]) -> dict[str, Any]:
-    longest, times = 1.0, {}
-    for size in sorted(map(int, given)):
-        # Chance may make a larger batch look faster, which the format refuses.
-        longest = max(longest, sizes[size].median_us)
-        times[size] = _time(longest)
-    return {Plain(size): times[int(size)] for size in given}
-
-
 def _rounded(spread: Spread) -> list[float]:
     # Tenths of a microsecond; what would round to 0 keeps a digit, since samples are above 0.
     return [round(us, 1) or spread.samples_us[0] for us in spread.samples_us]
-
-
-def _time(us: float) -> str:
-    """Return a time as scenario files have it.
-
-    >>> _time(1234.6), _time(17.2)
-    ('1.235 ms', '17 us')
-    """
-    # The format counts whole microseconds.
-    whole = round(us)
-    return f"{Decimal(whole).scaleb(-3)} ms" if whole >= 1000 else f"{whole} us"
-
-
-def _size(size_bytes: int) -> str:
-    """Return a size exactly.
-
-    >>> _size(58_318_848), _size(2_000_000)
-    ('58.318848 MB', '2 MB')
-    """
-    megabytes = Decimal(size_bytes).scaleb(-6).normalize()
-    return f"{megabytes:f} MB"
-
-
-def _bandwidth(line: FittedLine) -> str:
-    return say_bandwidth(line.bandwidth)
 
 
 def _times(spread: Spread | None) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from dataclasses import KW_ONLY, MISSING, dataclass, fields, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeVar
@@ -22,8 +22,8 @@ from truenorth.planner.answers.options import (
     WARMUP,
     WORKERS,
     OptionKind,
+    asked,
     name_of,
-    option,
     options_of,
     say,
 )
@@ -101,8 +101,8 @@ class Question(Generic[Answer]):
 
     def key(self) -> list[object]:
         """Return what the answer depends on besides the scenario, as JSON data."""
-        asked = ((each, found) for each, found in options_of(self) if found.in_sweeps)
-        told = {name_of(each): (getattr(self, each.name), found.kind) for each, found in asked}
+        differing = ((each, found) for each, found in options_of(self) if found.in_sweeps)
+        told = {name_of(each): (getattr(self, each.name), found.kind) for each, found in differing}
         return [self.verb, {name: value if value is None else say(value, kind) for name, (value, kind) in told.items()}]
 
 
@@ -112,17 +112,12 @@ class SearchQuestion(Question[Answer]):
 
     verb: ClassVar[str] = "plan"
     _: KW_ONLY
-    time_limit_s: float = field(default=60.0, metadata=TIME_LIMIT)
-    method: str = field(
-        default="auto",
-        metadata=option("How to search.", OptionKind.CHOICE, choices=("auto", "cp-sat", "milp", "search")),
-    )
-    workers: int = field(default=2, metadata=WORKERS)
-    seed: int = field(default=0, metadata=SEED)
-    iterations: int | None = field(
-        default=None, metadata=option("Steps of local search, for repeatable runs.", OptionKind.WHOLE, least=1)
-    )
-    ray: str | None = field(default=None, metadata=RAY)
+    time_limit_s: float = asked(60.0, TIME_LIMIT)
+    method: str = asked("auto", "How to search.", OptionKind.CHOICE, choices=("auto", "cp-sat", "milp", "search"))
+    workers: int = asked(2, WORKERS)
+    seed: int = asked(0, SEED)
+    iterations: int | None = asked(None, "Steps of local search, for repeatable runs.", OptionKind.WHOLE, least=1)
+    ray: str | None = asked(None, RAY)
     watch: Callable[[Progress], None] | None = None
     stop: threading.Event | None = None
 
@@ -218,19 +213,17 @@ class BoundQuestion(Question["Bound"]):
 
     verb: ClassVar[str] = "bound"
     _: KW_ONLY
-    time_limit_s: float = field(default=60.0, metadata=TIME_LIMIT)
-    schedule: Path | None = field(
-        default=None,
-        metadata=option(
-            "Also say what this plan or timeline loses, and to what.",
-            OptionKind.FILE,
-            metavar="TIMELINE",
-            in_sweeps=False,
-        ),
+    time_limit_s: float = asked(60.0, TIME_LIMIT)
+    schedule: Path | None = asked(
+        None,
+        "Also say what this plan or timeline loses, and to what.",
+        OptionKind.FILE,
+        metavar="TIMELINE",
+        in_sweeps=False,
     )
-    workers: int = field(default=2, metadata=WORKERS)
-    seed: int = field(default=0, metadata=SEED)
-    ray: str | None = field(default=None, metadata=RAY)
+    workers: int = asked(2, WORKERS)
+    seed: int = asked(0, SEED)
+    ray: str | None = asked(None, RAY)
     watch: Callable[[Progress], None] | None = None
     stop: threading.Event | None = None
 
@@ -246,23 +239,22 @@ class SimulateQuestion(Question["Simulation"]):
     """Run a policy on a scenario in simulated time; the fields are the keywords of `truenorth.simulate`."""
 
     verb: ClassVar[str] = "simulate"
-    policy: str = field(
-        metadata=option("A policy with parameters, module:Class, or a plan or timeline file.", OptionKind.POLICY)
+    policy: str = asked(
+        MISSING, "A policy with parameters, module:Class, or a plan or timeline file.", OptionKind.POLICY
     )
     _: KW_ONLY
-    noise: str | None = field(
-        default=None,
-        metadata=option("Seeded noise on runs and loads, or error of what is told.", OptionKind.NOISE, metavar="SPEC"),
+    noise: str | None = asked(
+        None, "Seeded noise on runs and loads, or error of what is told.", OptionKind.NOISE, metavar="SPEC"
     )
-    warmup: Fraction = field(default=Fraction(0), metadata=WARMUP)
-    seed: int = field(default=0, metadata=SEED)
+    warmup: Fraction = asked(Fraction(0), WARMUP)
+    seed: int = asked(0, SEED)
 
     def answer(self, scenario: Scenario, budget: Budget) -> Simulation:
         """Return what happened; a simulation has no time limit."""
         from truenorth.planner.answers.simulate import simulate
 
-        asked = {"seed": self.seed, "noise": self.noise, "warmup": self.warmup}
-        return simulate(scenario, self.policy, **asked, stop=budget.stop.is_set)  # type: ignore[arg-type]
+        stop = budget.stop.is_set
+        return simulate(scenario, self.policy, seed=self.seed, noise=self.noise, warmup=self.warmup, stop=stop)
 
 
 @dataclass(frozen=True)
@@ -301,35 +293,26 @@ class CompareQuestion(Question["Comparison"]):
     """
 
     verb: ClassVar[str] = "compare"
-    policies: Sequence[str] | None = field(default=None, metadata=POLICIES)
+    policies: Sequence[str] | None = asked(None, POLICIES)
     _: KW_ONLY
-    noise: str | None = field(
-        default=None,
-        metadata=option("How wrong the run times are that policies are told.", OptionKind.NOISE, metavar="SPEC"),
+    noise: str | None = asked(
+        None, "How wrong the run times are that policies are told.", OptionKind.NOISE, metavar="SPEC"
     )
-    time_limit_s: float = field(
-        default=60.0,
-        metadata=option(
-            "Seconds for plan, bound and taking policies apart, per replication; simulations are not counted.",
-            OptionKind.SECONDS,
-            name="time_limit",
-        ),
+    time_limit_s: float = asked(
+        60.0,
+        "Seconds for plan, bound and taking policies apart, per replication; simulations are not counted.",
+        OptionKind.SECONDS,
+        name="time_limit",
     )
-    warmup: Fraction = field(default=Fraction(0), metadata=WARMUP)
-    regret: Sequence[str] | None = field(
-        default=None,
-        metadata=option(
-            "Policies to take apart, separated by commas (default: the best, and compass).", OptionKind.NAMES
-        ),
+    warmup: Fraction = asked(Fraction(0), WARMUP)
+    regret: Sequence[str] | None = asked(
+        None, "Policies to take apart, separated by commas (default: the best, and compass).", OptionKind.NAMES
     )
-    ray: str | None = field(
-        default=None,
-        metadata=option(
-            "Search on this Ray cluster, too; replications on it alone.", metavar="ADDRESS", in_sweeps=False
-        ),
+    ray: str | None = asked(
+        None, "Search on this Ray cluster, too; replications on it alone.", metavar="ADDRESS", in_sweeps=False
     )
-    workers: int = field(default=2, metadata=WORKERS)
-    seed: int = field(default=0, metadata=SEED)
+    workers: int = asked(2, WORKERS)
+    seed: int = asked(0, SEED)
     watch: Callable[[Progress], None] | None = None
     stop: threading.Event | None = None
 
@@ -372,47 +355,40 @@ class SizesQuestion(Question[Answer]):
     """
 
     verb: ClassVar[str] = "servers"
-    slo: ServiceLevels | None = field(
-        default=None,
-        metadata=option(
-            "Service level, such as 'p99 slowdown <= 2' (default: the scenario's); several must all hold.",
-            OptionKind.LEVELS,
-        ),
+    slo: ServiceLevels | None = asked(
+        None,
+        "Service level, such as 'p99 slowdown <= 2' (default: the scenario's); several must all hold.",
+        OptionKind.LEVELS,
     )
     _: KW_ONLY
-    policies: Sequence[str] | None = field(default=None, metadata=POLICIES)
-    most: int | None = field(
-        default=None,
-        metadata=option("Most servers, per group, to look at.", OptionKind.WHOLE, name="max", least=1, most=100_000),
+    policies: Sequence[str] | None = asked(None, POLICIES)
+    most: int | None = asked(
+        None, "Most servers, per group, to look at.", OptionKind.WHOLE, name="max", least=1, most=100_000
     )
-    spare: int = field(
-        default=0,
-        metadata=option(
-            "The level must still be met with any so many servers gone.",
-            OptionKind.WHOLE,
-            least=0,
-            most=20,
-            repeated=False,
-        ),
+    spare: int = asked(
+        0,
+        "The level must still be met with any so many servers gone.",
+        OptionKind.WHOLE,
+        least=0,
+        most=20,
+        repeated=False,
     )
-    noise: str | None = field(
-        default=None,
-        metadata=option(
-            "Policies run under this noise, such as told=mean; floor and plan do not.", OptionKind.NOISE, metavar="SPEC"
-        ),
+    noise: str | None = asked(
+        None,
+        "Policies run under this noise, such as told=mean; floor and plan do not.",
+        OptionKind.NOISE,
+        metavar="SPEC",
     )
-    rate: Fraction = field(
-        default=Fraction(1),
-        metadata=option(
-            "So many times as many requests per second, the same ones.",
-            OptionKind.FACTOR,
-            metavar="FACTOR",
-            repeated=False,
-        ),
+    rate: Fraction = asked(
+        Fraction(1),
+        "So many times as many requests per second, the same ones.",
+        OptionKind.FACTOR,
+        metavar="FACTOR",
+        repeated=False,
     )
-    time_limit_s: float = field(default=300.0, metadata=TIME_LIMIT)
-    workers: int = field(default=2, metadata=WORKERS)
-    seed: int = field(default=0, metadata=SEED)
+    time_limit_s: float = asked(300.0, TIME_LIMIT)
+    workers: int = asked(2, WORKERS)
+    seed: int = asked(0, SEED)
     watch: Callable[[str], None] | None = None
     stop: threading.Event | None = None
 
@@ -441,7 +417,7 @@ class ScheduleQuestion(SizesQuestion["ScheduleAnswer"]):
     """
 
     _: KW_ONLY
-    by_us: int = field(metadata=option("Length of the intervals.", OptionKind.TIME, name="by"))
+    by_us: int = asked(MISSING, "Length of the intervals.", OptionKind.TIME, name="by")
     folder: Path | None = None
 
     def answer(self, scenario: Scenario, budget: Budget) -> ScheduleAnswer:

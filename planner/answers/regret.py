@@ -16,6 +16,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from truenorth.models.objective import Objective, gap, proves, reported_bound, reported_value
+from truenorth.models.record import take
 from truenorth.models.scenario import Scenario
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.convergence import describe_bound, is_converged
@@ -153,16 +154,15 @@ class Regret(WithRows):
             )
             for step in self.steps
         ]
-        return RegretRecord(
-            self.policy,
-            objective,
-            steps,
-            self.rows,
-            reported_bound(objective, self.lower_bound),
-            self.bound_method,
-            None if known is None else _known(objective, known),
-            NOTE,
-            self.warning,
+        return take(
+            RegretRecord,
+            self,
+            objective=objective,
+            steps=steps,
+            losses=self.rows,
+            lower_bound=reported_bound(objective, self.lower_bound),
+            clairvoyance=None if known is None else _known(objective, known),
+            note=NOTE,
         )
 
     @property

@@ -17,7 +17,7 @@ from truenorth.models.objective import timeline_value
 from truenorth.models.scenario import Scenario
 from truenorth.models.scenario.errors import allowed, quote
 from truenorth.models.timeline import Timeline, batch_leaders
-from truenorth.planner.answers.policies.following import Following, Informed
+from truenorth.planner.answers.policies.offline import Following, Informed
 from truenorth.planner.answers.policies.receding_horizon import RecedingOptions
 from truenorth.planner.answers.simulate import Simulation
 from truenorth.planner.answers.uncertain.told import Told, stretch

@@ -15,7 +15,6 @@ import numpy as np
 
 from truenorth.executor import Policy, instance_for, replay, simulate
 from truenorth.executor.devices.alone import different_outputs
-from truenorth.executor.devices.outputs import find_not_finite
 from truenorth.executor.devices.records import Records
 from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
 from truenorth.executor.devices.runner import Runner
@@ -58,8 +57,6 @@ class Replayed(WithTimelines):
         Tasks whose output is not that of their models loaded alone; None if that was not asked.
     forecast
         What the same policy makes of runs and loads as in a profile; None without one.
-    not_finite
-        Of the outputs that were kept: tasks that put out something that is no finite number.
     """
 
     scenario: Scenario
@@ -72,7 +69,6 @@ class Replayed(WithTimelines):
     causes: Causes | None
     different: Sequence[int] | None
     forecast: Forecast | None = None
-    not_finite: Sequence[int] = ()
 
     @property
     def instance(self) -> Instance:
@@ -94,8 +90,8 @@ class Replayed(WithTimelines):
 
     @property
     def achieved(self) -> bool:
-        """Whether every job ran, every rule held, and no output differed."""
-        return not (self.live.records.failures or self.violations or self.different)
+        """Whether every job ran, every rule held, no output differed, and none holds what is not a number."""
+        return not (self.live.records.failures or self.violations or self.different or self.live.not_numbers)
 
     @property
     def same_placement(self) -> bool:
@@ -221,8 +217,7 @@ def replay_on_devices(
     if check_outputs:
         together = batched_tasks(instance, live.timeline)
         different = different_outputs(instance, runner, settings.device, live.outputs, settings.limit_s, together)
-    odd = find_not_finite(live.outputs)
-    return Replayed(scenario, named, plan, runner_name, settings, predicted, live, causes, different, foreseen, odd)
+    return Replayed(scenario, named, plan, runner_name, settings, predicted, live, causes, different, foreseen)
 
 
 def _orders(instance: Instance, timeline: Timeline) -> list[list[int]]:

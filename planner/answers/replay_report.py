@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.instance import NONE, Instance
 from truenorth.models.metrics import Metrics, StreamMetrics, measure
 from truenorth.models.objective import Objective, reported_value, timeline_value
-from truenorth.models.record import Spreading, spread
+from truenorth.models.record import Spreading, encode, spread, take
 from truenorth.models.slo import quantile_rank
 from truenorth.models.timeline import Timeline, batch_leaders
 from truenorth.planner.answers.forecast import ForecastComparison, measured_latencies
@@ -95,7 +95,6 @@ class OutputsCompared:
 
     compared: int
     different: list[str]
-    not_finite: list[str]
     of_batches: int
 
 
@@ -224,10 +223,12 @@ class ReplayRecord:
     dispatch_us: DispatchSpread
     copy: CopyReached
     energy_j: float | None
+    cards: Mapping[str, Any] | None
     unpacked_gpus: list[str]
     moves_s: float
     moves: list[MoveDone]
     forecast: ForecastComparison | None
+    not_finite_outputs: list[str]
     outputs: OutputsCompared | None
     faults: list[FaultSeen]
     failures: list[FailureSeen]
@@ -245,28 +246,27 @@ def replay_record(replayed: Replayed) -> ReplayRecord:
     """Return the report with the keys of ``replay --json``."""
     live, scenario, instance = replayed.live, replayed.scenario, replayed.instance
     records = live.records
-    return ReplayRecord(
-        policy=replayed.policy,
-        runner=replayed.runner,
+    return take(
+        ReplayRecord,
+        replayed,
+        live,
         device=replayed.settings.device,
         devices=list(live.devices),
         virtual=replayed.settings.sharing,
         valid=not replayed.violations,
         violations=[str(violation) for violation in replayed.violations],
         tolerance_us=TOLERANCE_US,
-        same_placement=replayed.same_placement,
-        same_order=replayed.same_order,
         objective=ObjectiveBoth(scenario.objective, _both(replayed, scenario.objective)),
         makespan_s=_both(replayed, Objective.MAKESPAN),
         mean_latency_s=_both(replayed, Objective.MEAN_LATENCY),
-        latency_error=replayed.latency_error,
         causes_s=_causes(replayed),
         run_times=_durations(records.runs),
         load_times=_durations(records.loads),
         transfer_times=_durations(records.transfers),
         dispatch_us=_spread([run.dispatch_us for run in (*records.runs, *records.iterations) if run.error is None]),
         copy=_copy(replayed),
-        energy_j=live.energy_j,
+        energy_j=live.machine.energy_j,
+        cards=encode(live.machine) if live.machine.before else None,
         unpacked_gpus=[_gpu(instance, gpu) for gpu in live.unpacked],
         moves_s=sum(load.moves_us for load in records.loads) / MICROSECONDS_PER_SECOND,
         moves=[
@@ -274,13 +274,13 @@ def replay_record(replayed: Replayed) -> ReplayRecord:
             for move in records.moves
         ],
         forecast=_forecast(replayed),
+        not_finite_outputs=_tasks(instance, live.not_finite),
         outputs=_outputs(replayed),
         faults=[
-            FaultSeen(fault.what, _gpu(instance, fault.gpu), _seconds(fault.at_us), fault.message)
+            take(FaultSeen, fault, gpu=_gpu(instance, fault.gpu), at_s=_seconds(fault.at_us))
             for fault in records.faults
         ],
         failures=_failures(replayed),
-        metrics=replayed.metrics,
         jobs=_jobs(replayed),
         tasks=[_run(replayed, run) for run in sorted(records.runs, key=lambda r: r.subject)],
         loads=[_load(replayed, load) for load in records.loads],
@@ -388,12 +388,12 @@ def _outputs(replayed: Replayed) -> OutputsCompared | None:
     if replayed.different is None:
         return None
     instance = replayed.instance
-    different, odd = (
-        [f"{instance.task_job[task]}/{instance.task_name(task)}" for task in tasks]
-        for tasks in (replayed.different, replayed.not_finite)
-    )
     together = len(batched_tasks(instance, replayed.timeline))
-    return OutputsCompared(len(replayed.live.outputs), different, odd, together)
+    return OutputsCompared(len(replayed.live.outputs), _tasks(instance, replayed.different), together)
+
+
+def _tasks(instance: Instance, tasks: Sequence[int]) -> list[str]:
+    return [f"{instance.task_job[task]}/{instance.task_name(task)}" for task in tasks]
 
 
 def _failures(replayed: Replayed) -> list[FailureSeen]:
@@ -420,31 +420,23 @@ def _jobs(replayed: Replayed) -> list[JobMeasured]:
 
 def _run(replayed: Replayed, run: Record) -> TaskMeasured:
     instance, task = replayed.instance, run.subject
-    return TaskMeasured(
-        job=int(instance.task_job[task]),
-        task=instance.task_name(task),
-        gpu=_gpu(instance, run.gpu),
-        predicted_start_s=_seconds(int(replayed.predicted.start_us[task])),
-        start_s=_seconds(run.start_us),
-        predicted_s=_seconds(run.expected_us),
-        measured_s=_seconds(run.took_us),
-        dispatch_us=run.dispatch_us,
-        error=run.error,
-    )
+    start_us = int(replayed.predicted.start_us[task])
+    named = {"job": int(instance.task_job[task]), "task": instance.task_name(task)}
+    return take(TaskMeasured, run, **named, **_timed(instance, run), predicted_start_s=_seconds(start_us))
+
+
+def _timed(instance: Instance, record: Record) -> dict[str, Any]:
+    """Return on which GPU something was measured, since when, and how long it took, given and measured."""
+    times = {"start_s": record.start_us, "predicted_s": record.expected_us, "measured_s": record.took_us}
+    return {"gpu": _gpu(instance, record.gpu), **{name: _seconds(us) for name, us in times.items()}}
 
 
 def _load(replayed: Replayed, load: Record) -> LoadMeasured:
-    return LoadMeasured(
-        gpu=_gpu(replayed.instance, load.gpu),
-        model=replayed.instance.models[load.subject].name,
-        bytes=load.size_bytes,
-        start_s=_seconds(load.start_us),
-        predicted_s=_seconds(load.expected_us),
-        measured_s=_seconds(load.took_us),
-        bytes_per_s=load.size_bytes / load.took_us * MICROSECONDS_PER_SECOND if load.took_us else None,
-        dispatch_us=load.dispatch_us,
-        error=load.error,
-    )
+    instance, speed = replayed.instance, None
+    if load.took_us:
+        speed = load.size_bytes / load.took_us * MICROSECONDS_PER_SECOND
+    named = {"model": instance.models[load.subject].name, "bytes": load.size_bytes, "bytes_per_s": speed}
+    return take(LoadMeasured, load, **named, **_timed(instance, load))
 
 
 def _requests(replayed: Replayed) -> list[RequestMeasured]:
@@ -471,13 +463,4 @@ def _requests(replayed: Replayed) -> list[RequestMeasured]:
 
 
 def _iteration(instance: Instance, iteration: IterationRecord) -> IterationMeasured:
-    return IterationMeasured(
-        gpu=_gpu(instance, iteration.gpu),
-        start_s=_seconds(iteration.start_us),
-        predicted_s=_seconds(iteration.expected_us),
-        measured_s=_seconds(iteration.took_us),
-        prompt_tokens=iteration.prompt_tokens,
-        decodes=iteration.decodes,
-        dispatch_us=iteration.dispatch_us,
-        error=iteration.error,
-    )
+    return take(IterationMeasured, iteration, **_timed(instance, iteration))

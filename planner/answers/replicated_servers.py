@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any
 
 from truenorth.models import ServiceLevels
+from truenorth.models.record import take
 from truenorth.models.scenario import Scenario, build
 from truenorth.planner.answers.questions import ServersQuestion
 from truenorth.planner.answers.servers.answer import levels_of
@@ -36,38 +37,40 @@ class CountSpread:
 
     Parameters
     ----------
-    hardest
-        The replication that needs most: one in which no size was found, else the first that needs the most found.
     enough
         What the next window needs at most with the confidence asked for; None if that takes more replications.
+    hardest
+        The window that needs most: one in which no size was found, else the first that needs the most found.
     """
 
     least: float | None
     median: float | None
     most: float | None
     found: int
-    hardest: int | None = None
-    enough: float | None = None
+    enough: float | None
+    hardest: str | None
 
     @classmethod
-    def of(cls, sizes: Sequence[float | None], confidence: Fraction = CONFIDENCE) -> CountSpread:
-        """Return the spread of sizes, None where none was found.
+    def of(
+        cls, sizes: Sequence[float | None], windows: Sequence[str], confidence: Fraction = CONFIDENCE
+    ) -> CountSpread:
+        """Return the spread of sizes, None where none was found, over windows.
 
         Windows that might as well have come in another order put the next one at or below the k-th smallest of n with
         a probability of at least k / (n + 1).
 
-        >>> CountSpread.of([3, None, 4])
-        CountSpread(least=3, median=3.5, most=4, found=2, hardest=1, enough=None)
-        >>> CountSpread.of([3, 5, 4], Fraction(1, 2)).enough
+        >>> CountSpread.of([3, None, 4], "abc")
+        CountSpread(least=3, median=3.5, most=4, found=2, enough=None, hardest='b')
+        >>> CountSpread.of([3, 5, 4], "abc", Fraction(1, 2)).enough
         4
         """
         known = sorted(size for size in sizes if size is not None)
         rank = ceil(confidence * (len(sizes) + 1))
         enough = known[rank - 1] if rank <= len(known) else None
         hardest = sizes.index(None) if len(known) < len(sizes) else sizes.index(max(known)) if known else None
-        if not known:
-            return cls(None, None, None, 0, hardest)
-        return cls(known[0], float(median(known)), known[-1], len(known), hardest, enough)
+        least, most = (known[0], known[-1]) if known else (None, None)
+        middle = float(median(known)) if known else None
+        return cls(least, middle, most, len(known), enough, None if hardest is None else windows[hardest])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,11 +99,7 @@ class Replications:
     @property
     def replications(self) -> list[dict[str, Row]]:
         """Of every finished replication without an error, its rows by policy."""
-        cells: dict[object, dict[str, Row]] = {}
-        for row in self.sweep.rows:
-            if row["error"] is None:
-                cells.setdefault(row["cell"], {})[str(row["policy"])] = row
-        return list(cells.values())
+        return self.sweep.by_policy
 
     @property
     def spread(self) -> dict[str, CountSpread]:
@@ -116,12 +115,9 @@ class Replications:
         )
 
     def _spread(self, values: Sequence[object]) -> CountSpread:
-        return CountSpread.of([v if isinstance(v, (int, float)) else None for v in values], self.confidence)
-
-    def window(self, replication: int) -> str:
-        """Return which seed or window a replication is of."""
-        row = self.replications[replication][PLAN]
-        return ", ".join(str(row[column]) for column in self.sweep.columns)
+        windows = [", ".join(str(cell[PLAN][column]) for column in self.sweep.columns) for cell in self.replications]
+        sizes = [value if isinstance(value, (int, float)) else None for value in values]
+        return CountSpread.of(sizes, windows, self.confidence)
 
     @property
     def found(self) -> bool:
@@ -132,38 +128,20 @@ class Replications:
     @property
     def record(self) -> ReplicationsRecord:
         """The keys of ``servers --json`` with replications."""
-        cells, spread = self.replications, self.spread
+        cells = self.replications
         first = {name: _sizes(row) for name, row in cells[0].items()} if cells else {}
-        return ReplicationsRecord(
-            self.levels.written,
-            first.pop(PLAN, None),
-            first,
-            [{name: _sizes(row) for name, row in cell.items()} for cell in cells],
-            self.what,
-            "price_per_hour" if self.priced else "servers",
-            float(self.confidence),
-            {
-                who: SpreadRow(
-                    s.least, s.median, s.most, s.found, s.enough, None if s.hardest is None else self.window(s.hardest)
-                )
-                for who, s in spread.items()
-            },
-            self.sweep.errors,
-            self.sweep.counts.known,
-            self.sweep.complete,
+        return take(
+            ReplicationsRecord,
+            self,
+            self.sweep,
+            slo=self.levels.written,
+            minimum=first.pop(PLAN, None),
+            policies=first,
+            replications=[{name: _sizes(row) for name, row in cell.items()} for cell in cells],
+            of=self.what,
+            spread_of="price_per_hour" if self.priced else "servers",
+            known=self.sweep.counts.known,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class SpreadRow:
-    """A spread, and the window that needs most."""
-
-    least: float | None
-    median: float | None
-    most: float | None
-    found: int
-    enough: float | None
-    hardest: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +154,8 @@ class ReplicationsRecord:
     replications: Sequence[Mapping[str, Mapping[str, object]]]
     of: str
     spread_of: str
-    confidence: float
-    spread: Mapping[str, SpreadRow]
+    confidence: Fraction
+    spread: Mapping[str, CountSpread]
     errors: Sequence[CellError]
     known: int
     complete: bool

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from truenorth.executor import NoiseError
 from truenorth.models.objective import Objective
-from truenorth.models.record import Spreading, spread
+from truenorth.models.record import Spreading, spread, take
 from truenorth.models.scenario import Scenario
 from truenorth.planner.answers.convergence import WHAT_COUNTS, describe_bound
 from truenorth.planner.answers.intervals import LEVEL, NO_INTERVAL, Interval, interval_of
@@ -50,13 +50,9 @@ class Replicated(WithRows):
     settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def replications(self) -> list[_Cell]:
+    def replications(self) -> Sequence[_Cell]:
         """Of every replication without an error, its rows by policy."""
-        cells: dict[object, dict[str, Row]] = {}
-        for row in self.sweep.rows:
-            if row["error"] is None:
-                cells.setdefault(row["cell"], {})[str(row["policy"])] = row
-        return list(cells.values())
+        return self.sweep.by_policy
 
     @property
     def against(self) -> str | None:
@@ -132,20 +128,16 @@ class Replicated(WithRows):
     def record(self) -> ReplicatedRecord:
         """The keys of ``compare --json`` with replications."""
         rows = self.rows
-        return ReplicatedRecord(
-            self.scenario.objective,
-            len(self.replications),
-            self.what,
-            self.against,
-            rows,
-            self.lower_bound or NO_INTERVAL,
-            self.bound_methods,
-            self.converged_in,
-            self.warning,
-            next((row.policy for row in rows if not row.twin and not row.problem), None),
-            self.sweep.errors,
-            self.sweep.complete,
-            self.note,
+        return take(
+            ReplicatedRecord,
+            self,
+            self.sweep,
+            objective=self.scenario.objective,
+            replications=len(self.replications),
+            of=self.what,
+            rows=rows,
+            lower_bound=self.lower_bound or NO_INTERVAL,
+            best=next((row.policy for row in rows if not row.twin and not row.problem), None),
         )
 
 

@@ -18,6 +18,7 @@ from truenorth.models.feasibility import assert_feasible, check
 from truenorth.models.instance import Instance
 from truenorth.models.metrics import Metrics, measure
 from truenorth.models.objective import ObjectiveValue, reported_value, timeline_value
+from truenorth.models.record import take
 from truenorth.models.scenario import Scenario, TimelineHeader, write_timeline
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.check import feasible_timeline
@@ -36,7 +37,7 @@ class BrokenRulesError(PolicyError):
 
 @dataclass(frozen=True, slots=True)
 class Simulation(WithTimelines):
-    """What happened when a policy ran.
+    """What happened when a policy ran; encoded with the keys of ``simulate --json``.
 
     Parameters
     ----------
@@ -57,6 +58,8 @@ class Simulation(WithTimelines):
     knows
         What the policy's decisions make of run times; whoever replays a plan may know the future, as who looks ahead.
     """
+
+    ENCODED: ClassVar = ("policy", "objective", "metrics")
 
     scenario: Scenario
     policy: str
@@ -98,30 +101,14 @@ class Simulation(WithTimelines):
         return frame_of_one(self.policy, self.scenario.objective, self.value, self.metrics)
 
     @property
-    def record(self) -> SimulationRecord:
-        """The summary with the keys of ``simulate --json``."""
-        return SimulationRecord(self.policy, ObjectiveValue(self.scenario.objective, self.value), self.metrics)
-
-
-@dataclass(frozen=True, slots=True)
-class SimulationRecord:
-    """What a simulation came to, in reported units."""
-
-    policy: str
-    objective: ObjectiveValue
-    metrics: Metrics
+    def objective(self) -> ObjectiveValue:
+        """The objective with its value in its reported unit."""
+        return ObjectiveValue(self.scenario.objective, self.value)
 
 
 def write_simulation(ran: Simulation, path: Path, command: str | None = None) -> None:
     """Write the timeline file, whole or not at all; `command` is what made it, if a command did."""
-    objective = ran.record.objective
-    header = TimelineHeader(
-        objective=str(objective.name),
-        value=objective.value,
-        policy=ran.policy,
-        versions=provenance(),
-        command=command,
-    )
+    header = take(TimelineHeader, ran, objective=str(ran.objective.name), versions=provenance(), command=command)
     write_timeline(path, ran.instance, ran.timeline, header)
 
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from itertools import cycle, product
 from typing import TypeVar
 
@@ -16,8 +17,9 @@ from truenorth.models.cluster import GPU
 from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.models.objective import Objective, timeline_value
 from truenorth.models.scenario import Scenario
-from truenorth.models.timeline import Timeline, batch_leaders
-from truenorth.models.workload import Job, Task, Workflow
+from truenorth.models.timeline import Timeline
+from truenorth.models.workload import Task, Workflow
+from truenorth.planner.answers.check import given_us
 from truenorth.planner.answers.plan import plan_within
 from truenorth.planner.answers.policies.parse import RECEDING
 from truenorth.planner.answers.regret import (
@@ -32,6 +34,7 @@ from truenorth.planner.answers.regret import (
     RegretStep,
 )
 from truenorth.planner.answers.simulate import Simulation, simulate
+from truenorth.planner.answers.uncertain.told import with_workflows
 from truenorth.solvers.budget import Budget, tell_nobody
 from truenorth.solvers.result import Result, Search
 from truenorth.solvers.search.decoder import Decisions, Decoder
@@ -180,8 +183,7 @@ def with_given_loads(instance: Instance, timeline: Timeline) -> Timeline:
     # A plan has the given times by the rules.
     if not timeline.realised:
         return timeline
-    given_us = _given_us(instance, timeline)
-    if not np.array_equal(timeline.end_us - timeline.start_us, given_us):
+    if not np.array_equal(timeline.end_us - timeline.start_us, given_us(instance, timeline)):
         raise ValueError("its runs took other times than the given ones; regret compares what the given times allow")
     residencies = [
         # Later, not earlier: the room that it needs is surely there by then.
@@ -192,19 +194,6 @@ def with_given_loads(instance: Instance, timeline: Timeline) -> Timeline:
     if any(new.load_start_us < old.load_start_us for new, old in zip(residencies, timeline.residencies, strict=True)):
         raise ValueError("a load took less than the given time; regret compares what the given times allow")
     return Timeline.build(instance.n_tasks, timeline.placements, residencies)
-
-
-def _given_us(instance: Instance, timeline: Timeline) -> Ints:
-    """Return the given run time of every task, in a batch of the size that its batch has."""
-    gpu_class = instance.gpu_class[timeline.gpu]
-    given_us = instance.run_us[instance.task_template, gpu_class].copy()
-    batch = instance.template_batch[instance.task_template]
-    leaders = batch_leaders(instance, timeline)
-    size = np.bincount(leaders, minlength=instance.n_tasks)[leaders]
-    in_class = batch != NONE
-    # A batch has the time of its size, whichever member is asked.
-    given_us[in_class] = instance.batch_us[batch[in_class], gpu_class[in_class], size[in_class]]
-    return given_us
 
 
 def _with_free_residency(instance: Instance, objective: Objective, ran: RegretStep) -> RegretStep:
@@ -327,20 +316,12 @@ def with_placement(instance: Instance, gpu: Ints) -> Instance:
         Per task; tasks of a batch class on different GPUs are then of different ones. Shape [tasks].
     """
     gpus = tuple(replace(device, kind=f"on {device.id}") for device in instance.cluster.gpus)
-    known: dict[tuple[int, bytes], Workflow] = {}
-    jobs = []
-    for index, job in enumerate(instance.jobs):
-        tasks = instance.tasks_of(index)
-        places = gpu[tasks.start : tasks.stop]
-        key = (int(instance.job_workflow[index]), places.tobytes())
-        if key not in known:
-            known[key] = _placed(instance, job, tasks, places.tolist())
-        jobs.append(replace(job, workflow=known[key]))
-    return replace(instance, cluster=replace(instance.cluster, gpus=gpus), jobs=tuple(jobs))
+    jobs = with_workflows(instance, gpu, partial(_placed, instance))
+    return replace(instance, cluster=replace(instance.cluster, gpus=gpus), jobs=jobs)
 
 
-def _placed(instance: Instance, job: Job, numbers: range, places: Sequence[int]) -> Workflow:
-    """Return a job's workflow whose tasks run in one place; the times of other kinds stay, for critical paths."""
+def _placed(instance: Instance, workflow: Workflow, numbers: range, places: Ints) -> Workflow:
+    """Return a workflow whose tasks run in one place; the times of other kinds stay, for critical paths."""
 
     def place(task: Task, number: int, where: int) -> Task:
         """Return a task that runs on one GPU alone."""
@@ -351,8 +332,8 @@ def _placed(instance: Instance, job: Job, numbers: range, places: Sequence[int])
             return Task.of_class(task.name, batch, task.inputs, task.input_bytes)
         return replace(task, runtime_us=_move_times(task.runtime_us, instance.run_time(number, where), gpu))
 
-    workflow = job.workflow
-    return Workflow(workflow.name, tuple(map(place, workflow.tasks, numbers, places)), ideal_us=workflow.ideal_us)
+    tasks = tuple(map(place, workflow.tasks, numbers, places.tolist()))
+    return Workflow(workflow.name, tasks, ideal_us=workflow.ideal_us)
 
 
 def _move_times(times: Mapping[str, Times], here: Times, gpu: GPU) -> dict[str, Times]:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from statistics import mean
@@ -21,9 +21,8 @@ from typing import Any
 import numpy as np
 
 from truenorth.executor import Policy, StoppedError, instance_for, replay, simulate
-from truenorth.executor.devices.alone import have_same_bits
 from truenorth.executor.devices.machine import describe_machine
-from truenorth.executor.devices.outputs import find_not_finite
+from truenorth.executor.devices.physical import physical_devices
 from truenorth.executor.devices.run import LiveRun, LiveSettings, live_crew, run_on
 from truenorth.executor.devices.runner import Runner
 from truenorth.executor.errors import DeviceError
@@ -31,25 +30,23 @@ from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.errors import QuestionError
 from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective, completion_us, reported_bound, reported_value, timeline_value
-from truenorth.models.scenario import Scenario
+from truenorth.models.scenario import InputError, Scenario, TimelineHeader, write_timeline
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.check import feasible_timeline
 from truenorth.planner.answers.forecast import Forecast, forecast, measured_latencies
 from truenorth.planner.answers.intervals import NO_INTERVAL, Interval, interval_of
-from truenorth.planner.answers.plan import solve
+from truenorth.planner.answers.kept import KeptRuns, identity, keeping
 from truenorth.planner.answers.policies.parse import parse
 from truenorth.planner.answers.replay import Replayed
 from truenorth.planner.answers.shown import Shown, WithRows, WithTimelines
 from truenorth.planner.answers.simulate import is_file
 from truenorth.planner.answers.trial_report import ContenderRow, JobLatencies, TrialOrigin, TrialRecord
+from truenorth.planner.answers.trial_runs import PLAN, read_run, run_document, trial_question
 from truenorth.planner.answers.uncertain.told import stretch
 from truenorth.planner.answers.versions import ScenarioNamed, named, provenance
 from truenorth.planner.inputs.samples import Samples
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.budget import Budget
-
-PLAN = "plan"
-"""Names the contender that is planned here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +202,7 @@ class Trial(WithTimelines, WithRows):
             latency_error=mean(run.latency_error or 0.0 for run in counted) if counted else None,
             same_order=sum(run.same_placement and run.same_order for run in runs),
             different_outputs=_total([run.different for run in runs]),
-            not_finite_outputs=sum(len(run.not_finite) for run in runs),
+            not_finite_outputs=sum(len(run.live.not_finite) for run in runs),
             failed_jobs=sum(len(run.live.records.failures) for run in runs),
             faults=sum(len(run.live.records.faults) for run in runs),
             runs=len(runs),
@@ -226,13 +223,14 @@ def trial(
     samples: Samples | None = None,
     count_faults: bool = False,
     seed: int = 0,
+    folder: Path | None = None,
     watch: Callable[[int], None] = lambda done: None,
-    keep: Callable[[int, Replayed], None] = lambda number, run: None,
     stop: threading.Event | None = None,
 ) -> Trial:
     """Run contenders on devices, all of them in every repeat, in random order.
 
-    What was measured before it is stopped, or before devices serve no longer, is returned all the same.
+    What was measured before it is stopped, or before devices serve no longer or nothing more can be kept, is returned
+    all the same.
 
     Parameters
     ----------
@@ -250,67 +248,86 @@ def trial(
         Whether runs with faults (loads and transfers that failed, GPUs set aside) count in the means, too.
     seed
         Of the plan, the ingress servers and the order.
+    folder
+        Where every run is kept as it ends; those found there are not run again. None: nothing is kept.
     watch
         Told how many runs are done.
-    keep
-        Given every run as it ends, with its number from 1 on.
     stop
         Set it to end the trial early.
 
     Raises
     ------
     QuestionError, PolicyError, DeviceError, InputError
-        If a contender, the devices, the runner or a file cannot be used.
+        If a contender, the devices, the runner or a file cannot be used, or the folder holds runs of another question.
     StoppedError
         If it was stopped before any run had ended.
     """
     if repeats < 1 or not policies or len(set(policies)) < len(policies):
         raise QuestionError("allowed are at least one repeat and one contender, each named once", "policies")
-    stop = stop or threading.Event()
-    contenders = [_contender(scenario, name, time_limit_s, samples, seed, stop) for name in policies]
-    draw, ran, ended = random.Random(seed), list[Replayed](), None  # noqa: S311
-    # Random within each repeat: who runs after whom, and on how warm a machine, is left to chance.
-    turns = [one for _ in range(repeats) for one in draw.sample(contenders, len(contenders))]
-    # Outputs are kept to be compared, and dropped run by run: they may be large.
-    instance, kept = scenario.instance, replace(settings, keep_outputs=True)
-    outputs = _RunOutputs(instance)
-    # One crew for all runs: set up and calibrated once, so that contenders differ by what they decide.
-    with live_crew(instance, runner, kept) as crew:
-        machine = [describe_machine(crew.physical)]
+    stop, instance = stop or threading.Event(), scenario.instance
+    asked = identity(scenario) | trial_question(policies, settings, runner_name, seed, time_limit_s)
+    with keeping(folder, asked) as kept:
+        contenders = [_contender(scenario, name, time_limit_s, samples, seed, stop, folder) for name in policies]
+        draw, ended = random.Random(seed), None  # noqa: S311
+        # Random within each repeat: who runs after whom, and on how warm a machine, is left to chance.
+        turns = [one for _ in range(repeats) for one in draw.sample(contenders, len(contenders))]
+        runs_of = [
+            partial(Replayed, scenario, one.name, one.plan, runner_name, settings, one.predicted) for one in turns
+        ]
+        outputs = _RunOutputs(instance)
+        ran = [] if kept is None else _read_runs(kept, runs_of, outputs)
+        devices = physical_devices(settings.device)
+        machine = [describe_machine(devices)]
         try:
-            for number, one in enumerate(turns, 1):
-                live = run_on(crew, instance, one.policy, kept, seed=seed, plan=one.plan, stop=stop.is_set)
-                told = scenario, one.name, one.plan, runner_name, settings, one.predicted
-                different, odd = outputs.find_different(live), find_not_finite(live.outputs)
-                ran.append(Replayed(*told, replace(live, outputs={}), None, different, not_finite=odd))
-                keep(number, ran[-1])
-                watch(number)
-        except (StoppedError, DeviceError) as error:
+            if len(ran) < len(turns):
+                # One crew for all runs: set up and calibrated once, so that contenders differ by what they decide.
+                with live_crew(instance, runner, settings) as crew:
+                    for one, run_of in list(zip(turns, runs_of, strict=True))[len(ran) :]:
+                        live = run_on(crew, instance, one.policy, settings, seed=seed, plan=one.plan, stop=stop.is_set)
+                        different, fresh = outputs.compare(live)
+                        ran.append(run_of(live, None, different))
+                        if kept is not None:
+                            kept.keep(len(ran), run_document(ran[-1], fresh))
+                        watch(len(ran))
+        except (StoppedError, DeviceError, InputError) as error:
             # What was measured is told, however it ended; without any run there is nothing to tell.
             if not ran:
                 raise
             ended = "interrupted" if isinstance(error, StoppedError) else str(error)
-        machine.append(describe_machine(crew.physical))
+        machine.append(describe_machine(devices))
     names = [run.policy for run in ran]
     order = [names[first : first + len(policies)] for first in range(0, len(names), len(policies))]
     runs = {name: [run for run in ran if run.policy == name] for name in policies}
     return Trial(scenario, runner_name, settings, contenders, order, runs, machine, count_faults, ended)
 
 
+def _read_runs(kept: KeptRuns, runs_of: Sequence[Callable[..., Replayed]], outputs: _RunOutputs) -> list[Replayed]:
+    """Return the runs that had ended before, up to the first that is missing or damaged."""
+    found: list[Replayed] = []
+    for number, run_of in enumerate(runs_of, 1):
+        try:
+            run, fresh = read_run(kept.read(number) or {}, run_of)
+        except (KeyError, ValueError):  # pydantic's is one
+            break
+        outputs.first.update(fresh)
+        found.append(run)
+    return found
+
+
 class _RunOutputs:
-    """What every task put out in the first run in which it ran."""
+    """A hash of what every task put out in the first run in which it ran."""
 
     def __init__(self, instance: Instance) -> None:
-        self._first: dict[int, Any] = {}
+        self.first: dict[int, str] = {}
         self._comparable = not instance.batches
 
-    def find_different(self, live: LiveRun) -> list[int] | None:
-        """Return the tasks of a run that put out something else; None where batches round."""
-        if not self._comparable:
-            return None
-        first = self._first
-        different = [task for task, out in live.outputs.items() if not have_same_bits(first.setdefault(task, out), out)]
-        return sorted(different)
+    def compare(self, live: LiveRun) -> tuple[list[int] | None, dict[int, str]]:
+        """Return the tasks of a run that put out something else (None where batches round), and what is new of it."""
+        found = {task: digest.bits for task, digest in sorted(live.digests.items())}
+        fresh = {task: bits for task, bits in found.items() if task not in self.first}
+        self.first.update(fresh)
+        different = [task for task, bits in found.items() if bits != self.first[task]]
+        return different if self._comparable else None, fresh
 
 
 def realised_bound_s(run: Replayed) -> float | None:
@@ -344,14 +361,18 @@ def _with_fastest_loads(instance: Instance, run: Replayed) -> Instance:
 
 
 def _contender(
-    scenario: Scenario, name: str, time_limit_s: float, samples: Samples | None, seed: int, stop: threading.Event
+    scenario: Scenario,
+    name: str,
+    time_limit_s: float,
+    samples: Samples | None,
+    seed: int,
+    stop: threading.Event,
+    folder: Path | None,
 ) -> Contender:
     instance = scenario.instance
     plan = None
     if name == PLAN:
-        plan = solve(instance, scenario.objective, Budget(time_limit_s, seed=seed, stop=stop)).timeline
-        if plan is None:
-            raise QuestionError(f"no plan was found in {time_limit_s:g} s; allowed is more time", "time_limit_s")
+        plan = _plan(scenario, time_limit_s, seed, stop, None if folder is None else folder / "plan.json")
     elif is_file(name):
         plan = feasible_timeline(instance, Path(name))
     policy: Callable[[], Policy] = parse(name, scenario) if plan is None else replay(instance, plan)
@@ -359,6 +380,20 @@ def _contender(
         raise DeviceError(f"policy {name} runs on a twin of the instance, whose models no device has; use another")
     foreseen = None if samples is None else forecast(instance, policy, samples, seed=seed)
     return Contender(name, plan, policy, simulate(instance, policy, seed), foreseen)
+
+
+def _plan(scenario: Scenario, time_limit_s: float, seed: int, stop: threading.Event, path: Path | None) -> Timeline:
+    """Return the plan that is kept, or make one and keep it: all runs of a trial carry out the same."""
+    from truenorth.planner.answers import plan as planning  # a GPU host that is given plan files needs no solver
+
+    if path is not None and path.exists():
+        return feasible_timeline(scenario.instance, path)
+    plan = planning.solve(scenario.instance, scenario.objective, Budget(time_limit_s, seed=seed, stop=stop)).timeline
+    if plan is None:
+        raise QuestionError(f"no plan was found in {time_limit_s:g} s; allowed is more time", "time_limit_s")
+    if path is not None and not stop.is_set():  # one that was cut short is made again
+        write_timeline(path, scenario.instance, plan, TimelineHeader(objective=str(scenario.objective), seed=seed))
+    return plan
 
 
 def _value(scenario: Scenario, timeline: Timeline) -> float:

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from fractions import Fraction
+from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from rich.segment import Segment
 
     from truenorth.models.instance import Instance
+    from truenorth.planner.answers.whatif import Sweep
     from truenorth.solvers.result import Result
 
 _PIPE_WIDTH = 150
@@ -118,6 +120,27 @@ def show(record: object, view: Callable[[], object], as_json: bool, written: Ite
     for path in written:
         if path is not None:
             say(f"wrote {path}")
+
+
+def lazily(view: str, answer: object) -> Callable[[], object]:
+    """Return what makes the view of an answer, by the name of a function in `planner.show`, which waits until then."""
+    module, _, function = view.partition(".")
+    return lambda: getattr(import_module(f"truenorth.planner.show.{module}"), function)(answer)
+
+
+def ended(achieved: bool, interrupted: str | None = None) -> int:
+    """Return how a verb ends; of one that was interrupted say what is kept."""
+    if interrupted is not None:
+        say(f"truenorth: interrupted; {interrupted}")
+        return INTERRUPTED
+    return DONE if achieved else NOT_ACHIEVED
+
+
+def ended_replications(made: Sweep, achieved: bool, finished: int) -> int:
+    """Return how replications end; say which of them failed, or how many are kept."""
+    for error in made.errors:
+        say(f"replication {error.cell}: {error.error}")
+    return ended(achieved, None if made.complete else f"{finished} finished replications are kept")
 
 
 def _show_in_words(view: object) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import math
 import signal
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import MISSING, Field, dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
@@ -37,7 +39,14 @@ def assert_finite(seconds: float) -> float:
 
 
 ScenarioPath = Annotated[Path, typer.Argument(metavar="SCENARIO", help="Scenario file, YAML or JSON.")]
-Output = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the result to this file.")]
+
+
+def to(metavar: str, text: str) -> Any:
+    """Return the option that says where a result is written."""
+    return typer.Option("-o", "--output", metavar=metavar, help=text)
+
+
+Output = Annotated[Path | None, to("FILE", "Write the result to this file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 TimeLimit = Annotated[float, typer.Option(min=0.1, callback=assert_finite, help="Seconds for everything together.")]
 Workers = Annotated[int, typer.Option(min=1, max=64, help="Processes or threads to search with.")]
@@ -86,6 +95,7 @@ SamplesPath = Annotated[
 
 
 Answer = TypeVar("Answer")
+Shown = TypeVar("Shown")
 _TYPES: Mapping[OptionKind, type] = {
     OptionKind.WHOLE: int,
     OptionKind.SECONDS: float,
@@ -196,10 +206,17 @@ def _factor(text: str, name: str) -> Fraction:
         raise manners.UsageError(f"{name}: {text!r} is no number; allowed is one such as 1.5") from None
 
 
-def ask_shown(question: Question[Answer], scenario: Scenario, line: Line) -> tuple[Answer, bool]:
-    """Return the answer, and whether it was interrupted; meanwhile the line says how far it has come."""
+@contextmanager
+def stoppable(shown: AbstractContextManager[Shown]) -> Iterator[tuple[threading.Event, Shown]]:
+    """Have Ctrl-C and SIGTERM set an event while a line is shown; yield the event, and what the line yields."""
     from truenorth.solvers.budget import interruptible
 
+    with interruptible(signal.SIGINT, signal.SIGTERM) as stop, shown as watch:
+        yield stop, watch
+
+
+def ask_shown(question: Question[Answer], scenario: Scenario, line: Line) -> tuple[Answer, bool]:
+    """Return the answer, and whether it was interrupted; meanwhile the line says how far it has come."""
     manners.compile_kernels(scenario.instance)
-    with interruptible(signal.SIGINT, signal.SIGTERM) as stop, line.shown():
+    with stoppable(line.shown()) as (stop, _):
         return replace(question, watch=line.watch, stop=stop).ask(scenario), stop.is_set()  # type: ignore[call-arg]

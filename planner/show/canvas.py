@@ -10,6 +10,8 @@ from textwrap import fill
 from xml.etree import ElementTree
 
 from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
@@ -75,6 +77,13 @@ _OF_PAGE = {INK: "var(--ink, #1c1c1e)", SOFT: "var(--soft, #5c5c62)", LINE: "var
 _LONG_NUMBER, _FONT = re.compile(r"-?\d+\.\d{2,}"), re.compile(r"font-family: [^;]*; ")
 _COMMAND = re.compile(r"([A-Za-z])([^A-Za-z]*)")
 _SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
+
+
+def blank(width: float, height: float) -> tuple[Figure, Axes]:
+    """Return a figure of so many inches with axes to draw on, which lays itself out."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.add_subplot()
 
 
 def lay_out(figure: Figure) -> None:

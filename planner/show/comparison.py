@@ -31,8 +31,8 @@ from truenorth.planner.show.canvas import png, write_figure, write_vectors
 from truenorth.planner.show.curves import draw, draw_in_a_column, gap_over_time, slowdown_ecdf
 from truenorth.planner.show.gantt import gantt
 from truenorth.planner.show.regret import in_words, losses_table, parts_table, regret_bars
-from truenorth.planner.show.section import PageSection, read_document, read_record
-from truenorth.planner.show.table import Column, Table, csv_text, terminal, write_table
+from truenorth.planner.show.section import PageSection, read_both
+from truenorth.planner.show.table import Column, Table, csv_text, say, terminal, write_table
 from truenorth.planner.show.timelines import trace_events
 
 FILE = "comparison.json"
@@ -128,9 +128,8 @@ def section(folder: Path) -> PageSection:
     InputError
         If a file in it cannot be read.
     """
-    path = folder / FILE
-    document, drawn = read_document(path), timelines.read(folder)
-    found, origin = read_record(path, document, ComparisonRecord), read_record(path, document, ComparisonOrigin)
+    drawn = timelines.read(folder)
+    found, origin = read_both(folder / FILE, ComparisonRecord, ComparisonOrigin)
     scenario, served = origin.scenario, tokens((row.policy, row.metrics) for row in found.rows)
     figures = [gap_over_time(origin.incumbents, origin.runtime_s)]
     if drawn is not None and drawn.timelines:
@@ -152,10 +151,6 @@ def section(folder: Path) -> PageSection:
     )
 
 
-def _figure(value: float | None, objective: Objective) -> str:
-    return "-" if value is None else f"{value:.4g} {objective.unit}".strip()
-
-
 def _answer(found: ComparisonRecord) -> str:
     """Return the result in words: the plan, what is proved of it, the best online policy, and Compass."""
     rows = {row.policy: row for row in found.rows}
@@ -170,12 +165,12 @@ def _answer(found: ComparisonRecord) -> str:
 
 
 def _planned(found: ComparisonRecord, plan: ComparedPolicy | None) -> str:
-    words, bound = in_words(found.objective), _figure(found.lower_bound, found.objective)
+    words, bound = in_words(found.objective), say(found.lower_bound, ".4g", found.objective.unit)
     if plan is None and found.lower_bound is None:
         return "No plan was made or found, and nothing is proved of one"
     if plan is None:
         return f"No plan was found in the time; no plan can have a {words} below {bound}"
-    value = _figure(plan.objective, found.objective)
+    value = say(plan.objective, ".4g", found.objective.unit)
     if found.status is Status.OPTIMAL:
         return f"The plan's {words} of {value} is proved to be the least possible"
     if found.lower_bound is None:
@@ -187,7 +182,7 @@ def _planned(found: ComparisonRecord, plan: ComparedPolicy | None) -> str:
 
 
 def _set_beside(row: ComparedPolicy, plan: ComparedPolicy | None, objective: Objective) -> str:
-    value = _figure(row.objective, objective)
+    value = say(row.objective, ".4g", objective.unit)
     if plan is None or not plan.objective or row.objective is None:
         return value
     beside = f"{value}, {row.objective / plan.objective:.2f} times the plan"
@@ -248,7 +243,7 @@ def _pictures(comparison: Comparison, folder: Path) -> list[Path]:
 
 def _headline(comparison: Comparison, name: str) -> str:
     value = next(row.objective for row in comparison.rows if row.policy == name)
-    return f"{in_words(comparison.scenario.objective)} {_figure(value, comparison.scenario.objective)}"
+    return f"{in_words(comparison.scenario.objective)} {say(value, '.4g', comparison.scenario.objective.unit)}"
 
 
 def _best_online(comparison: Comparison) -> Simulation | None:

@@ -9,12 +9,22 @@ from fractions import Fraction
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from truenorth.models.objective import gap
-from truenorth.planner.show.canvas import AS_DATA, COLOURS, COLUMN_INCHES, IN_A_COLUMN, INK, LINE, SOFT, colour_of, svg
+from truenorth.planner.show.canvas import (
+    AS_DATA,
+    COLOURS,
+    COLUMN_INCHES,
+    IN_A_COLUMN,
+    INK,
+    LINE,
+    SOFT,
+    blank,
+    colour_of,
+    svg,
+)
 
 Point = tuple[float, float]
 _MOST_STEPS = 400
@@ -188,9 +198,7 @@ def dots(
 @AS_DATA
 def draw(shown: Curves) -> Figure:
     """Return curves as a picture, with title and legend; black on white."""
-    figure = Figure(figsize=_SIZE, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
+    figure, axes = blank(*_SIZE)
     draw_on(axes, shown)
     axes.set_title(shown.title, loc="left", fontsize=13)
     figure.legend(loc="outside lower left", ncols=2, frameon=False, fontsize=9)
@@ -206,9 +214,7 @@ def draw_on(axes: Axes, shown: Curves) -> None:
 @IN_A_COLUMN
 def draw_in_a_column(shown: Curves) -> Figure:
     """Return curves as a figure for a column of a paper, which has the title in its own text."""
-    figure = Figure(figsize=(COLUMN_INCHES, 2.3 + 0.16 * len(shown.curves)), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
+    figure, axes = blank(COLUMN_INCHES, 2.3 + 0.16 * len(shown.curves))
     draw_on(axes, shown)
     for curve in axes.lines:
         curve.set_linewidth(curve.get_linewidth() / 2)
@@ -251,8 +257,7 @@ def _draw(axes: Axes, shown: Curves, ink: str, soft: str, line: str) -> None:
     axes.set_ylabel(shown.y_label, color=soft)
     axes.tick_params(length=0, labelcolor=soft)
     axes.grid(color=line, linewidth=0.8, clip_on=False)
-    for side in axes.spines.values():
-        side.set_visible(False)
+    axes.spines[:].set_visible(False)
 
 
 def _draw_curve(axes: Axes, curve: Curve, index: int, ink: str) -> None:

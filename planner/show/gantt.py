@@ -11,7 +11,6 @@ from itertools import pairwise
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
@@ -21,7 +20,7 @@ from truenorth.models.instance import Instance
 from truenorth.models.timeline import UNPLACED, Residency, Timeline, batch_leaders
 from truenorth.models.units import say_size
 from truenorth.models.workload import WHOLE
-from truenorth.planner.show.canvas import AS_DATA, PLAIN, PNG_DPI, colour_of, fade, ink_on, lay_out
+from truenorth.planner.show.canvas import AS_DATA, PLAIN, PNG_DPI, blank, colour_of, fade, ink_on, lay_out
 
 MOST_ROWS = 16
 """A picture shows at most so many GPUs, the busiest; more would be too thin to read."""
@@ -296,15 +295,12 @@ def predicted_over_measured(instance: Instance, predicted: Timeline, measured: T
 @AS_DATA
 def draw(chart: BarRows, title: str, note: str) -> Figure:
     """Return the picture of a chart."""
-    figure = Figure(figsize=(16, _AROUND_INCHES + _ROW_INCHES * len(chart.rows)), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
+    figure, axes = blank(16, _AROUND_INCHES + _ROW_INCHES * len(chart.rows))
     axes.set_ylim(0, len(chart.rows))
     axes.set_xlim(0, chart.until_us / MICROSECONDS_PER_SECOND)
     axes.set_xlabel("time in seconds")
     axes.tick_params(axis="y", length=0)
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
+    axes.spines[["top", "right", "left"]].set_visible(False)
     figure.suptitle(title, x=0.005, ha="left", fontsize=13)
     remark = f"{chart.left_out} Numbers are jobs in release order. {note}".strip()
     axes.set_title(remark, loc="left", fontsize=9, color="#555555")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
@@ -25,7 +25,7 @@ from truenorth.planner.inputs.importers.classes import Rounding
 from truenorth.planner.inputs.importers.summary import LISTED_MODELS, QUANTILES, ROUNDED_QUANTILES, Summary
 from truenorth.planner.inputs.importers.trace import Imported
 from truenorth.planner.show.canvas import AS_DATA, COLOURS, PLAIN
-from truenorth.planner.show.table import facts
+from truenorth.planner.show.table import Column, Table, facts, say, terminal
 
 _LISTED_REASONS = 6
 _RUN_TIMES = "run times, each times its share of a GPU"
@@ -135,8 +135,7 @@ def figure(summary: Summary, title: str) -> Figure:
     _draw_runtimes(grid[1][1], summary)
     made.suptitle(title, x=0.01, ha="left", fontsize=13)
     for axes in made.axes:
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
+        axes.spines[["top", "right"]].set_visible(False)
     return made
 
 
@@ -223,86 +222,61 @@ _MOST_ROWS, _MOST_NAMES = 20, 10
 
 
 def estimates_view(made: Estimates) -> Group:
-    """Return the summary of estimates."""
-    document = as_dict(made)
-    parts: list[Text | Table] = [_head(document), _rungs(document["rungs"])]
-    if document["score"] is not None:
-        parts.append(_score(document["score"]))
-    if document["unseen"]:
-        parts.append(_unseen(made, document["unseen"]))
-    return Group(*parts, _first(document["estimates"]))
+    """Return the summary of estimates: what they rest on, the rungs, how good they were, and the first of them."""
+    found, key = as_dict(made), made.ladder.columns.key
+    left_out = ", ".join(f"{count} {reason}" for reason, count in found["left_out"].items())
+    head = f"{found['requests_estimated']} requests from {found['past_tasks']} past tasks"
+    parts: list[Any] = [
+        Text.assemble((head, "bold"), f" (left out: {left_out})" if left_out else "", f"\nkey: {', '.join(key)}"),
+        terminal(_rungs(found["rungs"])),
+    ]
+    if (score := found["score"]) is not None:
+        median, covered = (say(score[name], ".1%") for name in ("median_error", "covered"))
+        spearman, r2 = (say(score[name], ".3f") for name in ("spearman", "r2"))
+        of = f"Against the run times of {score['cases']} requests: median error {median}, covered {covered}"
+        parts.append(Text(f"{of}, Spearman {spearman}, R2 {r2}"))
+    if found["unseen"]:
+        named = [f"{value or '(none)'} ({count})" for value, count in found["unseen"].items()]
+        more = f" and {len(named) - _MOST_NAMES} more" if len(named) > _MOST_NAMES else ""
+        first = ", ".join(named[:_MOST_NAMES])
+        parts.append(Text(f"Profile first, no past task has this {key[0]}: {first}{more}", style="yellow"))
+    return Group(*parts, terminal(_first(found["estimates"])))
 
 
-def _head(document: dict[str, Any]) -> Text:
-    left_out = ", ".join(f"{count} {reason}" for reason, count in document["left_out"].items())
-    return Text.assemble(
-        (f"{document['requests_estimated']} requests from {document['past_tasks']} past tasks", "bold"),
-        f" (left out: {left_out})" if left_out else "",
-        f"\nkey: {', '.join(document['key'])}",
+def _rungs(rungs: list[dict[str, Any]]) -> Table[dict[str, Any]]:
+    shares = {
+        "covered as it comes": "covered_before",
+        "calibrated": "covered_after",
+        "median error": "median_error",
+        "within a factor of 2": "within_factor_two",
+    }
+    columns: list[Column[dict[str, Any]]] = [
+        Column("rung", itemgetter("name"), words=True),
+        Column("answered", itemgetter("answered")),
+        Column("judged by", itemgetter("cases")),
+        *(Column[dict[str, Any]](name, itemgetter(key), ".1%") for name, key in shares.items()),
+    ]
+    return Table(
+        f"Rungs as they are asked; nominal {NOMINAL:.0%} intervals on the latest fifth of the history", columns, rungs
     )
 
 
-def _rungs(rungs: list[dict[str, Any]]) -> Table:
-    table = Table(
-        title=f"Rungs as they are asked; nominal {NOMINAL:.0%} intervals on the latest fifth of the history",
-        title_justify="left",
-    )
-    table.add_column("rung")
-    for name in ("answered", "judged by", "covered as it comes", "calibrated", "median error", "within a factor of 2"):
-        table.add_column(name, justify="right")
-    for rung in rungs:
-        names = ("covered_before", "covered_after", "median_error", "within_factor_two")
-        cases = "-" if rung["cases"] is None else str(rung["cases"])
-        table.add_row(rung["name"], str(rung["answered"]), cases, *(_share(rung[name]) for name in names))
-    return table
-
-
-def _score(score: dict[str, Any]) -> Text:
-    return Text(
-        f"Against the run times of {score['cases']} requests: median error {_share(score['median_error'])}, "
-        f"covered {_share(score['covered'])}, Spearman {_number(score['spearman'])}, R2 {_number(score['r2'])}"
-    )
-
-
-def _unseen(made: Estimates, unseen: dict[str, int]) -> Text:
-    column = made.ladder.columns.key[0]
-    named = [f"{value or '(none)'} ({count})" for value, count in unseen.items()]
-    more = f" and {len(named) - _MOST_NAMES} more" if len(named) > _MOST_NAMES else ""
-    return Text(
-        f"Profile first, no past task has this {column}: {', '.join(named[:_MOST_NAMES])}{more}", style="yellow"
-    )
-
-
-def _first(rows: list[dict[str, Any]]) -> Table:
+def _first(rows: list[dict[str, Any]]) -> Table[dict[str, Any]]:
     more = f", the first {_MOST_ROWS} of {len(rows)}" if len(rows) > _MOST_ROWS else ""
-    table = Table(title=f"Estimates{more}", title_justify="left")
-    names = [name for name in rows[0] if name not in ESTIMATE_COLUMNS]
-    for name in names:
-        table.add_column(name, justify="right" if name == LINE else "left")
-    for name in ("p10 in s", "p50", "p90"):
-        table.add_column(name, justify="right")
-    for name in _LAST:
-        table.add_column(name)
-    for row in rows[:_MOST_ROWS]:
-        told = [str(row[name]) for name in names]
-        seconds = [f"{row[name]:.4g}" for name in ("p10_s", "p50_s", "p90_s")]
-        table.add_row(*told, *seconds, row["source"], f"{row['confidence']:.2f}", "; ".join(row["neighbours"][:1]))
-    return table
+    names = (name for name in rows[0] if name not in ESTIMATE_COLUMNS)
+    seconds = {"p10 in s": "p10_s", "p50": "p50_s", "p90": "p90_s"}
+    columns: list[Column[dict[str, Any]]] = [
+        *(Column[dict[str, Any]](name, itemgetter(name), str, words=name != LINE) for name in names),
+        *(Column[dict[str, Any]](name, itemgetter(key), ".4g") for name, key in seconds.items()),
+        Column("source", itemgetter("source"), words=True),
+        Column("confidence", itemgetter("confidence"), ".2f", words=True),
+        Column("neighbours", lambda row: "; ".join(row["neighbours"][:1]), words=True),
+    ]
+    return Table(f"Estimates{more}", columns, rows[:_MOST_ROWS])
 
 
-_LAST = ("source", "confidence", "neighbours")
-
-
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1%}"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
-
-
-def describe_log(reading: LogReading) -> str:
-    """Return what a log says, a line each for progress, speed, remaining time and failure."""
+def log_view(reading: LogReading) -> Text:
+    """Return what a log says, a line each for progress, speed, remaining time and failure; brackets are no mark-up."""
     share = "" if reading.fraction is None else f", {reading.fraction:.1%} done"
     parts = [f"{reading.state}{share}"]
     for count in reading.counts:
@@ -317,7 +291,7 @@ def describe_log(reading: LogReading) -> str:
         again = "may succeed if started again" if failure.retry else "fails again unless something is changed"
         where = ", ".join(map(str, failure.lines))
         parts += [f"{failure.failure}: {failure.reason}", f"line {where}; {again}"]
-    return "\n".join(parts)
+    return Text("\n".join(parts))
 
 
 def _left(remaining: Remaining | None) -> str:

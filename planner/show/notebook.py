@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from html import escape
-from importlib import import_module
 from typing import Any
 
 from truenorth.models.errors import UserError
@@ -53,14 +52,12 @@ def html(answer: object) -> str:
     return _SHOWN[kind.__module__, kind.__name__](answer)
 
 
-def _summaries() -> Any:
-    return import_module("truenorth.planner.show.summaries")  # on demand: rich and every answer come with it
-
-
-def _facts(rows: dict[str, str]) -> str:
+def _facts(summary: str, answer: Any) -> str:
+    """Return a summary of an answer; it is imported on demand, for rich and every answer come with it."""
+    from truenorth.planner.show import summaries
     from truenorth.planner.show.table import facts_html
 
-    return facts_html(rows)
+    return facts_html(getattr(summaries, summary)(answer))
 
 
 def _chart(answer: Any) -> str:
@@ -75,20 +72,9 @@ def _rows(answer: Any) -> str:
     return str(frame(answer).round(4).to_html())
 
 
-def _plan(answer: Any) -> str:
-    return _facts(_summaries().plan_summary(answer)) + _chart(answer)
-
-
-def _simulation(answer: Any) -> str:
-    return _facts(_summaries().simulation_summary(answer)) + _chart(answer)
-
-
-def _bound(answer: Any) -> str:
-    return _facts(_summaries().bound_summary(answer)) + ("" if answer.regret is None else _regret(answer.regret))
-
-
-def _comparison(answer: Any) -> str:
-    return f"{_rows(answer)}<p>{escape(answer.proof)}</p>{_warning(answer)}<p>{escape(answer.note)}</p>"
+def _table(answer: Any) -> str:
+    proof = f"<p>{escape(answer.proof)}</p>" if hasattr(answer, "proof") else ""
+    return f"{_rows(answer)}{proof}{_warning(answer)}<p>{escape(answer.note)}</p>"
 
 
 def _regret(answer: Any) -> str:
@@ -109,10 +95,6 @@ def _servers(answer: Any) -> str:
     return table_html(sizes_table(answer.record(), "")) + ended
 
 
-def _sweep(answer: Any) -> str:
-    return f"{_rows(answer)}{_warning(answer)}<p>{escape(answer.note)}</p>"
-
-
 def _replayed(answer: Any) -> str:
     from truenorth.planner.show.replay import predicted_and_measured
     from truenorth.planner.show.table import html as table_html
@@ -122,20 +104,24 @@ def _replayed(answer: Any) -> str:
 
 def _workflow(answer: Workflow) -> str:
     from truenorth.planner.show.canvas import svg
-    from truenorth.planner.show.workflow_figure import draw_workflow
+    from truenorth.planner.show.pictures import draw_workflow
 
     return svg(draw_workflow(answer), answer.name, {})
 
 
 _SHOWN: dict[tuple[str, str], Html] = {
     ("truenorth.models.workload", "Workflow"): _workflow,
-    ("truenorth.planner.answers.bound", "Bound"): _bound,
-    ("truenorth.planner.answers.compare", "Comparison"): _comparison,
-    ("truenorth.planner.answers.plan", "Plan"): _plan,
+    ("truenorth.planner.answers.bound", "Bound"): lambda answer: (
+        _facts("bound_summary", answer) + (_regret(answer.regret) if answer.regret else "")
+    ),
+    ("truenorth.planner.answers.compare", "Comparison"): _table,
+    ("truenorth.planner.answers.plan", "Plan"): lambda answer: _facts("plan_summary", answer) + _chart(answer),
     ("truenorth.planner.answers.regret", "Regret"): _regret,
     ("truenorth.planner.answers.replay", "Replayed"): _replayed,
-    ("truenorth.planner.answers.replications", "Replicated"): _comparison,
+    ("truenorth.planner.answers.replications", "Replicated"): _table,
     ("truenorth.planner.answers.servers.answer", "ServersAnswer"): _servers,
-    ("truenorth.planner.answers.simulate", "Simulation"): _simulation,
-    ("truenorth.planner.answers.whatif.result", "Sweep"): _sweep,
+    ("truenorth.planner.answers.simulate", "Simulation"): lambda answer: (
+        _facts("simulation_summary", answer) + _chart(answer)
+    ),
+    ("truenorth.planner.answers.whatif.result", "Sweep"): _table,
 }

@@ -1,4 +1,4 @@
-"""Pictures of what-ifs and of searches: each drawn on axes of one's own, or as a figure."""
+"""Pictures of what-ifs and of searches, drawn on axes of one's own or as a figure, and of workflows."""
 
 from __future__ import annotations
 
@@ -9,29 +9,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+from truenorth.models.branches import likelihoods
 from truenorth.models.errors import QuestionError
+from truenorth.models.scenario.work import workflow_graph
+from truenorth.models.workload import Workflow
 from truenorth.planner.answers.plan import Plan
-from truenorth.planner.answers.whatif.result import Sweep
-from truenorth.planner.show.canvas import AS_DATA, COLOURS, ink_on
+from truenorth.planner.answers.whatif.result import UNITS, Sweep
+from truenorth.planner.show.canvas import AS_DATA, COLOURS, blank, ink_on
 from truenorth.planner.show.curves import Curve, Curves, draw_on, lines
 from truenorth.planner.show.sweep import say_column, say_value
 
 if TYPE_CHECKING:
     import pandas as pd
 
+
 _SIZE = (8.0, 4.5)
 _MAP, _LINE = "viridis", 80
-_ENDINGS = {
-    "_bytes_per_s": " in bytes/s",
-    "_bytes": " in bytes",
-    "_per_s": " per s",
-    "_s": " in s",
-    "_factor": " (factor)",
-}
+_ENDINGS = {ending: unit.axis for ending, unit in UNITS.items()} | {"_factor": " (factor)"}
 """How columns' names end that hold quantities, and how axes say it."""
 
 
@@ -182,11 +179,7 @@ def history(plan: Plan, ax: Axes | None = None) -> Figure:
 
 
 def _axes(given: Axes | None) -> Axes:
-    if given is not None:
-        return given
-    figure = Figure(figsize=_SIZE, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure.add_subplot()
+    return blank(*_SIZE)[1] if given is None else given
 
 
 def _titled(axes: Axes, title: str) -> Figure:
@@ -265,3 +258,44 @@ def _marks(column: pd.Series[Any]) -> dict[Any, float]:
         return {value: at / max(1, len(values) - 1) for at, value in enumerate(values)}
     least, most = min(values), max(values)
     return {value: (value - least) / (most - least or 1) for value in values}
+
+
+_COLUMN_INCHES, _ROW_INCHES = 2.4, 1.1
+
+
+def draw_workflow(workflow: Workflow) -> Figure:
+    """Return a drawing of a workflow: a box per task, an arrow per edge, predecessors to the left.
+
+    Of branches, each has a colour, and its tasks say how likely they are.
+    """
+    import networkx as nx
+
+    graph = workflow_graph(workflow)
+    layers = nx.topological_generations(graph)
+    columns = [sorted(layer, key=workflow.position.__getitem__) for layer in layers]
+    for column, names in enumerate(columns):
+        for name in names:
+            graph.nodes[name]["column"] = column
+    figure, axes = blank(_COLUMN_INCHES * len(columns), _ROW_INCHES * max(map(len, columns)) + 0.5)
+    box = {"boxstyle": "round,pad=0.5", "facecolor": "white"}
+    colours = {name: COLOURS[1 + i % 10] for i, branch in enumerate(workflow.branches) for name in branch.tasks}
+    likely = dict(zip(workflow.position, likelihoods(workflow), strict=True))
+    place = nx.multipartite_layout(graph, subset_key="column", scale=1.0)
+    for name, (x, y) in place.items():
+        # A name is data: dollar signs in it are no mathematics.
+        label = _task_in_words(workflow, name) + (f"\n{float(likely[name]):.3g} of jobs" if likely[name] < 1 else "")
+        own = {**box, "edgecolor": colours.get(name, COLOURS[0])}
+        axes.text(x, y, label, ha="center", va="center", fontsize=9, bbox=own, parse_math=False)
+    nx.draw_networkx_edges(graph, place, ax=axes, node_size=4000, edge_color="#667788")
+    axes.set_title(workflow.name, loc="left", fontsize=11, parse_math=False)
+    axes.margins(0.25)
+    axes.set_axis_off()
+    return figure
+
+
+def _task_in_words(workflow: Workflow, name: str) -> str:
+    task = workflow.tasks[workflow.position[name]]
+    times = sorted({runtime_us / 1000 for runtime_us in task.runtime_us.values()})
+    span = f"{times[0]:g} ms" if len(times) == 1 else f"{times[0]:g} to {times[-1]:g} ms"
+    needs = "" if task.models in ((), (name,)) else f"\n{' + '.join(task.models)}"
+    return f"{name}{needs}\n{span}"

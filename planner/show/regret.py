@@ -7,7 +7,6 @@ from functools import partial
 from textwrap import fill
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from truenorth.models.objective import Objective
@@ -23,8 +22,8 @@ from truenorth.planner.answers.regret import (
     Regret,
     RegretRecord,
 )
-from truenorth.planner.show.canvas import AS_DATA
-from truenorth.planner.show.table import Column, Table
+from truenorth.planner.show.canvas import AS_DATA, blank
+from truenorth.planner.show.table import Column, Table, say
 
 _MEANING = {
     AS_IT_RAN: "as it ran",
@@ -66,8 +65,7 @@ def regret_table(regret: RegretRecord) -> Table[tuple[str, float, LossRow | None
     def between(loss: LossRow | None) -> str:
         if loss is None or loss.part == OPEN:
             return ""
-        ends = Column("", lambda end: end, ".5g", unit)
-        return f"{ends.say(loss.at_least)} and {ends.say(loss.at_most)}"
+        return f"{say(loss.at_least, '.5g', unit)} and {say(loss.at_most, '.5g', unit)}"
 
     columns: list[Column[tuple[str, float, LossRow | None]]] = [
         Column("", lambda row: row[0], words=True),
@@ -110,8 +108,8 @@ def losses_table(regrets: Sequence[RegretRecord]) -> Table[RegretRecord]:
 
 def _loss(place: int, unit: str, regret: RegretRecord) -> str:
     loss = regret.losses[place]
-    lost, least, most = (f"{value:.5g} {unit}".rstrip() for value in (loss.lost, loss.at_least, loss.at_most))
-    found = f"{lost}  {'-' if loss.share is None else f'{loss.share:.1%}'}"
+    lost, least, most = (say(value, ".5g", unit) for value in (loss.lost, loss.at_least, loss.at_most))
+    found = f"{lost}  {say(loss.share, '.1%')}"
     return found if loss.at_least == loss.at_most else f"{found}\n{least} to {most}"
 
 
@@ -135,9 +133,7 @@ def regret_bars(regrets: Sequence[Regret]) -> Figure:
     found = [regret.record for regret in regrets]
     rows = [_parts(regret) for regret in found]
     height = sum(_height(parts) for parts in rows)
-    figure = Figure(figsize=(12, 1.9 + 0.85 * height), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
+    figure, axes = blank(12, 1.9 + 0.85 * height)
     top, unit = 0.0, f" {found[0].objective.unit}".rstrip()
     for regret, parts in zip(found, rows, strict=True):
         _draw(axes, regret, parts, top, unit)
@@ -147,8 +143,7 @@ def regret_bars(regrets: Sequence[Regret]) -> Figure:
     width = high - low or max(high, 1.0)
     axes.set_xlim(low - 0.02 * width, high + _ROOM * width)
     axes.set_yticks([])
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
+    axes.spines[["top", "right", "left"]].set_visible(False)
     words = in_words(found[0].objective)
     axes.set_xlabel(f"{words}{f' in {unit.strip()}' if unit else ''}; bars begin at the lower bound")
     axes.set_title(

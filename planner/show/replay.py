@@ -28,8 +28,8 @@ from truenorth.planner.show import timelines
 from truenorth.planner.show.canvas import png
 from truenorth.planner.show.gantt import predicted_over_measured
 from truenorth.planner.show.regret import in_words
-from truenorth.planner.show.section import PageSection, read_document, read_record
-from truenorth.planner.show.table import Column, Table, facts, terminal
+from truenorth.planner.show.section import PageSection, read_both
+from truenorth.planner.show.table import Column, Table, facts, say, terminal
 from truenorth.planner.show.timelines import trace_events
 
 if TYPE_CHECKING:  # whoever only reads a report has no devices
@@ -146,14 +146,14 @@ def _facts(replayed: Replayed, found: ReplayRecord) -> dict[str, str]:
         "runner": found.runner,
         "rules": "all kept" if found.valid else f"{len(found.violations)} violations",
         "as predicted": f"placement {_yes(found.same_placement)}, order {_yes(found.same_order)}",
-        "job latency, mean absolute error": _number(found.latency_error, ".1%"),
+        "job latency, mean absolute error": say(found.latency_error, ".1%"),
         **{
-            f"{name}, mean absolute error": f"{_number(took.absolute_error, '.1%')} of {took.count}"
+            f"{name}, mean absolute error": f"{say(took.absolute_error, '.1%')} of {took.count}"
             for name, took in times.items()
         },
-        "dispatch per task": f"{_number(dispatch.p50, '.0f')} us median, {_number(dispatch.p95, '.0f')} us p95",
-        "load bandwidth": f"{_bandwidth(copy.achieved_bytes_per_s)}, {_number(copy.share_of_peak, '.0%')} of the "
-        f"pinned-copy peak {_bandwidth(copy.peak_bytes_per_s)}",
+        "dispatch per task": f"{say(dispatch.p50, '.0f')} us median, {say(dispatch.p95, '.0f')} us p95",
+        "load bandwidth": f"{say(copy.achieved_bytes_per_s, say_bandwidth)}, {say(copy.share_of_peak, '.0%')} of the "
+        f"pinned-copy peak {say(copy.peak_bytes_per_s, say_bandwidth)}",
         "energy": "not measured" if found.energy_j is None else f"{found.energy_j:.0f} J",
     }
     if found.forecast is not None:
@@ -162,8 +162,8 @@ def _facts(replayed: Replayed, found: ReplayRecord) -> dict[str, str]:
         rows["outputs"] = f"{len(outputs.different)} of {outputs.compared} differ from those of models alone"
         if outputs.of_batches:
             rows["outputs"] += f"; {outputs.of_batches} ran in batches and may differ by rounding"
-        if outputs.not_finite:
-            rows["outputs"] += f"; {len(outputs.not_finite)} hold what is no finite number"
+    if found.not_finite_outputs:
+        rows["not finite"] = f"{len(found.not_finite_outputs)} outputs hold what is no finite number"
     if found.unpacked_gpus:
         rows["memory"] = f"fits by bytes but not in pieces on {', '.join(found.unpacked_gpus)}"
     if found.moves:
@@ -180,14 +180,6 @@ def _on(gpu: str | None) -> str:
     return "" if gpu is None else f" on {gpu}"
 
 
-def _number(value: float | None, how: str) -> str:
-    return "-" if value is None else format(value, how)
-
-
-def _bandwidth(value: float | None) -> str:
-    return "-" if value is None else say_bandwidth(value)
-
-
 def _yes(value: bool) -> str:
     return "the same" if value else "different"
 
@@ -200,9 +192,7 @@ def section(folder: Path) -> PageSection:
     InputError
         If a file in it cannot be read.
     """
-    path = folder / FILE
-    document = read_document(path)
-    found, origin = read_record(path, document, ReplayRecord), read_record(path, document, Origin)
+    found, origin = read_both(folder / FILE, ReplayRecord, Origin)
     return PageSection(
         f"{origin.scenario.name}: does {Path(found.policy).name} hold on {found.device}?",
         _answer(found),

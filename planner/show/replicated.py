@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from textwrap import fill
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from rich.console import Group
 from rich.text import Text
@@ -16,10 +15,10 @@ from truenorth.models.record import encode
 from truenorth.models.scenario import write_atomically
 from truenorth.planner.answers.replications import Replicated, ReplicatedPolicy, ReplicatedRecord
 from truenorth.planner.show import sweep
-from truenorth.planner.show.canvas import AS_DATA, COLOURS, COLUMN_INCHES, IN_A_COLUMN, write_figure
+from truenorth.planner.show.canvas import AS_DATA, COLOURS, COLUMN_INCHES, IN_A_COLUMN, blank, write_figure
 from truenorth.planner.show.comparison import name_with_marks
 from truenorth.planner.show.regret import in_words
-from truenorth.planner.show.section import PageSection, read_document, read_record
+from truenorth.planner.show.section import PageSection, read_record
 from truenorth.planner.show.table import Column, Table, csv_text, terminal, write_table
 
 FILE = "intervals.json"
@@ -69,8 +68,7 @@ def section(folder: Path) -> PageSection:
     InputError
         If a file in it cannot be read.
     """
-    path, one_by_one = folder / FILE, sweep.section(folder)
-    found = read_record(path, read_document(path), ReplicatedRecord)
+    one_by_one, found = sweep.section(folder), read_record(folder / FILE, ReplicatedRecord)
     best = next((row for row in found.rows if row.policy == found.against), None)
     answer = one_by_one.answer
     if best is not None:
@@ -90,9 +88,7 @@ def draw_intervals(made: Replicated) -> Figure:
     names = [_in_lines(f"{row.policy} (knows the future)" if row.clairvoyant else row.policy) for row in rows]
     lines = max((name.count("\n") + 1 for name in names), default=1)
     height = 0.9 + _ROW_INCHES * max(1, _LINE_SHARE * lines) * len(rows)
-    figure = Figure(figsize=(COLUMN_INCHES, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
+    figure, axes = blank(COLUMN_INCHES, height)
     for place, row in enumerate(rows):
         best, colour = row.ratio_to_best, "black" if row.clairvoyant else COLOURS[0]
         bound = row.ratio_to_bound.high or row.ratio_to_bound.mean
@@ -109,8 +105,7 @@ def draw_intervals(made: Replicated) -> Figure:
     axes.set_xlabel(f"{words}, times the best of the same replication (thin: times the bound)")
     axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
     axes.tick_params(length=0)
-    for side in axes.spines.values():
-        side.set_visible(False)
+    axes.spines[:].set_visible(False)
     return figure
 
 

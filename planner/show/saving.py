@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from functools import singledispatch
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,7 @@ from truenorth.planner.answers.shown import WithRows, WithTimelines
 from truenorth.planner.answers.simulate import Simulation, write_simulation
 from truenorth.planner.answers.uncertain.planning import UncertainPlan
 from truenorth.planner.answers.whatif.result import Sweep
-from truenorth.planner.show import comparison, replicated
+from truenorth.planner.show import comparison, replay, replicated
 from truenorth.planner.show.canvas import save_figure, write_figure
 from truenorth.planner.show.regret import regret_bars, regret_table
 from truenorth.planner.show.table import write_table
@@ -62,7 +63,6 @@ def jobs(answer: WithTimelines, of: str | None = None) -> pd.DataFrame:
     return answer.jobs(of)
 
 
-@singledispatch
 def save(answer: object, path: str | Path) -> list[Path]:
     """Write an answer, each file whole or not at all; return the paths.
 
@@ -77,67 +77,33 @@ def save(answer: object, path: str | Path) -> list[Path]:
     InputError
         If a file cannot be written.
     """
-    from truenorth.planner.answers.replay import (
-        Replayed,  # needs the packages of devices, which an answer of its kind has
-    )
-    from truenorth.planner.show import replay
+    write = next((how for kind, how in _WRITERS.items() if isinstance(answer, kind)), None)
+    if write is None:
+        from truenorth.planner.answers.replay import Replayed  # with the packages of devices, which its answers have
 
-    if isinstance(answer, Replayed):
+        if not isinstance(answer, Replayed):
+            raise TypeError(f"{type(answer).__name__} cannot be saved; allowed are answers of planner's calls")
         return replay.write(answer, Path(path))
-    raise TypeError(f"{type(answer).__name__} cannot be saved; allowed are answers of planner's calls")
+    return write(answer, Path(path)) or [Path(path)]
 
 
-@save.register
-def _(answer: Plan, path: str | Path) -> list[Path]:
-    write_plan(answer, Path(path))
-    return [Path(path)]
-
-
-@save.register
-def _(answer: UncertainPlan, path: str | Path) -> list[Path]:
-    return save(answer.plan, path)
-
-
-@save.register
-def _(answer: Simulation, path: str | Path) -> list[Path]:
-    write_simulation(answer, Path(path))
-    return [Path(path)]
-
-
-@save.register
-def _(answer: Bound, path: str | Path) -> list[Path]:
-    certificate = Path(path)
-    write_certificate(answer, certificate)
+def _write_bound(answer: Bound, path: Path) -> list[Path]:
+    """Write a certificate, and beside it what a schedule loses."""
+    write_certificate(answer, path)
     if answer.regret is None:
-        return [certificate]
-    stem = certificate.with_name(f"{certificate.stem}_regret")
-    return [
-        certificate,
-        *write_figure(regret_bars([answer.regret]), stem),
-        *write_table(regret_table(answer.regret.record), stem),
-    ]
+        return [path]
+    stem, regret = path.with_name(f"{path.stem}_regret"), answer.regret
+    return [path, *write_figure(regret_bars([regret]), stem), *write_table(regret_table(regret.record), stem)]
 
 
-@save.register
-def _(answer: Replicated, path: str | Path) -> list[Path]:
-    return replicated.write(answer, Path(path))
-
-
-@save.register
-def _(answer: Comparison, path: str | Path) -> list[Path]:
-    return comparison.write(answer, Path(path))
-
-
-@save.register
-def _(answer: Sweep, path: str | Path) -> list[Path]:
-    return answer.save(Path(path))
-
-
-@save.register
-def _(answer: Figure, path: str | Path) -> list[Path]:
-    return save_figure(answer, Path(path))
-
-
-@save.register
-def _(answer: ServersAnswer, path: str | Path) -> list[Path]:
-    return write_servers(answer, Path(path))
+_WRITERS: Mapping[type[Any], Callable[[Any, Path], list[Path] | None]] = {
+    Plan: write_plan,
+    UncertainPlan: lambda answer, path: write_plan(answer.plan, path),
+    Simulation: write_simulation,
+    Bound: _write_bound,
+    Comparison: comparison.write,
+    Replicated: replicated.write,
+    Sweep: Sweep.save,
+    ServersAnswer: write_servers,
+    Figure: save_figure,
+}

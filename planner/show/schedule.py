@@ -21,7 +21,7 @@ from truenorth.planner.answers.servers.record import (
 from truenorth.planner.answers.servers.scheduled import ScheduleAnswer
 from truenorth.planner.show.canvas import colour_of
 from truenorth.planner.show.curves import Curve, Curves
-from truenorth.planner.show.section import PageSection, read_document, read_record
+from truenorth.planner.show.section import PageSection, read_both
 from truenorth.planner.show.servers import sizes_table, view
 from truenorth.planner.show.servers_words import assumptions, describe_mix, knowledge_in_words
 from truenorth.planner.show.table import Column, Table, terminal
@@ -150,9 +150,7 @@ def section(folder: Path) -> PageSection:
     InputError
         If its file cannot be read.
     """
-    path = folder / FILE
-    document = read_document(path)
-    found, origin = read_record(path, document, ScheduleRecord), read_record(path, document, ServersOrigin)
+    found, origin = read_both(folder / FILE, ScheduleRecord, ServersOrigin)
     levels = found.fixed.levels
     assumed = " ".join(assumptions(found.fixed, origin.scenario)[:-1])
     return PageSection(

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from truenorth.planner.show.timelines import Timelines
 
 Kind = TypeVar("Kind")
+Other = TypeVar("Other")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +58,8 @@ class PageSection:
     notes: Sequence[str] = ()
 
 
-def read_document(path: Path) -> Any:
-    """Return what a JSON file holds.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read.
-    """
+def _read(path: Path) -> Any:
+    """Return what a JSON file holds."""
     try:
         return json.loads(read_text(path), parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError) as error:
@@ -79,14 +74,24 @@ def _finite(text: str) -> float:
     return value
 
 
-def read_record(path: Path, document: Any, kind: type[Kind]) -> Kind:
-    """Return the record of a type that a file's document holds; keys of other records are left out.
+def read_record(path: Path, kind: type[Kind]) -> Kind:
+    """Return the record of a type that a JSON file holds; keys of other records are left out.
 
     Raises
     ------
     InputError
-        If it holds something else.
+        If it cannot be read, or holds something else.
     """
+    return _record(path, _read(path), kind)
+
+
+def read_both(path: Path, kind: type[Kind], other: type[Other]) -> tuple[Kind, Other]:
+    """Return the records of two types that a JSON file holds together; as `read_record`."""
+    document = _read(path)
+    return _record(path, document, kind), _record(path, document, other)
+
+
+def _record(path: Path, document: Any, kind: type[Kind]) -> Kind:
     try:
         return decode(kind, document)
     except ValidationError as error:

@@ -30,7 +30,7 @@ from truenorth.planner.answers.shown import Shown
 from truenorth.planner.show.canvas import colour_of
 from truenorth.planner.show.comparison import StreamRow, tokens
 from truenorth.planner.show.curves import Curve, Curves, Point, dots, lines
-from truenorth.planner.show.section import PageSection, read_document, read_record
+from truenorth.planner.show.section import PageSection, read_both
 from truenorth.planner.show.servers_words import (
     assumptions,
     cost_of,
@@ -178,7 +178,7 @@ def replications_view(made: Replications) -> Group:
             lambda row: None if row[0] == BOUND else row[1].enough,
             "g",
         ),
-        Column("needs most", lambda row: _hardest(made, *row), words=True),
+        Column("needs most", lambda row: None if row[0] == BOUND else row[1].hardest, words=True),
     ]
     title = f"{made.scenario.name}: {unit} for {made.levels}, over {count} {made.what}"
     note = (
@@ -186,10 +186,6 @@ def replications_view(made: Replications) -> Group:
         f"come in another order; it takes at least {fewest(made.confidence)} replications."
     )
     return Group(terminal(Table(title, columns, list(made.spread.items()))), Text(note, style="italic"))
-
-
-def _hardest(made: Replications, who: str, spread: CountSpread) -> str | None:
-    return None if spread.hardest is None or who == BOUND else made.window(spread.hardest)
 
 
 def fewest(confidence: Fraction) -> int:
@@ -209,9 +205,7 @@ def section(folder: Path) -> PageSection:
     InputError
         If a file in it cannot be read.
     """
-    path = folder / FILE
-    document = read_document(path)
-    found, origin = read_record(path, document, ServersRecord), read_record(path, document, ServersOrigin)
+    found, origin = read_both(folder / FILE, ServersRecord, ServersOrigin)
     tables: list[Table[Any]] = [sizes_table(found, f"Servers for {found.levels}")]
     tables += [alternatives_table(found), *_tokens_table(found)] if found.alternatives else []
     tables += [strains_table(found)] if found.sensitivity else []

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Group
+from rich.table import Table as TerminalTable
 from rich.text import Text
 
 from truenorth.models.metrics import Metrics, StreamMetrics
-from truenorth.models.objective import Objective
 from truenorth.models.record import encode
 from truenorth.models.scenario import Scenario
 from truenorth.models.units import say_size
@@ -21,7 +21,7 @@ from truenorth.planner.answers.regret import NOTE
 from truenorth.planner.answers.simulate import ActionDone, FutureChanged, Simulation
 from truenorth.planner.answers.uncertain.planning import CandidateRow, UncertainPlan
 from truenorth.planner.show.regret import in_words, regret_table
-from truenorth.planner.show.table import Column, Table, facts, terminal
+from truenorth.planner.show.table import Column, Table, facts, say, terminal
 from truenorth.solvers.faults import SOLVER_OF
 
 
@@ -52,8 +52,8 @@ def plan_summary(plan: Plan) -> dict[str, str]:
         "scenario": plan.scenario.name,
         "size": f"{len(instance.jobs)} jobs, {instance.n_tasks} tasks, {instance.n_gpus} GPUs",
         "status": f"{result.status}{', interrupted' if plan.interrupted else ''}",
-        in_words(objective): _number(plan.value, objective),
-        "lower bound": f"{_number(plan.lower_bound, objective)}  ({describe_bound(result.bound_method)})",
+        in_words(objective): say(plan.value, ".5g", objective.unit),
+        "lower bound": f"{say(plan.lower_bound, '.5g', objective.unit)}  ({describe_bound(result.bound_method)})",
         "gap": "-" if result.gap is None else f"{result.gap:.2%}",
     }
     if result.proved_by in SOLVER_OF:
@@ -98,12 +98,12 @@ def bound_summary(bound: Bound) -> dict[str, str]:
     objective, found = bound.scenario.objective, bound.record()
     rows = {
         "scenario": bound.scenario.name,
-        f"lower bound of {in_words(objective)}": _number(found.lower_bound, objective),
+        f"lower bound of {in_words(objective)}": say(found.lower_bound, ".5g", objective.unit),
         "method": f"{found.method}{', interrupted' if bound.interrupted else ''}",
     }
     if found.uncertified_lower_bound is not None:
         said = f"({found.uncertified_method}: holds, but cannot be computed again without a solver)"
-        rows["without a certificate"] = f"{_number(found.uncertified_lower_bound, objective)}  {said}"
+        rows["without a certificate"] = f"{say(found.uncertified_lower_bound, '.5g', objective.unit)}  {said}"
     took = {"took": f"{bound.runtime_s:.1f} s, {bound.cpu_s:.1f} s of CPU"}
     return rows | _left_out_rows(bound.left_out) | _rounded(bound.scenario) | took
 
@@ -113,16 +113,17 @@ def _left_out_rows(left_out: Mapping[str, str]) -> dict[str, str]:
     return {f"{method} left out": reason for method, reason in left_out.items()}
 
 
+def simulation_view(simulation: Simulation) -> TerminalTable:
+    """Return a simulation's summary."""
+    return facts(simulation_summary(simulation))
+
+
 def simulation_summary(simulation: Simulation) -> dict[str, str]:
     """Return what a person wants to know of a simulation, in words."""
-    objective = simulation.record.objective
+    objective = simulation.objective
     who = simulation.policy + (" (on a twin)" if simulation.on_a_twin else "")
-    value = {in_words(objective.name): _number(objective.value, objective.name)}
+    value = {in_words(objective.name): say(objective.value, ".5g", objective.name.unit)}
     return {"scenario": simulation.scenario.name, "policy": who} | value | _metrics_rows(simulation.metrics)
-
-
-def _number(value: float | None, objective: Objective) -> str:
-    return Column("", float, ".5g", objective.unit).say(value)
 
 
 def _metrics_rows(metrics: Metrics) -> dict[str, str]:
@@ -193,16 +194,16 @@ def _listed(unproved: dict[str, str]) -> str:
     return "; ".join(f"{name} {said}" for name, said in unproved.items())
 
 
-def futures_summary(made: FutureChanged) -> str:
+def futures_view(made: FutureChanged) -> Text:
     """Return whether a policy's past depends on the future, and where it first does."""
     who, found = f"policy {made.policy}", made.difference
     if found is None and made.compared:
         untried = made.draws - made.compared
         refused = f" ({untried} more it could not serve)" if untried else ""
-        return f"{who}: with {made.compared} other futures its past stays the same{refused}"
+        return Text(f"{who}: with {made.compared} other futures its past stays the same{refused}")
     if found is None:
-        return f"{who}: could serve none of {made.draws} other futures; nothing was compared"
-    return (
+        return Text(f"{who}: could serve none of {made.draws} other futures; nothing was compared")
+    return Text(
         f"{who}: its past depends on the future. Draw {found.draw} has the same jobs before "
         f"{_at(found.same_jobs_before_s)}, and the first action that differs is\n"
         f"  as the window stands:  {_said(found.as_it_was)}\n"

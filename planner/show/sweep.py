@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from math import isfinite
+from operator import methodcaller
 from pathlib import Path
 
 from rich.box import SIMPLE
@@ -17,14 +18,13 @@ from rich.text import Text
 from truenorth.models.record import unguard
 from truenorth.models.scenario import InputError
 from truenorth.models.scenario.files import read_text
-from truenorth.models.units import say_bandwidth, say_size
 from truenorth.planner.answers.convergence import WHAT_COUNTS
-from truenorth.planner.answers.whatif.result import ASKED, Sweep, Value
-from truenorth.planner.answers.whatif.store import SweepNote
+from truenorth.planner.answers.whatif.cell import SweepNote
+from truenorth.planner.answers.whatif.result import ASKED, UNITS, Sweep, Value
 from truenorth.planner.answers.whatif.verbs import Row
 from truenorth.planner.show.canvas import COLOURS
 from truenorth.planner.show.curves import Curves, Point, lines
-from truenorth.planner.show.section import PageSection, read_document, read_record
+from truenorth.planner.show.section import PageSection, read_record
 from truenorth.planner.show.table import Column, Table, terminal
 
 _SEEN_ROWS = 40
@@ -39,13 +39,6 @@ FILE, _NOTE = "results.csv", "sweep.json"
 MOST_ROWS = 200
 _FIRST_FIGURE = ("status", "objective", "error")
 """Columns between the number of the cell and the first of these are axes."""
-_UNITS: Mapping[str, Callable[[float], str]] = {
-    "_bytes_per_s": say_bandwidth,
-    "_bytes": say_size,
-    "_per_s": "{:g} /s".format,
-    "_s": "{:g} s".format,
-}
-"""How columns' names end, and how their values are said."""
 _SHOWN = (
     "value", "servers", "ratio_to_best", "ratio_to_bound", "lower_bound", "bound_method", "gap", "gap_to_bound",
     "converged", "p95_slowdown", "p99_slowdown", "hit_rate", "compute_busy", "problem", "error",
@@ -57,7 +50,7 @@ def sweep_view(made: Sweep) -> Group:
     varied = [name for name in made.columns if len({row[name] for row in made.rows}) > 1]
     figures = [name for name in _SEEN if any(row.get(name) is not None for row in made.rows)]
     columns = ["cell", *varied, *(name for name in figures if name not in varied)]
-    shown = [Column[Row](_heading(name, columns), partial(_value, name), _figure, words=True) for name in columns]
+    shown = [Column[Row](_heading(name, columns), methodcaller("get", name), _figure, words=True) for name in columns]
     return Group(terminal(Table("", shown, made.rows[:_SEEN_ROWS]), SIMPLE), *(Text(line) for line in _notes(made)))
 
 
@@ -81,10 +74,6 @@ def _heading(name: str, columns: Sequence[str]) -> str:
     return last if sum(other.rpartition(".")[2] == last for other in columns) == 1 else name
 
 
-def _value(name: str, row: Row) -> Value:
-    return row.get(name)
-
-
 def _figure(value: Value) -> str:
     return f"{value:.5g}" if isinstance(value, float) else str(value)
 
@@ -97,7 +86,7 @@ def section(folder: Path) -> PageSection:
     InputError
         If its table cannot be read.
     """
-    noted = read_record(folder / _NOTE, read_document(folder / _NOTE), SweepNote)
+    noted = read_record(folder / _NOTE, SweepNote)
     rows, names = _read(folder / FILE, len(noted.cells))
     end = min((names.index(name) for name in _FIRST_FIGURE if name in names), default=len(names))
     axes = [name for name in names[1:end] if len({row[name] for row in rows}) > 1]
@@ -190,12 +179,12 @@ def say_column(key: str, keys: Sequence[str]) -> str:
     last = key.rpartition(".")[2]
     if sum(other.rpartition(".")[2] == last for other in keys) > 1:
         return key
-    return last.removesuffix(next((unit for unit in _UNITS if last.endswith(unit)), ""))
+    return last.removesuffix(next((ending for ending in UNITS if last.endswith(ending)), ""))
 
 
 def say_value(key: str, value: str) -> str:
     """Return a value in words, by the unit that its column's name ends in."""
-    say = next((say for unit, say in _UNITS.items() if key.endswith(unit)), None)
+    say = next((unit.say for ending, unit in UNITS.items() if key.endswith(ending)), None)
     return say(float(value)) if say is not None and _is_number(value) else value
 
 

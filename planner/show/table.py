@@ -28,6 +28,17 @@ _SPECIAL = re.compile(r"[&%$#_{}~^\\]")
 _ESCAPED = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 
 
+def say(value: Any, how: str | Callable[[Any], str] = "", unit: str = "") -> str:
+    """Return a value by a format or a function, with its unit; a dash for nothing, and text as it is.
+
+    >>> say(0.25, ".0%"), say(1.5, ".3f", "s"), say(None, ".3f", "s")
+    ('25%', '1.500 s', '-')
+    """
+    if value is None or isinstance(value, str):
+        return "-" if value is None else value
+    return f"{how(value) if callable(how) else format(value, how)} {unit}".rstrip()
+
+
 @dataclass(frozen=True)
 class Column(Generic[Row]):
     """What is said of every row.
@@ -57,10 +68,7 @@ class Column(Generic[Row]):
 
     def say(self, value: Any, unit: bool = True) -> str:
         """Return a value as it is written, with its unit if asked for; a dash for nothing, and text as it is."""
-        if value is None or isinstance(value, str):
-            return "-" if value is None else value
-        said = self.how(value) if callable(self.how) else format(value, self.how)
-        return f"{said} {self.unit}".rstrip() if unit else said
+        return say(value, self.how, self.unit if unit else "")
 
 
 @dataclass(frozen=True)

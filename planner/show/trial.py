@@ -22,15 +22,15 @@ from truenorth.planner.show import timelines
 from truenorth.planner.show.canvas import COLOURS
 from truenorth.planner.show.curves import Curve, Curves
 from truenorth.planner.show.regret import in_words
-from truenorth.planner.show.section import PageSection, read_document, read_record
+from truenorth.planner.show.section import PageSection, read_both
 from truenorth.planner.show.table import Column, Table, terminal
 
 if TYPE_CHECKING:  # whoever only reads a report has no devices
-    from truenorth.planner.answers.replay import Replayed
     from truenorth.planner.answers.trial import Trial
 
 FILE = "trial.json"
-_RUNS = "runs"
+RUNS = "runs"
+"""The folder of the runs."""
 
 
 def contenders(found: TrialRecord) -> Table[ContenderRow]:
@@ -74,9 +74,7 @@ def section(folder: Path) -> PageSection:
     InputError
         If a file in it cannot be read.
     """
-    path = folder / FILE
-    document = read_document(path)
-    found, origin = read_record(path, document, TrialRecord), read_record(path, document, TrialOrigin)
+    found, origin = read_both(folder / FILE, TrialRecord, TrialOrigin)
     return PageSection(
         f"{origin.scenario.name}: who is best on {found.device}, and does it go as predicted?",
         _answer(found),
@@ -129,18 +127,6 @@ def _latencies(found: TrialOrigin) -> Curves:
     if curves:
         curves.append(Curve("as predicted", [(0.0, 0.0), (most, most)], dashed=True))
     return Curves("Latency of every job", "predicted in s", "measured in s, mean of all runs", curves)
-
-
-def forget_runs(folder: Path) -> None:
-    """Remove the runs that an earlier trial left in a folder."""
-    for path in (folder / _RUNS).glob("[0-9]*.json"):
-        path.unlink()
-
-
-def keep_run(folder: Path, number: int, run: Replayed) -> None:
-    """Write the report of one run as soon as it has ended, so that nothing that happens later takes it away."""
-    (folder / _RUNS).mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / _RUNS / f"{number:04}.json", json.dumps(encode(run.record), indent=1) + "\n")
 
 
 def write(made: Trial, folder: Path) -> list[Path]:

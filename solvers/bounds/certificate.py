@@ -16,6 +16,7 @@ from truenorth.solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
 from truenorth.solvers.bounds.lagrangian.improve import Priced
 from truenorth.solvers.bounds.lagrangian.relaxation import Relaxation
 from truenorth.solvers.bounds.lagrangian.shapes import NO_TASK
+from truenorth.solvers.bounds.part_sums import PARTS
 
 SCHEMA_VERSION = 1
 
@@ -53,6 +54,11 @@ def lagrangian_document(instance: Instance, objective: Objective, priced: Priced
         ]
         written["places"] = _parts_of_batches(relaxation, prices.parts)
     return _document(instance, objective, LAGRANGIAN, priced.bound, parameters, written)
+
+
+def parts_document(instance: Instance, objective: Objective, bound: Fraction, parts: list[Any]) -> dict[str, Any]:
+    """Return the certificate of a sum over parts."""
+    return _document(instance, objective, PARTS, bound, {"parts": parts}, {})
 
 
 def _document(

@@ -147,6 +147,28 @@ def latency_weights(instance: Instance, objective: Objective) -> list[Fraction] 
     return [weight[objective](job) for job in range(n)] if objective in weight else None
 
 
+def completion_costs(instance: Instance, objective: Objective, scale: int) -> list[tuple[int, int, int, bool]]:
+    """Return (job, weight, free until, step) of the jobs that cost something: whole weights, rounded down."""
+    late, costs = objective is Objective.LATE_JOBS, []
+    weights = latency_weights(instance, objective) or [Fraction(0)] * len(instance.jobs)
+    for index, (job, weight) in enumerate(zip(instance.jobs, weights, strict=True)):
+        free_until = job.release_us
+        if job.deadline_us is not None and (late or objective is Objective.WEIGHTED_TARDINESS):
+            weight, free_until = Fraction(1) if late else job.weight, job.release_us + job.deadline_us
+        if weight > 0:
+            costs.append((index, int(weight * scale), free_until, late))
+    return costs
+
+
+def least_value(instance: Instance, objective: Objective, bound: Fraction) -> Fraction:
+    """Return the least value from a bound on that the objective can take, since times are whole."""
+    if objective in (Objective.LATE_JOBS, Objective.MAKESPAN):
+        return Fraction(math.ceil(bound))
+    if objective is Objective.MEAN_LATENCY:
+        return Fraction(math.ceil(bound * len(instance.jobs)), len(instance.jobs))
+    return bound
+
+
 # Energetic
 
 

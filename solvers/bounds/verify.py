@@ -1,12 +1,8 @@
 """The verifier: computes a certified bound again and accepts or refuses the claim. No solver, no compiled kernel.
 
-Closed forms are computed again by `solvers.bounds.recomputed`. For a Lagrangian bound this file is a second
-implementation of `solvers.bounds.lagrangian`, in whole numbers, on what `solvers.bounds.certified` has read: whatever
-a certificate holds, if it is well-formed then its prices prove what `_LagrangianCheck.total` returns, and a claim above
-is refused.
-
-Prices and costs are Python's whole numbers, in arrays of objects: none can wrap, however large a certificate makes
-them. Only instants and places in arrays have 64 bits; what could lie beyond `LATEST` is refused before.
+Closed forms are computed again by `solvers.bounds.recomputed`, prices by `solvers.bounds.priced`, sums over parts by
+`solvers.bounds.part_sums`. None of them trusts what a certificate says: whatever it holds, what they return is proved,
+and a claim above is refused.
 """
 
 from __future__ import annotations
@@ -15,70 +11,53 @@ import math
 import sys
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
 
-import numpy as np
-
-from truenorth.models import WHOLE, Instance, Objective, scenario_hash
-from truenorth.models.instance import Ints
+from truenorth.models import Instance, Objective, scenario_hash
 from truenorth.models.objective import reported_bound
-from truenorth.solvers.bounds.alone import CheckedLane, LoneJobs, Ways
-from truenorth.solvers.bounds.batch_payments import PARTS, BatchPayments
-from truenorth.solvers.bounds.certified import (
-    LATEST,
-    CertifiedShape,
-    RefusedError,
-    Wholes,
-    as_list,
-    delays,
-    get,
-    memory_row,
-    model_uses,
-    read_shapes,
-    table,
-    whole,
-)
-from truenorth.solvers.bounds.recomputed import OF_STREAMS, RECOMPUTED, latency_weights
-
-_RULED_OUT = 1 << 400
-"""The cost of what cannot be; a cost as large would only make a bound lower."""
+from truenorth.solvers.bounds.certified import RefusedError, get, whole
+from truenorth.solvers.bounds.part_sums import PARTS, add_parts
+from truenorth.solvers.bounds.priced import LAGRANGIAN, LagrangianCheck
+from truenorth.solvers.bounds.recomputed import OF_STREAMS, RECOMPUTED, least_value
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a certificate holds, the bound computed again in the units of `objective_value`, and why not if not."""
+    """Whether a certificate holds, the bound computed again in the units of `objective_value`, and why not if not.
+
+    Parameters
+    ----------
+    how
+        Which of its parts were proved in which way; None for a bound that is no sum over parts.
+    """
 
     valid: bool
     lower_bound: Fraction | None
     reason: str | None
+    how: str | None = None
 
 
 def verify(instance: Instance, document: object) -> Verdict:
     """Return whether a certificate, as read from JSON, proves its claim about an instance; bad content never raises."""
-    bound: Fraction | None = None
+    bound, how = None, None
     try:
         objective, method, claim = _header(instance, document)
-        bound = _round_up(instance, objective, _again(instance, objective, method, document))
+        if method == PARTS:
+            total, how = add_parts(instance, objective, get(document, "parameters"), _again)
+            bound = least_value(instance, objective, total)
+        else:
+            bound = _again(instance, objective, method, document)
         if claim > Fraction(reported_bound(objective, bound)):
             proved = reported_bound(objective, bound)
             raise RefusedError(f"claims {_in_words(claim)}, but only {proved} is proved")
     except RefusedError as refusal:
-        return Verdict(False, bound, str(refusal))
-    return Verdict(True, bound, None)
-
-
-def _round_up(instance: Instance, objective: Objective, bound: Fraction) -> Fraction:
-    """Return the least value from a bound on that the objective can take, since times are whole."""
-    if objective in (Objective.LATE_JOBS, Objective.MAKESPAN):
-        return Fraction(math.ceil(bound))
-    if objective is Objective.MEAN_LATENCY:
-        return Fraction(math.ceil(bound * len(instance.jobs)), len(instance.jobs))
-    return bound
+        return Verdict(False, bound, str(refusal), how)
+    return Verdict(True, bound, None, how)
 
 
 def _header(instance: Instance, document: object) -> tuple[Objective, str, Fraction]:
-    if get(document, "schema_version") != 1:
-        raise RefusedError("schema_version must be 1")
+    whole(get(document, "schema_version"), 1, 1, "schema_version")
+    if not isinstance(get(document, "parameters"), dict):
+        raise RefusedError("parameters must be an object")
     if get(document, "scenario_hash") != scenario_hash(instance):
         raise RefusedError("scenario_hash belongs to another scenario")
     name, method, claim = get(document, "objective"), get(document, "method"), get(document, "lower_bound")
@@ -88,7 +67,7 @@ def _header(instance: Instance, document: object) -> tuple[Objective, str, Fract
         raise RefusedError("lower_bound must be a number")
     if isinstance(claim, float) and not math.isfinite(claim):
         raise RefusedError("lower_bound must be finite")
-    if method != "lagrangian" and method not in list(RECOMPUTED):
+    if method not in (LAGRANGIAN, PARTS, *RECOMPUTED):
         raise RefusedError("method is none whose bounds can be computed again")
     if instance.streams is not None and method not in OF_STREAMS:
         raise RefusedError(f"{method} knows no requests of streams; allowed are {', '.join(OF_STREAMS)}")
@@ -101,286 +80,13 @@ def _in_words(claim: Fraction) -> str:
 
 
 def _again(instance: Instance, objective: Objective, method: str, document: object) -> Fraction:
-    if method != "lagrangian":
-        value = RECOMPUTED[method](instance, objective, get(document, "parameters"))
-        if value is None:
-            raise RefusedError(f"{method} does not bound {objective}")
-        return value
-    check = _LagrangianCheck(instance, objective, get(document, "parameters"), get(document, "prices"))
-    return Fraction(check.total(), check.scale)
-
-
-class _LagrangianCheck:
-    """Reads and evaluates the prices of a Lagrangian certificate."""
-
-    def __init__(self, instance: Instance, objective: Objective, parameters: object, prices: object) -> None:
-        self.instance = instance
-        self.slot_us = whole(get(parameters, "slot_us"), 1, LATEST, "slot_us")
-        self.scale = whole(get(parameters, "scale"), 1, 1 << 200, "scale")
-        self.gpus = np.bincount(instance.gpu_class).tolist()
-        classes = len(self.gpus)
-        first_row = as_list(get(prices, "compute"), classes, "compute")[0]
-        self.slots = len(as_list(first_row, None, "compute"))
-        if (self.slots + 2) * self.slot_us > LATEST:
-            raise RefusedError("slot_us is too large for so many slots")
-        self.compute = table(get(prices, "compute"), classes, self.slots, "compute")
-        self.copy = table(get(prices, "copy"), classes, self.slots, "copy")
-        rows = as_list(get(parameters, "memory_rows"), None, "memory_rows")
-        self.rows = [memory_row(instance, row) for row in rows]
-        self.memory = table(get(prices, "memory"), len(rows), self.slots, "memory")
-        self.uses = model_uses(instance, get(parameters, "model_uses"))
-        self.use_prices = table(get(prices, "model_uses"), len(self.uses), self.slots, "model_uses")
-        self.costs = _completion_costs(instance, objective, self.scale)
-        self.delays = delays(get(parameters, "delays"), len(self.costs))
-        self.shapes = read_shapes(instance, get(parameters, "priced_precedences"))
-        self.alone = LoneJobs(instance)
-        self.falls = as_list(get(prices, "precedences"), len(self.costs), "precedences")
-        self.ways = Ways(instance, self.alone)
-        self.lanes: dict[CheckedLane, tuple[Wholes, Wholes]] = {}
-        workflows = [int(instance.job_workflow[job]) for job, *_ in self.costs]
-        self.batches = BatchPayments(
-            self.ways, parameters, prices, list(map(self.alone.templates, workflows)), self.delays
-        )
-
-    def total(self) -> int:
-        """Return the value of the Lagrangian, in 1 / scale of the objective."""
-        self.batches.check([self.alone.times(job)[0] for job, *_ in self.costs], self.slot_us)
-        jobs = sum(self._job(number) for number in range(len(self.costs)))
-        return jobs + self._residencies() - self._capacity()
-
-    def _capacity(self) -> int:
-        engines = sum(self._offered(c, self.compute[c]) + self._offered(c, self.copy[c]) for c in range(len(self.gpus)))
-        memory = sum(
-            capacity * self._offered(c, price) for (c, _, capacity), price in zip(self.rows, self.memory, strict=True)
-        )
-        return engines + memory
-
-    def _offered(self, c: int, price: Wholes) -> int:
-        """Return the price of all the time in which the GPUs of a class are there."""
-        there = self.instance.class_gpu[c].available
-        if there.always:
-            return int(self.gpus[c] * sum(price.tolist()) * self.slot_us)
-        edges = [slot * self.slot_us for slot in range(self.slots + 1)]
-        us = [there.available_us(begin, end) for begin, end in pairwise(edges)]
-        return int(self.gpus[c] * sum(each * paid for each, paid in zip(us, price.tolist(), strict=True)))
-
-    # Jobs
-
-    def _job(self, number: int) -> int:
-        """Return the least cost of a job: completion, running, and the precedences outside its tree."""
-        tree = _Tree(self, number)
-        return int(min((cost + tree.completing(run)).min() for run, cost in tree.at_root()))
-
-    def fences(self, number: int, shape: CertifiedShape) -> dict[tuple[int, int], Wholes]:
-        """Return the prices of a job's precedences outside the tree: at a delay, the sum of the falls from there on."""
-        count, priced = self.delays[number], shape.priced
-        falls = table([self.falls[number]], 1, len(priced) * count, "precedences")[0].reshape(len(priced), count)
-        # The last delay stands for all later ones, beyond which nothing is priced.
-        falls[:, -1] = 0
-        return {arc: np.cumsum(row[::-1])[::-1] for arc, row in zip(priced, falls, strict=True)}
-
-    def _held(self, row: int, memory_bytes: int) -> int:
-        """Return how many parts of a limit on memory a task holds that holds so many bytes, rounded down."""
-        c, _, capacity = self.rows[row]
-        gpu = self.instance.class_gpu[c]
-        return 0 if gpu.slots else memory_bytes * capacity // gpu.memory_bytes
-
-    def _rate(self, lane: CheckedLane) -> Wholes:
-        """Return what a task pays per microsecond in every slot."""
-        rate = self.compute[lane.gpu_class].copy()
-        for index, (model, c) in enumerate(self.uses):
-            if c == lane.gpu_class and model in lane.needs:
-                rate += self.use_prices[index]
-        if lane.share < WHOLE or lane.joined_us:
-            members = (lane.members((slot + 1) * self.slot_us) for slot in range(self.slots))
-            parts = [price * lane.share // (WHOLE * size) for price, size in zip(rate.tolist(), members, strict=True)]
-            rate = np.array(parts, object)
-        for row, price in enumerate(self.memory):
-            if self.rows[row][0] == lane.gpu_class:
-                rate += self._held(row, lane.memory_bytes) * price
-        return np.asarray(rate)
-
-    def least_price(
-        self, paying: CheckedLane, earliest: int, run: int, wait: Wholes, part: Wholes | None = None
-    ) -> Wholes:
-        """Return the least price of a run that starts in [earliest + k, earliest + k + 1) slots, for every delay k.
-
-        To it belongs what waiting within that interval costs: wait[k] per microsecond. Of the price the part of so many
-        in `PARTS` is paid, rounded down; None: all of it.
-        """
-        if paying not in self.lanes:
-            self.lanes[paying] = _integral(self._rate(paying), self.slot_us)
-        lane, slot = self.lanes[paying], self.slot_us
-        first = earliest + np.arange(len(wait), dtype=np.int64) * slot
-        # The price is linear in the start between these: where the start, or the end of the run, enters another slot.
-        edges = ((first // slot + 1) * slot, ((first + run) // slot + 1) * slot - run)
-        last = first + slot - 1
-        starts = (first, np.minimum(edges[0], last), np.minimum(edges[1], last), last)
-        prices = [_until(lane, at + run, slot) - _until(lane, at, slot) for at in starts]
-        paid = prices if part is None else [price // PARTS * part for price in prices]
-        return np.asarray(np.min([price + wait * (at - first) for price, at in zip(paid, starts, strict=True)], axis=0))
-
-    # Models
-
-    def _residencies(self) -> int:
-        """Return the cost of the best residencies of every model on every GPU."""
-        total = 0
-        for index, (model, c) in enumerate(self.uses):
-            held = np.zeros(self.slots, object)
-            for (row_class, parts, _), price in zip(self.rows, self.memory, strict=True):
-                if row_class == c:
-                    held += parts[model] * price
-            loading = held + self.copy[c] + (0 if self.instance.overlap_loads else self.compute[c])
-            name = self.instance.models[model].name
-            copies = min(self.gpus[c], self.instance.restrictions.max_replicas.get(name, self.gpus[c]))
-            there = [int(self.instance.gpu_class[r.gpu]) for r in self.instance.initial if r.model == model].count(c)
-            # Which GPUs of a class begin with the model is all alike to the prices.
-            warm = min(copies, there)
-            for count, on in ((copies - warm, False), (warm, True)):
-                if count:
-                    load_us = int(self.instance.load_us[model, c])
-                    total += count * self._best_path(held - self.use_prices[index], loading, load_us, on)
-        return total
-
-    def _best_path(self, on_rate: Wholes, loading: Wholes, load_us: int, starts_on: bool) -> int:
-        """Return the cost of the cheapest sequence of residencies of one model on one GPU; being off costs nothing."""
-        slot, integral = self.slot_us, _integral(loading, self.slot_us)
-        edges = np.arange(self.slots + 1, dtype=np.int64) * slot
-        # Loads that end at an edge, and loads that begin at one; each with the first edge at which the model is on.
-        ends = edges[edges >= load_us]
-        begins = edges[edges + load_us < self.slots * slot]
-        arrivals: list[list[tuple[int, int]]] = [[] for _ in range(self.slots + 1)]
-        costs = _until(integral, ends, slot) - _until(integral, ends - load_us, slot)
-        for at, begin, cost in zip((ends // slot).tolist(), (ends - load_us).tolist(), costs.tolist(), strict=True):
-            arrivals[at].append((begin // slot, cost))
-        ready = begins + load_us
-        costs = _until(integral, ready, slot) - _until(integral, begins, slot)
-        costs += on_rate[ready // slot] * ((ready // slot + 1) * slot - ready)
-        for at, begin, cost in zip(
-            (ready // slot + 1).tolist(), (begins // slot).tolist(), costs.tolist(), strict=True
-        ):
-            arrivals[at].append((begin, cost))
-        stay = [0, *(on_rate * slot).tolist()]
-        on, off = (0 if starts_on else _RULED_OUT), [0] * (self.slots + 1)
-        for edge in range(self.slots + 1):
-            on = min([on + stay[edge], *(off[begin] + cost for begin, cost in arrivals[edge])])
-            off[edge] = min(on, off[edge - 1] if edge else 0)
-        return off[-1]
-
-
-class _Tree:
-    """One job's tasks, and its end if that is added, joined by the precedences that are not priced."""
-
-    def __init__(self, check: _LagrangianCheck, number: int) -> None:
-        job, self.weight, self.free_until, self.step = check.costs[number]
-        workflow = int(check.instance.job_workflow[job])
-        start, end = check.alone.times(job)
-        self.shape = check.shapes[workflow]
-        self.root = self.shape.root
-        self.check, self.number, self.count = check, number, check.delays[number]
-        self.ways = [check.ways.of(template) for template in check.alone.templates(workflow)]
-        self.earliest = [*start, max(end)] if self.root == len(start) else start
-        self.fences = check.fences(number, self.shape)
-        reach = max(self.earliest) + self.count * check.slot_us + max(way.run_us for ways in self.ways for way in ways)
-        if reach // check.slot_us + 2 > check.slots:
-            raise RefusedError("a window reaches beyond the priced slots")
-
-    def at_root(self) -> list[tuple[int, Wholes]]:
-        """Return, per class that can run the last task, its run time and the least cost of the job by its delay."""
-        below: dict[int, list[tuple[int, Wholes]]] = {}
-        for node in self.shape.leaves_first:
-            sums = np.zeros(self.count, object)
-            for child in self.shape.children[node]:
-                if (child, node) in self.shape.kept:
-                    sums += self._ended(child, below.pop(child), node)
-            following = {
-                child: np.min([cost for _, cost in below.pop(child)], axis=0)
-                for child in self.shape.children[node]
-                if (node, child) in self.shape.kept
-            }
-            for source in self.shape.priced_into[node]:
-                sums += self.fences[source, node]
-            options = []
-            for run, blocked, cost in self._running(node):
-                cost += sums
-                for child, least in following.items():
-                    cost += np.minimum.accumulate(least[::-1])[::-1][self._later(node, run, child)]
-                for target in self.shape.priced_from[node]:
-                    cost -= self.fences[node, target][self._later(node, run, target)]
-                # After the sums: what is ruled out must stay so whatever falls are taken off.
-                cost[:blocked] = _RULED_OUT
-                options.append((run, cost))
-            below[node] = options
-        return below[self.root]
-
-    def _ended(self, source: int, options: list[tuple[int, Wholes]], node: int) -> Wholes:
-        """Return the least cost of a task before a node, by the delay of the node: whichever run has ended by then."""
-        least = np.full(self.count, _RULED_OUT, object)
-        for run, cost in options:
-            np.minimum.at(least, self._later(source, run, node), cost)
-        return np.minimum.accumulate(least)
-
-    def completing(self, run: int) -> Wholes:
-        """Return what completing costs the job whose last task runs so long and begins when its delay does."""
-        ends = self._last_ends(run)
-        return np.asarray((ends > 0 if self.step else np.maximum(0, ends)).astype(object) * self.weight)
-
-    def _last_ends(self, run: int) -> Ints:
-        return self.earliest[self.root] + np.arange(self.count) * self.check.slot_us + run - self.free_until
-
-    def _waiting(self, node: int, run: int) -> Wholes:
-        """Return what a microsecond of waiting costs by delay: at the root, the weight once completing costs that."""
-        costs = self._last_ends(run) >= 0 if node == self.root and not self.step else np.zeros(self.count, bool)
-        return np.asarray(costs[: self.count - 1].astype(object) * self.weight)
-
-    def _running(self, node: int) -> list[tuple[int, int, Wholes]]:
-        """Return run times of a node, the first delay possible, and prices by delay.
-
-        The last delay is always possible and pays nothing, nor does an added end.
-        """
-        if node == len(self.ways):
-            return [(0, 0, np.zeros(self.count, object))]
-        earliest, listed = self.earliest[node], list[tuple[int, int, Wholes]]()
-        slot_us = self.check.slot_us
-        for way in self.ways[node]:
-            part, waiting = self.check.batches.part(self.number, node, way), self._waiting(node, way.run_us)
-            if part is None:
-                paid = self.check.least_price(way.lane, earliest, way.run_us, waiting)
-            else:  # of compute and models each member pays its part, of memory what it holds
-                own, batch = way.lane.of_member(), way.lane.of_batch()
-                paid = self.check.least_price(own, earliest, way.run_us, np.zeros_like(waiting))
-                paid += self.check.least_price(batch, earliest, way.run_us, waiting, part)
-            # A delay is ruled out if the last start that it stands for lies before a batch can start.
-            blocked = max(0, min(self.count - 1, (way.from_us - earliest) // slot_us))
-            listed.append((way.run_us, blocked, np.append(paid, 0)))
-        return listed
-
-    def _later(self, source: int, run: int, target: int) -> Ints:
-        """Return the least delay of the target for each delay of the source."""
-        behind = (self.earliest[source] + run - self.earliest[target]) // self.check.slot_us
-        return np.clip(np.arange(self.count) + behind, 0, self.count - 1)
-
-
-def _integral(rate: Wholes, slot_us: int) -> tuple[Wholes, Wholes]:
-    """Return the price from 0 to each edge of a slot, and the rates with one free slot after them."""
-    return np.concatenate(([0], np.cumsum(rate * slot_us))), np.concatenate((rate, [0]))
-
-
-def _until(integral: tuple[Wholes, Wholes], instant: Ints, slot_us: int) -> Wholes:
-    """Return the price from 0 to each instant."""
-    return np.asarray(integral[0][instant // slot_us] + integral[1][instant // slot_us] * (instant % slot_us))
-
-
-def _completion_costs(instance: Instance, objective: Objective, scale: int) -> list[tuple[int, int, int, bool]]:
-    """Return (job, weight, free until, step) of the jobs that cost something: whole weights, rounded down."""
-    late, costs = objective is Objective.LATE_JOBS, []
-    weights = latency_weights(instance, objective) or [Fraction(0)] * len(instance.jobs)
-    for index, (job, weight) in enumerate(zip(instance.jobs, weights, strict=True)):
-        free_until = job.release_us
-        if job.deadline_us is not None and (late or objective is Objective.WEIGHTED_TARDINESS):
-            weight, free_until = Fraction(1) if late else job.weight, job.release_us + job.deadline_us
-        if weight > 0:
-            costs.append((index, int(weight * scale), free_until, late))
-    if not costs:
-        raise RefusedError(f"prices prove nothing about {objective}")
-    return costs
+    """Return what a method that stands alone proves, in the units of `objective_value`."""
+    if method == LAGRANGIAN:
+        check = LagrangianCheck(instance, objective, get(document, "parameters"), get(document, "prices"))
+        return least_value(instance, objective, Fraction(check.total(), check.scale))
+    if method not in list(RECOMPUTED):
+        raise RefusedError("method is none that proves a part")
+    value = RECOMPUTED[method](instance, objective, get(document, "parameters"))
+    if value is None:
+        raise RefusedError(f"{method} does not bound {objective}")
+    return least_value(instance, objective, value)

@@ -19,6 +19,7 @@ from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective, charges
 from truenorth.models.timeline import Timeline
 from truenorth.solvers.bounds import closed_form
+from truenorth.solvers.bounds.certify_parts import CertifiedSearch, PartProof
 from truenorth.solvers.bounds.lagrangian.improve import Priced
 from truenorth.solvers.bounds.lagrangian.improve import improve as raise_bound
 from truenorth.solvers.exact import start_orders
@@ -32,6 +33,8 @@ _S_PER_TASK = 0.04
 """With less time parts are not worth a try."""
 _LITTLE = 1e-3
 """A cut may lose so much of the gap between plan and bound."""
+_PROOFS_SHARE = 0.75
+"""Where proofs are to be written down they get so much of the time, and their verifier's own programme the rest."""
 _FEW_STATES = 10_000
 """With prices of the whole window a part is proved with so few states, or else with prices of its own."""
 _ASCENT_S_PER_TASK, _ASCENT_SHARE = 0.06, 0.5
@@ -141,71 +144,120 @@ def improve(search: Search, priced: Priced, limit_s: float, workers: int = 1) ->
         So many parts are looked at at a time.
     """
     end_s = search.elapsed_s + limit_s
+    # Whoever wants certificates proves again what is proved here.
+    prove_s = _PROOFS_SHARE * limit_s if isinstance(search, CertifiedSearch) else limit_s
     ranges, timeline, rate = cut(search, priced), search.timeline, ComputeRate.of(priced)
-    # The whole window is the only part.
-    if len(ranges) == 1 or timeline is None:
-        start_orders.improve(search, rate, limit_s)
-        return
 
     def left_s() -> float:
         return min(search.remaining_s, end_s - search.elapsed_s)
 
-    parts = sorted(
-        (JobsPart.of(search.instance, search.objective, jobs) for jobs in ranges), key=lambda part: part.size
-    )
-    searches = [_begin(search, part, timeline, limit_s) for part in parts]
+    if len(ranges) == 1 or timeline is None:
+        start_orders.improve(search, rate, prove_s)
+        if isinstance(search, CertifiedSearch) and search.bound_method == start_orders.METHOD:
+            search.certify([_OpenPart.whole(search, rate, priced).proof], left_s)
+        return
+    parts = sorted((_OpenPart.of(search, jobs, timeline, limit_s) for jobs in ranges), key=lambda part: part.alone.size)
+
+    def left_to_prove_s() -> float:
+        return left_s() - (limit_s - prove_s)
 
     def prove_at_once(at: int) -> None:
-        """Prove a part at prices of the whole window if that takes few states."""
-        if not searches[at].proved and parts[at].size <= _MOST_TASKS and left_s() > 0:
-            # Prices of the window in units of the part's own objective.
-            own = rate._replace(scale=rate.scale * parts[at].share)
-            start_orders.improve(searches[at], own, left_s(), _FEW_STATES)
+        if left_to_prove_s() > 0:
+            parts[at].prove_at_once(rate, left_to_prove_s())
 
     def prove_alone(at: int) -> None:
-        """Prove a part at prices of its own, in its share of the time that is left."""
         # By size; what the small ones do not need goes to those behind them.
-        share = min(1.0, workers * parts[at].size / sum(part.size for part in parts[at:]))
-        if not searches[at].proved and searches[at].bound_method != start_orders.METHOD and left_s() > 0:
-            _prove_alone(searches[at], share * left_s())
+        share = min(1.0, workers * parts[at].alone.size / sum(part.alone.size for part in parts[at:]))
+        if left_to_prove_s() > 0:
+            parts[at].prove_alone(share * left_to_prove_s())
 
     with ThreadPoolExecutor(workers) as pool:
         # All at known prices first: most are proved so, in a fraction of the time that new prices take.
         for prove in (prove_at_once, prove_alone):
             list(pool.map(prove, range(len(parts))))
-    _join(search, timeline, zip(parts, searches, strict=True))
+    _join(search, timeline, parts)
     # A part without a bound counts 0: no objective is negative.
-    bounds = [part.share * (alone.bound or 0) for part, alone in zip(parts, searches, strict=True)]
+    bounds = [part.alone.share * (part.search.bound or 0) for part in parts]
     search.offer_bound(sum(bounds, Fraction(0)), start_orders.METHOD)
+    if isinstance(search, CertifiedSearch):
+        search.certify([part.proof for part in sorted(parts, key=lambda part: part.jobs.start)], left_s)
 
 
-def _begin(search: Search, part: JobsPart, timeline: Timeline, limit_s: float) -> Search:
-    """Return a search of a part that knows its share of a plan, and bounds that need no ascent."""
-    alone = Search(part.instance, search.objective, limit_s, stop=search.stop, left_out=search.left_out)
-    alone.offer(part.plan(timeline))
-    alone.offer_bound(*closed_form.best(part.instance, search.objective))
-    return alone
+@dataclass(slots=True)
+class _OpenPart:
+    """A part that is being proved: a search of its own, and the prices that served.
+
+    Parameters
+    ----------
+    rate
+        Prices that guided its last start orders.
+    priced
+        Its own prices, if it has any.
+    """
+
+    jobs: range
+    alone: JobsPart
+    search: Search
+    rate: ComputeRate | None = None
+    priced: Priced | None = None
+
+    @classmethod
+    def of(cls, search: Search, jobs: range, timeline: Timeline, limit_s: float) -> _OpenPart:
+        """Return a part that knows its share of a plan, and bounds that need no ascent."""
+        part = JobsPart.of(search.instance, search.objective, jobs)
+        alone = Search(part.instance, search.objective, limit_s, stop=search.stop, left_out=search.left_out)
+        alone.offer(part.plan(timeline))
+        alone.offer_bound(*closed_form.best(part.instance, search.objective))
+        return cls(jobs, part, alone)
+
+    @classmethod
+    def whole(cls, search: Search, rate: ComputeRate, priced: Priced) -> _OpenPart:
+        """Return the only part of a window."""
+        jobs = range(len(search.instance.jobs))
+        return cls(jobs, JobsPart.of(search.instance, search.objective, jobs), search, rate, priced)
+
+    def prove_at_once(self, rate: ComputeRate, limit_s: float) -> None:
+        """Prove it at prices of the whole window if that takes few states."""
+        if not self.search.proved and self.alone.size <= _MOST_TASKS:
+            # Prices of the window in units of the part's own objective.
+            self.rate = rate._replace(scale=rate.scale * self.alone.share)
+            start_orders.improve(self.search, self.rate, limit_s, _FEW_STATES)
+
+    def prove_alone(self, limit_s: float) -> None:
+        """Prove it at prices of its own if it is small enough; otherwise raise its bound as far as time allows."""
+        if self._is_settled():
+            return
+        end_s, size = self.search.elapsed_s + limit_s, self.alone.size
+        if size <= _MOST_TASKS:
+            self.priced = raise_bound(self.search, min(_ASCENT_S_PER_TASK * size, _ASCENT_SHARE * limit_s))
+            if self.priced is not None:
+                self.rate = ComputeRate.of(self.priced)
+                start_orders.improve(self.search, self.rate, end_s - self.search.elapsed_s)
+        if not self._is_settled():
+            longer = raise_bound(self.search, end_s - self.search.elapsed_s)
+            if self.priced is None or (longer is not None and longer.bound > self.priced.bound):
+                self.priced = longer
+
+    def _is_settled(self) -> bool:
+        return self.search.proved or self.search.bound_method == start_orders.METHOD
+
+    @property
+    def proof(self) -> PartProof:
+        """What is proved of it."""
+        found, by_order = self.search, self.search.bound_method == start_orders.METHOD
+        done_us = 0 if found.timeline is None else int(found.timeline.end_us.max())
+        return PartProof(
+            self.jobs, found.bound or Fraction(0), found.value, done_us, self.rate if by_order else None, self.priced
+        )
 
 
-def _prove_alone(alone: Search, limit_s: float) -> None:
-    """Prove a part if it is small enough; otherwise raise its bound as far as time allows."""
-    end_s, size = alone.elapsed_s + limit_s, alone.instance.n_tasks
-    if size <= _MOST_TASKS:
-        priced = raise_bound(alone, min(_ASCENT_S_PER_TASK * size, _ASCENT_SHARE * limit_s))
-        if priced is not None:
-            start_orders.improve(alone, ComputeRate.of(priced), end_s - alone.elapsed_s)
-    if not alone.proved and alone.bound_method != start_orders.METHOD:
-        raise_bound(alone, end_s - alone.elapsed_s)
-
-
-def _join(search: Search, timeline: Timeline, found: Iterable[tuple[JobsPart, Search]]) -> None:
+def _join(search: Search, timeline: Timeline, parts: Iterable[_OpenPart]) -> None:
     """Offer the plan with better ones of some parts in it, under the names of the GPUs that suit it best."""
     decoder, gpus = Decoder(search.instance, search.objective, idle_first=True), search.instance.n_gpus
     start_us, gpu = timeline.start_us.copy(), timeline.gpu.copy()
     # GPUs are alike, so a part may use any names: those that load least at its seams are the best.
     names = list(permutations(range(gpus))) if gpus <= _MOST_RENAMED else [tuple(range(gpus))]
-    for part, alone in found:
-        own = alone.timeline
+    for part, own in ((open_part.alone, open_part.search.timeline) for open_part in parts):
         if own is None or (own.start_us == timeline.start_us[part.tasks]).all():
             continue
         start_us[part.tasks] = own.start_us

@@ -5,14 +5,19 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from experiments.device_figures.__main__ import Stage, _all
 from experiments.device_figures.figures import TARGETS, load_share, overlap_us, reached
 from experiments.device_figures.parts import parts
 from experiments.device_figures.steps import Figure, refuse_too_much, take_steps
 from truenorth.executor.devices.records import Record
+from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import scenario_from
+from truenorth.planner.answers.kept import KeptRuns
 
 
 def record(gpu: int, start_us: int, end_us: int, size_bytes: int = 0) -> Record:
@@ -59,12 +64,40 @@ def test_what_ends_a_step_is_a_figure_and_the_next_one_is_taken() -> None:
     stumbled, refused = take_steps([("first", stumble), ("second", refuse_too_much)], "cpu")
     assert (stumbled.met, stumbled.note) == (False, "RuntimeError: no cpu")
     assert (refused.met, refused.value) == (True, 1)
-    assert refused.note.startswith(f"cpu core 0: no {1 << 50} bytes of host memory for a model's weights")
+    assert refused.note.startswith(f"cpu core 0: no {1 << 50} bytes of host memory: ")
+
+
+def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
+    """The third of four stages is killed: the first two stay as they were, the others are taken the next time."""
+    taken: list[str] = []
+
+    def stage(name: str) -> Stage:
+        def measure() -> dict[str, Any]:
+            if name == "c" and "c" not in taken:
+                taken.append(name)
+                raise KeyboardInterrupt
+            taken.append(name)
+            return {"lines": [name * len(taken)]}
+
+        return name, measure
+
+    stages = [stage(name) for name in "abcd"]
+    with pytest.raises(KeyboardInterrupt):
+        list(_all(stages, KeptRuns(tmp_path, {"device": "cpu"})))
+    found = dict(_all(stages, KeptRuns(tmp_path, {"device": "cpu"})))
+    assert [measured["lines"] for measured in found.values()] == [["a"], ["bb"], ["cccc"], ["ddddd"]]
+    assert taken == ["a", "b", "c", "c", "d"]
+    with pytest.raises(QuestionError, match=r"holds runs of another question \(device: cpu, now cuda\); allowed are"):
+        KeptRuns(tmp_path, {"device": "cuda"})
 
 
 def test_small_parts_are_scenarios_of_one_gpu() -> None:
     made = parts("cpu", 6)
-    assert [(part.name, part.runner) for part in made] == [("synthetic", "synthetic"), ("transformers", "transformers")]
+    assert [(part.name, part.runner, part.sharing) for part in made] == [
+        ("synthetic", "synthetic", None),
+        ("transformers", "transformers", None),
+        ("two on a card", "synthetic", "serial"),
+    ]
     instance = scenario_from(made[0].document).instance
     assert (instance.n_gpus, len(instance.jobs), instance.cluster.gpus[0].memory_bytes) == (1, 6, 80_000_000)
 
@@ -72,8 +105,9 @@ def test_small_parts_are_scenarios_of_one_gpu() -> None:
 def test_large_parts_thrash(monkeypatch: pytest.MonkeyPatch) -> None:
     """On two devices: a quarter of the authors' 20.76 GB against 3.5 GB, and real architectures against 8 GB."""
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    synthetic, real = (scenario_from(part.document).instance for part in parts("cuda", 6))
-    assert [(instance.n_gpus, len(instance.jobs)) for instance in (synthetic, real)] == [(2, 12), (2, 12)]
+    synthetic, real, shared = (scenario_from(part.document).instance for part in parts("cuda", 6))
+    assert [(each.n_gpus, len(each.jobs)) for each in (synthetic, real, shared)] == [(2, 12), (2, 12), (4, 12)]
+    assert sum(gpu.memory_bytes for gpu in shared.cluster.gpus) == 2 * 3_500_000_000
     assert sum(model.weight_bytes for model in synthetic.models) == 5_190_000_000
     assert [instance.cluster.gpus[0].memory_bytes for instance in (synthetic, real)] == [3_500_000_000, 8_000_000_000]
 

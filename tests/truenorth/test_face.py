@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-import re
+import operator
 import subprocess
 import sys
 from pathlib import Path
@@ -41,11 +41,6 @@ def test_every_public_name_is_found(name: str) -> None:
     assert getattr(tn, name).__name__ == name
 
 
-def test_the_names_are_those_that_type_checkers_see() -> None:
-    text = Path(tn.__file__).read_text()
-    assert sorted(re.findall(r"^    from [\w.]+ import \w+ as (\w+)", text, re.MULTILINE)) == sorted(dir(tn))
-
-
 def test_everything_but_types_of_devices_is_imported_by_a_star() -> None:
     found: dict[str, Any] = {}
     exec("from truenorth import *", found)  # noqa: S102
@@ -63,7 +58,7 @@ def test_the_import_waits_for_nothing_heavy() -> None:
 
 def test_an_unknown_name_lists_those_that_there_are() -> None:
     with pytest.raises(AttributeError, match=r"module 'truenorth' has no 'plna'; it has .*plan"):
-        tn.plna  # noqa: B018
+        operator.attrgetter("plna")(tn)
 
 
 def test_a_scenario_may_be_a_file_or_data(scenario: tn.Scenario, tmp_path: Path) -> None:
@@ -95,7 +90,8 @@ def test_a_saved_plan_is_checked_hinted_and_simulated(scenario: tn.Scenario, tmp
 
 def test_a_bound_is_verified_and_a_claim_above_it_is_refused(scenario: tn.Scenario, tmp_path: Path) -> None:
     made = tn.bound(scenario, time_limit="5 s", workers=1)
-    assert tn.verify(scenario, made) == tn.VerdictRecord(True, 7e-6, None)
+    found = tn.verify(scenario, made)
+    assert (found.valid, found.lower_bound, found.reason) == (True, 7e-6, None)
     [path] = tn.save(made, tmp_path / "certificate.json")
     assert tn.verify(scenario, path).valid
     assert not tn.verify(scenario, made.certificate | {"lower_bound": 1.0}).valid

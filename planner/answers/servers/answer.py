@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from truenorth.models import Instance, ServiceLevels, Timeline
 from truenorth.models.errors import QuestionError
+from truenorth.models.record import take
 from truenorth.models.scenario import Scenario
 from truenorth.models.scenario.errors import FieldError
 from truenorth.models.scenario.limits import check_horizon
@@ -17,41 +18,35 @@ from truenorth.planner.answers.policies.parse import parse
 from truenorth.planner.answers.servers.by_policy import (
     DEFAULT_POLICIES,
     LONG_TRACE_POLICIES,
-    Scanned,
+    SizeTrial,
     begin_trials,
     scan,
     try_own_size,
 )
-from truenorth.planner.answers.servers.decide import Reached, Refutation, reached_by
+from truenorth.planner.answers.servers.decide import Refutation, figures, reached_by
 from truenorth.planner.answers.servers.deployable import (
     Alternative,
-    Growth,
     fail,
     grow,
     look_nearby,
     rank,
+    strain,
     with_traffic,
 )
-from truenorth.planner.answers.servers.dispatched import dispatch
 from truenorth.planner.answers.servers.goal import refuse_vacuous, tolerances
-from truenorth.planner.answers.servers.hunt import LONG_TRACE, Hunt, floor_of, floor_takes_s
-from truenorth.planner.answers.servers.question import Sizing, candidates, cost, price
+from truenorth.planner.answers.servers.hunt import LONG_TRACE, Hunt, dispatch, floor_of, floor_takes_s
 from truenorth.planner.answers.servers.record import (
     AlternativeSize,
-    Figures,
     GroupOfServers,
     GrowthTaken,
     Minimum,
     PolicySize,
     ReachedSize,
     ServersRecord,
-    Size,
     SizeRefuted,
     StrainReached,
-    WorkDone,
 )
-from truenorth.planner.answers.servers.sensitivity import FACTOR, Strain, strain
-from truenorth.planner.answers.servers.sizes import Mix, Sizes
+from truenorth.planner.answers.servers.sizes import Mix, Sizes, Sizing, candidates, cost, price
 from truenorth.planner.answers.servers.streams import refute_sizes, stream_policies
 from truenorth.planner.answers.simulate import is_file
 from truenorth.planner.answers.uncertain.spec import refuse_estimates
@@ -128,13 +123,13 @@ class ServersAnswer:
     timeline: Timeline | None
     undecided: tuple[Mix, ...]
     refutations: tuple[Refutation, ...]
-    policies: tuple[Scanned, ...]
+    policies: tuple[SizeTrial, ...]
     largest: Mix
     runtime_s: float
     options: tuple[str, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
-    growth: Growth | None = None
-    strains: tuple[Strain, ...] = ()
+    growth: GrowthTaken | None = None
+    strains: tuple[StrainReached, ...] = ()
     survives_failure: bool | None = None
     spare: int = 0
     planned: Mix | None = None
@@ -208,102 +203,55 @@ class ServersAnswer:
 
     def record(self, plan: Path | None = None, certificate: Path | None = None) -> ServersRecord:
         """Return the answer with the keys of ``servers --json``."""
-        priced, rounded = self.sizes.prices is not None, self.sizes.scenario.document.rounded_up
+        size, priced, rounded = self.sizes.size, self.sizes.prices is not None, self.sizes.scenario.document.rounded_up
         bounds = (_number(self.lower_bound_price), _number(self.lower_bound_price_of_any)) if priced else ()
-        minimum = Minimum(
-            self._size(self.mix),
-            self.proved,
-            self.lower_bound,
-            self._figure(self._planned()),
-            None if plan is None else str(plan),
-            *bounds,
-        )
+        reached = None
+        if self.planned is not None and self.timeline is not None:
+            reached = reached_by(self.sizes.at(self.planned).instance, self.timeline, self.levels)
+        value = figures(self.levels, reached)
+        at = None if plan is None else str(plan)
+        minimum = Minimum(size(self.mix), self.proved, self.lower_bound, value, at, *bounds)
         policies = {
             row.policy: PolicySize(
-                self._size(row.mix),
+                size(row.mix),
                 row.knows,
-                None if row.upto is None or priced else sum(row.upto),
+                sum(list(row.reached)[-1]) if row.reached and not priced else None,
                 row.skipped,
-                [ReachedSize(self._size(mix), self._figure(value)) for mix, value in row.reached],
+                [ReachedSize(size(mix), figures(self.levels, value)) for mix, value in row.reached.items()],
             )
             for row in self.policies
         }
-        return ServersRecord(
+        return take(
+            ServersRecord,
+            self,
             slo=self.levels.written,
             rate=float(self.rate),
-            spare=self.spare,
-            noise=self.noise,
             groups=[
                 GroupOfServers(group.gpu.kind, group.gpus_per_server)
                 for group in self.sizes.scenario.document.cluster.server_groups
             ],
             rounded_up=_number(rounded),
-            largest=self._size(self.largest),
+            largest=size(self.largest),
             open_sizes=len(self.undecided),
             minimum=minimum,
             policies=policies,
             alternatives=[
-                AlternativeSize(
-                    each.policy,
-                    each.knows,
-                    self._size(each.mix),
-                    self._figure(each.reached),
-                    each.metrics,
-                    WorkDone(each.work_s, each.offered_s),
-                )
+                take(AlternativeSize, each, size=size(each.mix), value=figures(self.levels, each.reached))
                 for each in self.alternatives
             ],
-            growth=None if self.growth is None else self._grown(self.growth),
-            survives_failure=self.survives_failure,
-            sensitivity=[
-                StrainReached(
-                    each.model,
-                    str(each.figure),
-                    float(FACTOR),
-                    each.met,
-                    self._figure(each.reached),
-                    _number(each.share),
-                )
-                for each in self.strains
-            ],
+            sensitivity=list(self.strains),
             refutation=None if self.refutation is None else self._refuted(self.refutation, certificate),
-            runtime_s=self.runtime_s,
         )
-
-    def _size(self, mix: Mix | None) -> Size:
-        """Return how many servers, and of priced groups also how many of each and for how much an hour."""
-        if self.sizes.prices is None:
-            return Size(None if mix is None else sum(mix))
-        return Size(None, None, None) if mix is None else Size(sum(mix), list(mix), _number(price(self.sizes, mix)))
-
-    def _grown(self, growth: Growth) -> GrowthTaken:
-        return GrowthTaken(growth.policy, self._size(growth.mix), float(growth.holds), _number(growth.fails))
 
     def _refuted(self, done: Refutation, certificate: Path | None) -> SizeRefuted:
-        return SizeRefuted(
-            self._size(done.mix),
-            done.method,
-            done.forces,
-            done.however_many,
-            None if done.alone is None else done.alone.record,
-            done.certificate is not None,
-            None if certificate is None else str(certificate),
+        return take(
+            SizeRefuted,
+            done,
+            size=self.sizes.size(done.mix),
+            too_long_alone=None if done.alone is None else done.alone.record,
+            recomputable=done.certificate is not None,
+            certificate=None if certificate is None else str(certificate),
         )
-
-    def _planned(self) -> Reached | None:
-        """Return what the plan reaches of the figure that each level limits."""
-        if self.planned is None or self.timeline is None:
-            return None
-        return reached_by(self.sizes.at(self.planned).instance, self.timeline, self.levels)
-
-    def _figure(self, values: Reached | None) -> Figures:
-        """Return the figures that the levels limit in seconds, as ratios or as shares: of one level its own."""
-        if values is None:
-            return None
-        figures = [
-            None if value is None else level.reported(value) for level, value in zip(self.levels, values, strict=True)
-        ]
-        return figures[0] if len(figures) == 1 else figures
 
 
 def _number(value: Fraction | None) -> float | None:
@@ -340,13 +288,15 @@ def servers_within(asked: SizesQuestion[Any], scenario: Scenario, budget: Budget
         if long:  # plans of a rule first, since one simulation may take all the time
             dispatch(hunt, _DISPATCH_SHARE)
         try_own_size(hunt, trials)
+    # Before policies are simulated at more sizes: where a bound says that nothing helps, none is.
     if searched:
         hunt.bisect(_FORMULAS_SHARE)
     scan(hunt, trials, _POLICY_SHARE if searched else _LAST_POLICY_SHARE)
     nearby, failing, growing, straining = _REST_SHARES if searched else _LAST_SHARES
     look_nearby(hunt, trials, nearby)
-    scanned = [trial.found(hunt.unrefuted, question) for trial in trials]
-    alternatives = rank(hunt, scanned)
+    for trial in trials:
+        trial.close(hunt)
+    alternatives = rank(hunt, trials)
     survives = fail(hunt, trials, alternatives[0], failing) if alternatives else None
     growth = grow(hunt, alternatives[0], growing) if alternatives else None
     strains = strain(hunt, alternatives[0], straining) if alternatives else ()
@@ -360,7 +310,7 @@ def servers_within(asked: SizesQuestion[Any], scenario: Scenario, budget: Budget
         timeline,
         tuple(hunt.open),
         tuple(hunt.refutations),
-        tuple(scanned),
+        tuple(trials),
         question.candidates[-1],
         budget.elapsed_s,
         tuple(replace(asked, slo=None, policies=None).typed()),

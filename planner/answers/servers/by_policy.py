@@ -9,7 +9,7 @@ lie below the least that met. Policies that plan with a solver take as long as a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from truenorth.executor import Knows, PolicyError, StoppedError
@@ -17,8 +17,7 @@ from truenorth.models import InstanceError, Metrics
 from truenorth.planner.answers.policies.parse import needs_solver, parse
 from truenorth.planner.answers.servers.decide import Reached, meets, reached_by
 from truenorth.planner.answers.servers.hunt import Hunt
-from truenorth.planner.answers.servers.question import Sizing, remainders
-from truenorth.planner.answers.servers.sizes import Mix, is_within
+from truenorth.planner.answers.servers.sizes import Mix, is_within, remainders
 from truenorth.planner.answers.simulate import simulate
 
 DEFAULT_POLICIES = ("srpt", "compass", "jit", "heft", "hash", "static", "receding")
@@ -27,38 +26,6 @@ LONG_TRACE_POLICIES = ("jit", "srpt")
 """The quickest to simulate, for windows too long to plan."""
 _FIRST_SHARE = 0.2
 """At most this share of the time left goes to the first simulation of a policy; that of the first policy has it all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scanned:
-    """What simulating a policy at one size after the other found.
-
-    Parameters
-    ----------
-    mix
-        The cheapest size at which it met the level; None if it met it nowhere.
-    reached
-        Every size that was simulated, cheapest first, and what it reached there of the levels; None where the policy
-        cannot serve at all.
-    skipped
-        How many sizes cheaper than `mix`, or of all without one, are neither refuted nor simulated: time was up.
-    met_at
-        The metrics at every size at which it met the level.
-    knows
-        What its decisions make of run times.
-    """
-
-    policy: str
-    mix: Mix | None
-    reached: tuple[tuple[Mix, Reached | None], ...]
-    skipped: int
-    met_at: Mapping[Mix, Metrics]
-    knows: Knows
-
-    @property
-    def upto(self) -> Mix | None:
-        """The largest size that was simulated; None if time was up before the first."""
-        return self.reached[-1][0] if self.reached else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,26 +39,36 @@ class _SizeRun:
 
 @dataclass(slots=True)
 class SizeTrial:
-    """A policy under trial: what it reached so far, and the sizes at which it met the level with all spare gone, too.
+    """A policy under trial: what it reached so far, and the sizes at which it met the levels with all spare gone, too.
 
     Attributes
     ----------
+    knows
+        What its decisions make of run times.
     runs
         Simulations by the servers that were left.
+    reached
+        Every size that was simulated, and what it reached there; None where the policy cannot serve at all.
+    mix
+        The cheapest size at which it met the levels; None if it met them nowhere.
+    met_at
+        The metrics at every size at which it met them.
+    skipped
+        How many sizes cheaper than `mix`, or of all without one, are neither refuted nor simulated: time was up.
     """
 
     policy: str
     knows: Knows
     runs: dict[Mix, _SizeRun] = field(default_factory=dict)
     reached: dict[Mix, Reached | None] = field(default_factory=dict)
-    met: Mix | None = None
+    mix: Mix | None = None
     met_at: dict[Mix, Metrics] = field(default_factory=dict)
+    skipped: int = 0
 
-    def found(self, sizes: Sequence[Mix], question: Sizing) -> Scanned:
-        """Return what was found, of sizes in question that are not refuted."""
-        reached = tuple((mix, self.reached[mix]) for mix in sorted(self.reached, key=question.order))
-        skipped = sum(mix not in self.reached for mix in self.before_met(sizes))
-        return Scanned(self.policy, self.met, reached, skipped, dict(self.met_at), self.knows)
+    def close(self, hunt: Hunt) -> None:
+        """Note what is left out of sizes that are not refuted, and put what was reached in order of cost."""
+        self.skipped = sum(mix not in self.reached for mix in self.before_met(hunt.unrefuted))
+        self.reached = {mix: self.reached[mix] for mix in sorted(self.reached, key=hunt.question.order)}
 
     def promising(self, sizes: Sequence[Mix]) -> list[Mix]:
         """Return the sizes before that, not simulated yet, that have more of some group than every one that failed."""
@@ -104,7 +81,7 @@ class SizeTrial:
 
     def before_met(self, sizes: Sequence[Mix]) -> Sequence[Mix]:
         """Return the sizes that come before the one at which the level was met; all if it was met nowhere."""
-        return sizes if self.met is None else sizes[: sizes.index(self.met)]
+        return sizes if self.mix is None else sizes[: sizes.index(self.mix)]
 
 
 def begin_trials(hunt: Hunt, policies: Sequence[str]) -> list[SizeTrial]:
@@ -131,6 +108,7 @@ def scan(hunt: Hunt, trials: Sequence[SizeTrial], share: float) -> None:
     """
     sizes, reserve_s = hunt.unrefuted, (1 - share) * hunt.question.left_s
     quick = [trial for trial in trials if not needs_solver(trial.policy)]
+    # Those that plan with a solver take as long as all others: what is left is theirs.
     for among in (quick, [trial for trial in trials if trial not in quick]):
         _simulate_in_turn(hunt, among, sizes, reserve_s)
         for trial in sorted(among, key=lambda trial: len(trial.before_met(sizes))):
@@ -147,7 +125,7 @@ def _simulate_in_turn(
     ask = hunt.question
     for position, trial in enumerate(trials):
         end_s = ask.left_s - max(0.0, ask.left_s - reserve_s) / (len(trials) - position)
-        least = min((each.met for each in trials if each.met is not None), key=ask.order, default=None)
+        least = min((each.mix for each in trials if each.mix is not None), key=ask.order, default=None)
         for mix in _towards_least(trial, sizes, least):
             # Who has shown nothing yet, as the scenario's own size is not in question, gets its first simulation now.
             first = not trial.reached
@@ -173,11 +151,11 @@ def _towards_least(trial: SizeTrial, sizes: Sequence[Mix], least: Mix | None) ->
     above = sizes if least is None else sizes[sizes.index(least) :]
     strides = [min(2**power, len(above)) - 1 for power in range(len(above).bit_length() + 1)] if above else []
     for position in strides:
-        if trial.met is not None:
+        if trial.mix is not None:
             break
         if above[position] not in trial.reached:
             yield above[position]
-    while trial.met is not None and (below := trial.promising(sizes)):
+    while trial.mix is not None and (below := trial.promising(sizes)):
         yield below[len(below) // 2]
 
 
@@ -209,6 +187,7 @@ def simulate_at(hunt: Hunt, trial: SizeTrial, mix: Mix, reserve_s: float) -> boo
         ran = _run_once(hunt, trial, left, reserve_s)
         if ran is None:
             return False
+        # One remainder that fails decides; what it reached is what the size is worth.
         if not ran.met:
             trial.reached[mix] = ran.reached
             return True
@@ -216,8 +195,8 @@ def simulate_at(hunt: Hunt, trial: SizeTrial, mix: Mix, reserve_s: float) -> boo
     trial.reached[mix] = whole.reached
     if whole.metrics is not None:
         trial.met_at[mix] = whole.metrics
-    if trial.met is None or ask.order(mix) < ask.order(trial.met):
-        trial.met = mix
+    if trial.mix is None or ask.order(mix) < ask.order(trial.mix):
+        trial.mix = mix
     return True
 
 
@@ -254,6 +233,7 @@ def _run(hunt: Hunt, policy: str, mix: Mix, reserve_s: float) -> _SizeRun | None
     except StoppedError:
         return None
     met = meets(ran.truth, ran.timeline, ask.levels)
+    # On a twin, or where run times held that nobody was told, it is no plan of this scenario.
     if ran.instance is scenario.instance and not ran.timeline.realised:
         hunt.starts.setdefault(mix, []).append(ran.timeline)
         if met:

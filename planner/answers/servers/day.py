@@ -1,19 +1,31 @@
-"""A window cut into intervals of one length, and a scenario on so many servers of each group in each of them."""
+"""A window cut into intervals of one length, and a scenario on so many servers of each group in each of them.
+
+Of intervals it is told what their own jobs attain, since a level that holds over all jobs may be missed in some; and
+what an autoscaler as people run it orders, one interval late. That follows the rule of Kubernetes' horizontal
+autoscaler: wanted are servers x busy share / target, rounded up, and of the latest recommendations the highest counts,
+so that it adds at once and removes only after a cool-down. A task keeps its share of a GPU busy, a batch counts once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import groupby
+from math import ceil
 
 import numpy as np
 
-from truenorth.models import Cluster, Instance, InstanceError
+from truenorth.executor import PolicyError, StoppedError
+from truenorth.models import Cluster, Instance, InstanceError, ServiceLevels, completion_us
 from truenorth.models.cluster import FOREVER, Availability, Interval
 from truenorth.models.errors import QuestionError
+from truenorth.models.instance import Ints
+from truenorth.models.metrics import computing_us
 from truenorth.models.scenario import Scenario
+from truenorth.models.token_times import TokenTimes
 from truenorth.planner.answers.servers.sizes import Mix, Sizes
+from truenorth.planner.answers.simulate import simulate
 
 Schedule = tuple[Mix, ...]
 """Servers of each group, interval by interval."""
@@ -109,6 +121,7 @@ class Day:
         """
         top = tuple(max(counts) for counts in zip(*schedule, strict=True))
         base = self.sizes.at(top)
+        # Answers for a fleet that stays are kept as such, and this is one.
         if schedule == self.constant(top):
             return base
         servers = [self._available(schedule, group, number) for group, n in enumerate(top) for number in range(n)]
@@ -138,3 +151,105 @@ class Day:
                 spans.append((first * self.by_us, FOREVER if beyond == self.count else beyond * self.by_us))
             first = beyond
         return spans
+
+
+@dataclass(frozen=True, slots=True)
+class Attained:
+    """The jobs that are released in one interval.
+
+    Parameters
+    ----------
+    share
+        The share of them within the limit, of several levels the least; for a mean, 1 or 0.
+    met
+        Whether they meet every level by themselves.
+    """
+
+    share: Fraction
+    met: bool
+
+
+def attained(
+    instance: Instance,
+    latency_us: Ints,
+    levels: ServiceLevels,
+    by_us: int,
+    count: int,
+    tokens: TokenTimes | None = None,
+) -> tuple[Attained | None, ...]:
+    """Return what the jobs of each of so many intervals attain; None for one in which no job that counts is released.
+
+    Parameters
+    ----------
+    latency_us
+        In microseconds. Shape [jobs].
+    by_us
+        Length of the intervals in microseconds.
+    tokens
+        When tokens came, where jobs have requests of streams.
+    """
+    borders = np.searchsorted(instance.job_release_us, by_us * np.arange(1, count))
+    found = list[Attained | None]()
+    for jobs in np.split(np.arange(len(instance.jobs)), borders):
+        over = [level for level in levels if level.covers(instance)[jobs].any()]
+        share = min((level.attainment(instance, latency_us, jobs, tokens) for level in over), default=None)
+        met = all(level.met_by(instance, latency_us, jobs, tokens) for level in over)
+        found.append(None if share is None else Attained(share, met))
+    return tuple(found)
+
+
+TARGET = 0.6
+"""Busy share of its servers that it aims at."""
+COOL_DOWN = 2
+"""Recommendations of so many intervals count."""
+MOST_SIMULATED = 100
+"""Each interval takes a simulation; a day of more is left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Autoscaled:
+    """What an autoscaler above a policy ordered, and whether that met the levels, over all jobs and by interval."""
+
+    policy: str
+    schedule: Schedule
+    met: bool
+    attained: tuple[Attained | None, ...]
+
+
+def autoscale(
+    day: Day,
+    policy: str,
+    start: Mix,
+    most: Mix,
+    levels: ServiceLevels,
+    seed: int,
+    late: Callable[[], bool],
+    noise: str | None = None,
+) -> Autoscaled | None:
+    """Return what an autoscaler orders, from a fleet up to the most there is.
+
+    None for several groups, too many intervals, or out of time.
+
+    What it orders for an interval depends on those before it alone, as the policy's actions do: so the window is
+    simulated again with every order.
+    """
+    if len(start) > 1 or not 1 < day.count <= MOST_SIMULATED:
+        return None
+    counts, wanted = [start[0]], list[int]()
+    try:
+        for interval in range(day.count):
+            # What it will order is not known yet: until then it keeps the last order, which nothing before depends on.
+            ordered = tuple((count,) for count in (*counts, *[counts[-1]] * (day.count - len(counts))))
+            ran = simulate(day.at(ordered), policy, seed=seed, noise=noise, stop=late)
+            if interval + 1 < day.count:
+                begin_us = interval * day.by_us
+                working_us = computing_us(ran.instance, ran.timeline, begin_us, begin_us + day.by_us)
+                engines = working_us / (day.by_us * day.sizes.gpus_per_server[0])
+                wanted.append(min(most[0], max(1, ceil(engines / TARGET))))
+                counts.append(max(wanted[-COOL_DOWN:]))
+    except (InstanceError, PolicyError, StoppedError):
+        return None
+    latency = completion_us(ran.truth, ran.timeline) - ran.truth.job_release_us
+    tokens = TokenTimes.of(ran.truth, ran.timeline)
+    met = levels.met_by(ran.truth, latency, range(len(latency)), tokens)
+    return Autoscaled(policy, ordered, met, attained(ran.truth, latency, levels, day.by_us, day.count, tokens))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -14,16 +13,16 @@ from truenorth.models import Instance, Objective, ServiceLevels, Timeline, compl
 from truenorth.models.scenario import Scenario
 from truenorth.models.token_times import TokenTimes
 from truenorth.planner.answers.plan import solve, starts_for
-from truenorth.planner.answers.servers import packing
-from truenorth.planner.answers.servers.alone import Alone, too_long_alone
-from truenorth.planner.answers.servers.forces import in_words, prices_in_words, search_in_words
+from truenorth.planner.answers.servers.forces import Alone, in_words, prices_in_words, search_in_words, too_long_alone
 from truenorth.planner.answers.servers.goal import Goal, goals
+from truenorth.planner.answers.servers.record import Figures
 from truenorth.planner.answers.servers.sizes import Mix
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.bounds.certificate import closed_form_document, lagrangian_document
 from truenorth.solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
 from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.budget import Budget
+from truenorth.solvers.exact import arc_flow
 from truenorth.solvers.faults import SOLVER_OF
 from truenorth.solvers.result import Progress, Result, Search
 from truenorth.solvers.side_by_side import anneal, raise_bound
@@ -98,6 +97,14 @@ def reached_by(instance: Instance, timeline: Timeline, levels: ServiceLevels) ->
     return tuple(level.reached(instance, latency, tokens) for level in levels)
 
 
+def figures(levels: ServiceLevels, values: Reached | None) -> Figures:
+    """Return the figures that the levels limit in seconds, as ratios or as shares: of one level its own."""
+    if values is None:
+        return None
+    found = [None if value is None else level.reported(value) for level, value in zip(levels, values, strict=True)]
+    return found[0] if len(found) == 1 else found
+
+
 def refuted_by_formula(
     scenario: Scenario,
     mix: Mix,
@@ -108,12 +115,14 @@ def refuted_by_formula(
     """Refute a size by a bound that needs no search, or return None; none is begun that may take more than is left."""
     for goal in goals(scenario.instance, levels):
         for name in methods:
+            # None can be interrupted, so that its time is known before it is begun.
             if not closed_form.is_worth_a_try(goal.instance, goal.objective, name, left_s()):
                 continue
             value = closed_form.METHODS[name](goal.instance, goal.objective)
             bound = None if value is None else round_up(goal.instance, goal.objective, value)
             if bound is not None and bound > goal.most:
                 document = closed_form_document(goal.instance, goal.objective, name, bound)
+                # A longest path knows no queues: whoever breaks the level by it breaks it on any number of servers.
                 alone = too_long_alone(scenario.instance, levels) if name == LONGEST_PATH else None
                 forces = in_words(goal, name, bound) if alone is None else alone.in_words()
                 return Refutation(mix, name, goal, bound, document, forces, alone=alone)
@@ -134,7 +143,7 @@ def refuted_however_many(beyond: Scenario, mix: Mix, levels: ServiceLevels) -> R
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class SizeAttempt:
     """What an attempt at a size came to: a plan within the level, a refutation, or neither.
 
     Parameters
@@ -148,142 +157,118 @@ class Attempt:
     closest: Timeline | None = None
 
 
+@dataclass(slots=True)
+class _SizeTried:
+    """A size that is attempted: plans known, the one that came closest, and what is left of the time for everything."""
+
+    instance: Instance
+    mix: Mix
+    levels: ServiceLevels
+    left_s: Callable[[], float]
+    known: list[Timeline]
+    closest: Timeline | None
+
+    def is_met_by(self, timeline: Timeline | None) -> bool:
+        """Say whether a plan meets the levels."""
+        return timeline is not None and meets(self.instance, timeline, self.levels)
+
+
 def attempt(
     scenario: Scenario,
     mix: Mix,
     levels: ServiceLevels,
-    time_limit_s: float,
+    budget: Budget,
+    left_s: Callable[[], float],
     *,
     starts: Sequence[Timeline] = (),
     closest: Timeline | None = None,
-    workers: int = 2,
-    seed: int = 0,
-    stop: threading.Event,
-    left_s: Callable[[], float],
-) -> Attempt:
+) -> SizeAttempt:
     """Search for a plan that meets the level, and for the proof that there is none, until one of them is found.
 
     Parameters
     ----------
-    time_limit_s
-        For this attempt.
-    closest
-        The plan of an earlier attempt that came closest.
+    budget
+        Of this attempt.
     left_s
         What is left for everything: a proof that was found may take it to become one that can be computed again.
+    closest
+        The plan of an earlier attempt that came closest.
     """
-    asked, begun = goals(scenario.instance, levels), time.monotonic()
-    if asked[0].suffices and packing.applies(asked[0].instance, asked[0].most):
-        return _packed(asked[0], mix, time_limit_s, workers, seed, stop)
-    options = Budget(time_limit_s, workers=workers, seed=seed, stop=stop)
-    known = list(starts or starts_for(scenario.instance, seed)(lambda: time_limit_s - (time.monotonic() - begun)))
+    asked = goals(scenario.instance, levels)
+    if asked[0].suffices and _is_packing(asked[0]):
+        return _packed(asked[0], mix, budget)
+    # Policies first: where what they do meets the level no search is needed, and elsewhere searches start from it.
+    known = list(starts or starts_for(scenario.instance, budget.seed)(lambda: budget.left_s))
+    at = _SizeTried(scenario.instance, mix, levels, left_s, known, closest)
     for timeline in known:
-        if meets(scenario.instance, timeline, levels):
-            return Attempt(timeline, None)
-    leading = asked[:1] if asked[0].suffices else [goal for goal in asked if not _is_tardiness(goal)]
+        if at.is_met_by(timeline):
+            return SizeAttempt(timeline, None)
+    # Tardiness has other bounds than late jobs, but the same plans: it refutes, and leads no search of its own.
+    leading = [goal for goal in asked if goal.objective is not Objective.WEIGHTED_TARDINESS]
+    leading = asked[:1] if asked[0].suffices else leading
     for position, goal in enumerate(leading):
-        left = time_limit_s - (time.monotonic() - begun)
-        made = _led(
-            scenario.instance,
-            goal,
-            mix,
-            levels,
-            known,
-            closest,
-            replace(options, time_limit_s=max(0.1, left / (len(leading) - position))),
-            stop,
-            left_s,
-        )
+        made = _led(at, goal, budget.share(1 / (len(leading) - position)))
         if made.timeline is not None or made.refutation is not None:
             return made
-        closest = made.closest or closest
-    return Attempt(None, None, closest)
+        at.closest = made.closest or at.closest
+    return SizeAttempt(None, None, at.closest)
 
 
-def _is_tardiness(goal: Goal) -> bool:
-    return goal.objective is Objective.WEIGHTED_TARDINESS
-
-
-def _led(
-    instance: Instance,
-    goal: Goal,
-    mix: Mix,
-    levels: ServiceLevels,
-    known: list[Timeline],
-    closest: Timeline | None,
-    options: Budget,
-    stop: threading.Event,
-    left_s: Callable[[], float],
-) -> Attempt:
+def _led(at: _SizeTried, goal: Goal, budget: Budget) -> SizeAttempt:
     """Search towards one goal; plans found on the way are added to those known."""
     if goal.objective is Objective.LATE_JOBS:
-        at_most_s = min(_TARDINESS_SHARE * options.time_limit_s, _TARDINESS_S_PER_TASK * instance.n_tasks)
-        hurried = _hurry(instance, goal, known, closest, levels, replace(options, time_limit_s=at_most_s), stop)
-        if hurried is not None and meets(instance, hurried, levels):
-            return Attempt(hurried, None)
-        known += [] if hurried is None else [hurried]
-    until = Until(stop)
-    result = solve(
-        goal.instance,
-        goal.objective,
-        replace(options.share(1), watch=_watch(goal, until), stop=until),
-        starts=known or None,
-    )
-    if result.timeline is not None:
-        if meets(instance, result.timeline, levels):
-            return Attempt(result.timeline, None)
-        known.append(result.timeline)
+        at_most_s = min(_TARDINESS_SHARE * budget.time_limit_s, _TARDINESS_S_PER_TASK * at.instance.n_tasks)
+        hurried = _hurry(at, goal, replace(budget, time_limit_s=at_most_s))
+        if at.is_met_by(hurried):
+            return SizeAttempt(hurried, None)
+        at.known += [] if hurried is None else [hurried]
+    until = Until(budget.stop)
+    led = replace(budget.share(1), watch=_watch(goal, until), stop=until)
+    result = solve(goal.instance, goal.objective, led, starts=at.known or None)
+    if at.is_met_by(result.timeline):
+        return SizeAttempt(result.timeline, None)
+    at.known += [] if result.timeline is None else [result.timeline]
     if not result.infeasible and (result.lower_bound or 0) <= goal.most:
-        return Attempt(None, None, result.timeline)
+        return SizeAttempt(None, None, result.timeline)
     method = result.denied_by or result.bound_method or "search"
+    # A bound of ours can be computed again; of a solver's word a second solver is asked.
     if method not in SOLVER_OF or result.confirmed_by is not None:
-        return Attempt(None, _searched(goal, mix, result, method, left_s(), stop))
+        return SizeAttempt(None, _searched(goal, at.mix, result, method, at.left_s(), budget.stop))
     from truenorth.solvers.confirming import ask_others
 
-    again = replace(options, time_limit_s=max(0.1, min(left_s(), max(_LEAST_DOUBT_S, result.runtime_s))))
+    again = replace(budget, time_limit_s=max(0.1, min(at.left_s(), max(_LEAST_DOUBT_S, result.runtime_s))))
     most = None if result.infeasible else goal.most
-    opinion = ask_others(method, goal.instance, goal.objective, most, again, stop)
-    if opinion.timeline is not None and meets(instance, opinion.timeline, levels):
-        return Attempt(opinion.timeline, None)
+    opinion = ask_others(method, goal.instance, goal.objective, most, again, budget.stop)
+    if at.is_met_by(opinion.timeline):
+        return SizeAttempt(opinion.timeline, None)
     if opinion.confirmed_by is None:  # one solver's word refutes nothing
-        return Attempt(None, None, opinion.timeline or result.timeline)
+        return SizeAttempt(None, None, opinion.timeline or result.timeline)
     said = search_in_words(goal, f"{method} and {opinion.confirmed_by}")
-    return Attempt(None, Refutation(mix, method, goal, result.lower_bound, None, said))
+    return SizeAttempt(None, Refutation(at.mix, method, goal, result.lower_bound, None, said))
 
 
-def _hurry(
-    instance: Instance,
-    goal: Goal,
-    starts: Sequence[Timeline],
-    closest: Timeline | None,
-    levels: ServiceLevels,
-    options: Budget,
-    stop: threading.Event,
-) -> Timeline | None:
+def _hurry(at: _SizeTried, goal: Goal, budget: Budget) -> Timeline | None:
     """Return a plan of low tardiness, by local search with several seeds, or the first that meets the levels.
 
     At first all jobs count, then all but the latest of the plan found, as many as may be late: what is given up makes
     room for the others. A plan that came close earlier has had its turn with all of them.
     """
-    until, known = Until(stop), list(starts)
+    until, hurried, turns = Until(budget.stop), at.closest, _TURNS if goal.most else 1
 
     def watch(progress: Progress) -> None:
-        if search.timeline is not None and meets(instance, search.timeline, levels):
+        if at.is_met_by(search.timeline):
             until.set()
 
-    hurried, window = closest, goal.instance
-    if closest is not None:
-        known, window = [closest], goal.without_latest(closest)
-    for turn in range(_TURNS if goal.most else 1):
-        limit_s = options.time_limit_s / (_TURNS if goal.most else 1)
-        search = Search(window, Objective.WEIGHTED_TARDINESS, limit_s, watch, until)
-        for timeline in known:
+    for turn in range(turns):
+        window = goal.instance if hurried is None else goal.without_latest(hurried)
+        limited = replace(budget, time_limit_s=budget.time_limit_s / turns, seed=budget.seed + turn)
+        search = Search(window, Objective.WEIGHTED_TARDINESS, limited.time_limit_s, watch, until)
+        for timeline in at.known if hurried is None else [hurried]:
             search.offer(timeline)
-        anneal(search, replace(options, time_limit_s=limit_s, seed=options.seed + turn))
+        anneal(search, limited)
         hurried = search.timeline or hurried
         if hurried is None or until.is_set():
             break
-        known, window = [hurried], goal.without_latest(hurried)
     return hurried
 
 
@@ -315,20 +300,31 @@ def _searched(goal: Goal, mix: Mix, result: Result, method: str, left_s: float, 
     return Refutation(mix, method, goal, result.lower_bound, None, search_in_words(goal, method))
 
 
-def _packed(goal: Goal, mix: Mix, time_limit_s: float, workers: int, seed: int, stop: threading.Event) -> Attempt:
-    """Decide by bin packing: the common deadline is the size of the bins."""
-    decided, timeline = packing.decide(goal.instance, time_limit_s, workers, seed, stop)
-    if timeline is not None:
-        return Attempt(timeline, None)
-    if not decided:
-        return Attempt(None, None)
+def _is_packing(goal: Goal) -> bool:
+    """Say whether a plan without late jobs is a packing into bins, one for each GPU, as large as the deadline.
+
+    So it is where tasks without models are all released at 0 and due together.
+    """
+    deadlines = {job.deadline_us for job in goal.instance.jobs}
+    one_deadline = goal.most == 0 and len(deadlines) == 1 and None not in deadlines
+    return one_deadline and arc_flow.applies(goal.instance, Objective.MAKESPAN)
+
+
+def _packed(goal: Goal, mix: Mix, budget: Budget) -> SizeAttempt:
+    """Decide by bin packing; that takes a solver to repeat."""
+    instance, due = goal.instance, goal.instance.jobs[0].deadline_us or 0
+    sizes = [instance.run_time(task, 0) for task in range(instance.n_tasks)]
+    decided, packed = arc_flow.pack(
+        sizes, instance.n_gpus, due, budget.time_limit_s, budget.workers, budget.seed, budget.stop.is_set
+    )
+    if packed is not None or not decided:
+        return SizeAttempt(None if packed is None else arc_flow.timeline(instance, packed), None)
     from truenorth.solvers.confirming import ask_others
 
-    again = Budget(max(0.1, min(time_limit_s, _LEAST_DOUBT_S)), workers=workers, seed=seed)
-    due = Fraction(goal.instance.jobs[0].deadline_us or 0)
-    opinion = ask_others(packing.METHOD, goal.instance, Objective.MAKESPAN, due, again, stop)
+    again = replace(budget, time_limit_s=max(0.1, min(budget.time_limit_s, _LEAST_DOUBT_S)))
+    opinion = ask_others(arc_flow.METHOD, instance, Objective.MAKESPAN, Fraction(due), again, budget.stop)
     if opinion.timeline is not None:
-        return Attempt(opinion.timeline, None)
-    confirmed = opinion.confirmed_by
-    said_by = f"{packing.METHOD}, confirmed by nobody," if confirmed is None else f"{packing.METHOD} and {confirmed}"
-    return Attempt(None, Refutation(mix, packing.METHOD, goal, None, None, search_in_words(goal, said_by)))
+        return SizeAttempt(opinion.timeline, None)
+    others = ", confirmed by nobody," if opinion.confirmed_by is None else f" and {opinion.confirmed_by}"
+    said = search_in_words(goal, arc_flow.METHOD + others)
+    return SizeAttempt(None, Refutation(mix, arc_flow.METHOD, goal, None, None, said))

@@ -1,21 +1,27 @@
-"""What to order: every mix near the best price at which a policy met the levels, and how much more traffic it takes."""
+"""What to order: every mix near the best price at which a policy met the levels, and what that hangs on.
+
+That is how much more traffic the first of them takes, whether it survives a failure, and what it reaches with one model
+larger or slower than it was said to be.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
 from truenorth.executor import Knows, PolicyError, StoppedError
-from truenorth.models import Metrics
+from truenorth.models import BatchClass, Instance, InstanceError, Metrics, ServiceLevels, Task
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.scenario import Scenario
-from truenorth.planner.answers.servers.by_policy import Scanned, SizeTrial, simulate_at, survives
-from truenorth.planner.answers.servers.decide import Reached, meets
+from truenorth.models.streams import StreamSpeed
+from truenorth.planner.answers.servers.by_policy import SizeTrial, simulate_at, survives
+from truenorth.planner.answers.servers.decide import Reached, figures, meets, reached_by
 from truenorth.planner.answers.servers.hunt import Hunt
-from truenorth.planner.answers.servers.question import Sizing, remainders
-from truenorth.planner.answers.servers.sizes import Mix
+from truenorth.planner.answers.servers.record import GrowthTaken, StrainReached, WorkDone
+from truenorth.planner.answers.servers.sizes import Mix, Sizing, remainders
 from truenorth.planner.answers.simulate import simulate
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty
 
@@ -34,8 +40,9 @@ class Alternative:
     ----------
     knows
         What it knows of run times.
-    offered_s
-        GPU-seconds until the last job ended, as far as servers were there.
+    work
+        What is computed of what is offered until the last job ends, as far as servers are there: a batch counts once,
+        with its share of the GPU.
     """
 
     policy: str
@@ -43,30 +50,7 @@ class Alternative:
     mix: Mix
     reached: Reached | None
     metrics: Metrics
-    offered_s: float
-
-    @property
-    def work_s(self) -> float:
-        """GPU-seconds computed of those offered: a batch counts once, with its share of the GPU."""
-        return self.metrics.compute_busy * self.offered_s
-
-
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """How much more traffic the best answer of a policy takes: so many times as many requests per second.
-
-    Parameters
-    ----------
-    holds
-        The largest factor simulated at which the levels were met, 1 if none.
-    fails
-        The least factor above it at which they were not; None if all that were simulated were met.
-    """
-
-    policy: str
-    mix: Mix
-    holds: Fraction
-    fails: Fraction | None
+    work: WorkDone
 
 
 def look_nearby(hunt: Hunt, trials: Sequence[SizeTrial], share: float) -> None:
@@ -82,7 +66,7 @@ def look_nearby(hunt: Hunt, trials: Sequence[SizeTrial], share: float) -> None:
                 return
 
 
-def rank(hunt: Hunt, scanned: Sequence[Scanned]) -> list[Alternative]:
+def rank(hunt: Hunt, trials: Sequence[SizeTrial]) -> list[Alternative]:
     """Return what met the levels at up to `NEAR` times the least price of those that know as much.
 
     Who knows no more than can be known comes first, so that the first one can be ordered; then the cheapest, then by
@@ -90,10 +74,9 @@ def rank(hunt: Hunt, scanned: Sequence[Scanned]) -> list[Alternative]:
     """
     ask = hunt.question
     every = [
-        Alternative(row.policy, row.knows, mix, reached, row.met_at[mix], _offered_s(ask, mix, row.met_at[mix]))
-        for row in scanned
-        for mix, reached in row.reached
-        if mix in row.met_at
+        Alternative(row.policy, row.knows, mix, row.reached[mix], metrics, _work(ask, mix, metrics))
+        for row in trials
+        for mix, metrics in row.met_at.items()
     ]
     least = _least(ask, ((each.knows, each.mix) for each in every))
     near = [each for each in every if ask.cost(each.mix) <= NEAR * least[lead(each.knows, ask.noise)]]
@@ -104,11 +87,11 @@ def rank(hunt: Hunt, scanned: Sequence[Scanned]) -> list[Alternative]:
     return sorted(near, key=rank_of)
 
 
-def _offered_s(ask: Sizing, mix: Mix, metrics: Metrics) -> float:
-    """Return the GPU-seconds that a mix offers until the last job has ended."""
+def _work(ask: Sizing, mix: Mix, metrics: Metrics) -> WorkDone:
     until_us = round(metrics.makespan_s * MICROSECONDS_PER_SECOND)
     gpus = ask.scenario(mix).instance.cluster.gpus
-    return sum(gpu.available.available_us(0, until_us) for gpu in gpus) / MICROSECONDS_PER_SECOND
+    offered_s = sum(gpu.available.available_us(0, until_us) for gpu in gpus) / MICROSECONDS_PER_SECOND
+    return WorkDone(metrics.compute_busy * offered_s, offered_s)
 
 
 def lead(knows: Knows, noise: str | None) -> int:
@@ -138,17 +121,18 @@ def fail(hunt: Hunt, trials: Sequence[SizeTrial], best: Alternative, share: floa
     return survives(hunt, trial, best.mix, (1 - share) * hunt.question.left_s)
 
 
-def grow(hunt: Hunt, best: Alternative, share: float) -> Growth | None:
-    """Simulate the best answer with ever more traffic, in a share of the time left.
+def grow(hunt: Hunt, best: Alternative, share: float) -> GrowthTaken | None:
+    """Return the largest growth simulated at which the best answer meets the levels, and the least at which not.
 
-    The same requests come closer together: every release is divided by the factor. None if there was no time, or where
-    all come at once already.
+    The same requests come closer together: every release is divided by the factor. None if there was no time for it in
+    a share of what is left, or where all come at once already.
     """
     ask = hunt.question
     if not ask.sizes.scenario.instance.job_release_us.any():
         return None
     reserve_s = (1 - share) * ask.left_s
     holds, fails, asked = Fraction(1), None, False
+    # Whether more traffic is too much is not monotone either; strides find where to look, halves narrow it down.
     for factor in _STEPS:
         met = _takes(hunt, best, factor, reserve_s)
         asked = asked or met is not None
@@ -164,7 +148,8 @@ def grow(hunt: Hunt, best: Alternative, share: float) -> Growth | None:
         if met is None:
             break
         holds, fails = (middle, fails) if met else (holds, middle)
-    return Growth(best.policy, best.mix, holds, fails) if asked else None
+    size, fell = ask.sizes.size(best.mix), None if fails is None else float(fails)
+    return GrowthTaken(best.policy, size, float(holds), fell) if asked else None
 
 
 def _takes(hunt: Hunt, best: Alternative, factor: Fraction, reserve_s: float) -> bool | None:
@@ -192,3 +177,109 @@ def with_traffic(scenario: Scenario, factor: Fraction) -> Scenario:
     """Return a scenario whose jobs come so many times as fast, releases rounded down."""
     jobs = tuple(replace(job, release_us=int(job.release_us / factor)) for job in scenario.instance.jobs)
     return replace(scenario, instance=replace(scenario.instance, jobs=jobs))
+
+
+FACTOR = Fraction(6, 5)
+"""Each model in turn is so many times as large, or its tasks run so many times as long."""
+
+
+class ChangedFigure(StrEnum):
+    """What is said of a model, and may be wrong."""
+
+    RUN_TIME = "run time"
+    SIZE = "size"
+
+
+def strain(hunt: Hunt, best: Alternative, share: float) -> tuple[StrainReached, ...]:
+    """Simulate the best answer with each model larger and slower, in a share of the time left; the worst come first.
+
+    What there is no time for is left out.
+    """
+    ask = hunt.question
+    reserve_s, found = (1 - share) * ask.left_s, list[StrainReached]()
+    for model, figure in _figures(ask.scenario(best.mix).instance):
+        ask.budget.watch(f"{best.policy} with {model} of more {figure}")
+        try:
+            found.append(_strain(hunt, best, model, figure, reserve_s))
+        except StoppedError:
+            break
+    return tuple(
+        sorted(found, key=lambda each: (each.met, each.share_of_limit is not None, -(each.share_of_limit or 0)))
+    )
+
+
+def _strain(hunt: Hunt, best: Alternative, model: str, figure: ChangedFigure, reserve_s: float) -> StrainReached:
+    """Return what is reached whole and with all that is spare gone, where that is worst.
+
+    Raises
+    ------
+    StoppedError
+        If time is up before.
+    """
+    ask, made = hunt.question, list[StrainReached]()
+    for left in (left for gone in range(ask.spare + 1) for left in remainders(best.mix, gone)):
+        if ask.left_s <= reserve_s:
+            raise StoppedError
+        scenario = ask.scenario(left)
+        try:
+            worse = replace(scenario, instance=_worse(scenario.instance, model, figure))
+            ran = simulate(
+                worse, best.policy, seed=ask.budget.seed, noise=ask.noise, stop=lambda: ask.left_s <= reserve_s
+            )
+        except (InstanceError, PolicyError):
+            return StrainReached(model, figure, float(FACTOR), False, None, None)
+        reached = reached_by(ran.truth, ran.timeline, ask.levels)
+        met = meets(ran.truth, ran.timeline, ask.levels)
+        share = _share_of_limit(ask.levels, reached)
+        made.append(StrainReached(model, figure, float(FACTOR), met, figures(ask.levels, reached), share))
+    # The worst of all remainders, as the level must hold with whatever is gone.
+    return max(made, key=lambda each: (not each.met, each.share_of_limit or 0))
+
+
+def _figures(instance: Instance) -> Iterator[tuple[str, ChangedFigure]]:
+    """Yield both figures of every model that some task needs."""
+    used = {name for workflow in instance.catalogue for task in workflow.tasks for name in task.models}
+    for model in instance.models:
+        if model.name in used:
+            yield from ((model.name, figure) for figure in ChangedFigure)
+
+
+def _worse(instance: Instance, model: str, figure: ChangedFigure) -> Instance:
+    if figure is ChangedFigure.SIZE:
+        models = tuple(
+            replace(each, weight_bytes=int(each.weight_bytes * FACTOR)) if each.name == model else each
+            for each in instance.models
+        )
+        return replace(instance, models=models)
+    return instance.with_tasks(lambda task: _slower(task) if model in task.models else task)
+
+
+def _slower(task: Task) -> Task:
+    if task.stream is not None:
+        speeds = {kind: _slower_steps(speed) for kind, speed in task.stream.speeds.items()}
+        slow = replace(task.stream, speeds=speeds)
+        return replace(task, stream=slow, runtime_us=slow.least_us)
+    if task.batch is None:
+        return replace(task, runtime_us={kind: int(us * FACTOR) for kind, us in task.runtime_us.items()})
+    tables = {
+        kind: {size: int(us * FACTOR) for size, us in table.items()} for kind, table in task.batch.runtime_us.items()
+    }
+    slower: BatchClass = replace(task.batch, runtime_us=tables)
+    return Task.of_class(task.name, slower, task.inputs, task.input_bytes)
+
+
+def _slower_steps(speed: StreamSpeed) -> StreamSpeed:
+    steps = {count: int(us * FACTOR) for count, us in speed.step_us.items()}
+    return replace(speed, prefill_rate=speed.prefill_rate / FACTOR, step_us=steps)
+
+
+def _share_of_limit(levels: ServiceLevels, reached: Reached) -> float | None:
+    """Return the greatest share of its limit that any figure takes up; of jobs on time, the share asked by that had."""
+    shares = [
+        (level.share or Fraction(1)) / max(value, Fraction(1, 10**9))
+        if level.measure == "lateness"
+        else value / level.limit
+        for level, value in zip(levels, reached, strict=True)
+        if value is not None
+    ]
+    return float(max(shares)) if shares else None

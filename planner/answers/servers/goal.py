@@ -68,6 +68,7 @@ class Tolerance:
         counts = self._counts(instance)
         if self.level.measure == "lateness":
             return np.asarray(np.where(counts, due_us(instance), NO_DEADLINE), np.int64)
+        # Exact limits are computed once per length, not once per job: windows have millions of jobs of few lengths.
         paths = np.unique(instance.job_ideal_us)
         limit = self.level.limit * self.multiple
         limits = [floor(limit * (path if self.level.measure == "slowdown" else 1)) for path in paths.tolist()]
@@ -173,6 +174,7 @@ def _low_means_together(instance: Instance, means: Sequence[ServiceLevel]) -> li
         return []
     largest, most, weight = max(budget for _, budget in budgets), Fraction(0), [0] * len(instance.jobs)
     for jobs, budget in budgets:
+        # Weighed by its inverse, so that no level's latency drowns the others'.
         own = min(round(_FINENESS * largest / budget), _HEAVIEST)
         most += own * budget
         for job in jobs.tolist():
@@ -196,6 +198,7 @@ def late_together(instance: Instance, shares: Sequence[Tolerance]) -> tuple[Ints
     allowed = [tolerance.most_late(instance) for tolerance in shares]
     order = sorted(range(len(shares)), key=lambda index: allowed[index])
     due, chosen = np.full(len(instance.jobs), NO_DEADLINE), np.full(len(instance.jobs), -1)
+    # The least tolerant level first; of those that tolerate as much a job takes the tighter due time.
     for index in order:
         counts, own = shares[index].level.covers(instance), shares[index].due_us(instance)
         free = counts & (chosen < 0)

@@ -1,18 +1,21 @@
 """The hunt for the least size: refute from below, find plans from above, until they meet or time is up.
 
 A plan at one size is a plan at every larger one, since servers that are added may idle. So a refutation counts for
-every mix that has no more servers of any group, and a bisection over the sizes in order of cost is sound.
+every mix that has no more servers of any group, and a bisection over the sizes in order of cost is sound. Where windows
+are too long to search, plans are those of one dispatch rule, at sizes ever further from the lower bound.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
-from truenorth.models import Instance, InstanceError, Timeline
+from truenorth.models import Instance, InstanceError, Objective, Timeline
+from truenorth.models.scenario import Scenario
 from truenorth.planner.answers.servers.decide import (
     LONGEST_PATH,
-    Attempt,
     Refutation,
     attempt,
     meets,
@@ -20,11 +23,13 @@ from truenorth.planner.answers.servers.decide import (
     refuted_however_many,
 )
 from truenorth.planner.answers.servers.forces import demand_in_words
-from truenorth.planner.answers.servers.goal import Tolerance
-from truenorth.planner.answers.servers.question import Sizing
-from truenorth.planner.answers.servers.sizes import Mix, is_within
+from truenorth.planner.answers.servers.goal import Tolerance, goals
+from truenorth.planner.answers.servers.sizes import Mix, Sizing, is_within
 from truenorth.solvers.bounds import fluid
 from truenorth.solvers.bounds.certificate import closed_form_document
+from truenorth.solvers.budget import tell_nobody
+from truenorth.solvers.result import Search
+from truenorth.solvers.search.dispatch import EFFORT, greedy
 
 LONG_TRACE = 50_000
 """Windows of more tasks get the fluid bound alone: nothing else is worth its time there."""
@@ -109,6 +114,7 @@ class Hunt:
         ask = self.question
         self.plans[mix] = timeline
         for each in ask.candidates:
+            # Cheapest first: from here on nothing is an improvement.
             if self.best is not None and ask.cost(each) >= ask.cost(self.best):
                 break
             if all(self._plan_for(left) is not None for left in ask.left_of(each)):
@@ -136,6 +142,7 @@ class Hunt:
 
     def apply(self, proof: Callable[[Mix], Refutation | None]) -> None:
         """Refute what a proof says is too small, the largest sizes first, for each group's last servers."""
+        # The largest first: what refutes it refutes all that it contains, which are then not asked about.
         lefts = dict.fromkeys(left for mix in reversed(self.open) for left in self.question.left_of(mix))
         for mix in lefts:
             found = None if self._too_few(mix) else proof(mix)
@@ -152,6 +159,7 @@ class Hunt:
         words = demand_in_words(instance, floor.demand, floor.demand.late(instance.n_gpus))
         if instance.n_tasks > LONG_TRACE:
             return Refutation(mix, "fluid", None, None, None, words)
+        # Computed again at this size: a certificate speaks of one, the floor of all of them.
         goal = floor.tolerance.goal(instance)
         bound = fluid.bound(goal.instance, goal.objective)
         if bound is None or bound <= goal.most:
@@ -173,6 +181,7 @@ class Hunt:
         except InstanceError as error:
             found = nowhere(mix, error)
         if found is not None and found.method == LONGEST_PATH:
+            # One server more than anybody looks at, of every group: a path is nowhere shorter.
             most = [max(mix[group] for mix in (ask.sizes.counts, ask.candidates[-1])) + 1 for group in range(len(mix))]
             found = refuted_however_many(ask.scenario(tuple(most)), tuple(most), ask.levels) or found
         if found is not None:
@@ -183,6 +192,7 @@ class Hunt:
         """Refute by formulas from below, for at most a share of the time left."""
         self.question.budget.watch("bounds")
         sizes, reserve_s = self.open, (1 - share) * self.question.left_s
+        # Sound by cost, too: what is refuted is refuted by itself, wherever the bisection turns.
         low, high = 0, len(sizes)
         while low < high and self.question.left_s > reserve_s:
             middle = (low + high) // 2
@@ -194,6 +204,7 @@ class Hunt:
             fresh = [mix for mix in sizes if mix not in self.tried]
             if fresh:
                 mix = fresh[len(fresh) // 2]
+                # As many halvings are to come as the number of sizes has bits; one share is kept for what stays open.
                 self._attempt(mix, left / (len(fresh).bit_length() + 1))
             else:
                 self._attempt(sizes[-1], left)
@@ -214,18 +225,9 @@ class Hunt:
         ask = self.question
         ask.budget.watch(f"plans for {sum(mix)} servers")
         scenario = ask.scenario(mix)
-        made: Attempt = attempt(
-            scenario,
-            mix,
-            ask.levels,
-            time_limit_s,
-            starts=self.starts.get(mix, ()),
-            closest=self.closest.get(mix),
-            workers=ask.budget.workers,
-            seed=ask.budget.seed + again,
-            stop=ask.budget.stop,
-            left_s=lambda: ask.left_s,
-        )
+        budget = replace(ask.budget, time_limit_s=time_limit_s, seed=ask.budget.seed + again, watch=tell_nobody)
+        starts, closest = self.starts.get(mix, ()), self.closest.get(mix)
+        made = attempt(scenario, mix, ask.levels, budget, lambda: ask.left_s, starts=starts, closest=closest)
         if made.timeline is not None and meets(scenario.instance, made.timeline, ask.levels):
             self.offer(mix, made.timeline)
         elif made.refutation is not None:
@@ -237,3 +239,85 @@ class Hunt:
 def nowhere(mix: Mix, error: InstanceError) -> Refutation:
     """Return the refutation of a size where some task can run nowhere."""
     return Refutation(mix, "eligibility", None, None, None, f"Not every task can run there: {error}")
+
+
+_FACTORS = (Fraction(11, 10), Fraction(5, 4), Fraction(3, 2), Fraction(2), Fraction(3))
+"""Sizes at so many times the least price are tried one after the other until one is enough; then halves below."""
+_S_PER_TASK, _S_PER_COMPARISON = 1e-5, 1.5e-8
+"""What a plan may take: its tables, goal and checks by the task, its rules by the task compared with a GPU."""
+_MOST_RULES = 6
+
+
+def dispatch(hunt: Hunt, share: float) -> None:
+    """Offer plans of one dispatch rule at some sizes, in a share of the time left.
+
+    A plan cannot be interrupted: none is begun that may take longer than there is time, by its tasks and GPUs or by
+    what the one before it took, half as long again.
+    """
+    ask, last_s = hunt.question, 0.0
+    reserve_s = (1 - share) * ask.left_s
+    sizes = _sizes(hunt)
+    met: bool | None = None
+    while True:
+        try:
+            mix = sizes.send(met) if met is not None else next(sizes)
+        except StopIteration:
+            return
+        met = True
+        for left in ask.left_of(mix):
+            if ask.left_s - max(_longest_s(hunt, left), 1.5 * last_s) <= reserve_s:
+                return
+            ask.budget.watch(f"dispatch rule on {sum(left)} servers")
+            begun = time.monotonic()
+            met = _offered(hunt, left)
+            last_s = time.monotonic() - begun
+            if not met:
+                break
+
+
+def _longest_s(hunt: Hunt, mix: Mix) -> float:
+    """Return how many seconds a plan at a size may take."""
+    sizes = hunt.question.sizes
+    tasks = sizes.scenario.instance.n_tasks
+    pairs = tasks * sum(count * each for count, each in zip(mix, sizes.gpus_per_server, strict=True))
+    return _S_PER_TASK * tasks + _S_PER_COMPARISON * max(pairs, min(_MOST_RULES * pairs, EFFORT))
+
+
+def _sizes(hunt: Hunt) -> Generator[Mix, bool, None]:
+    """Yield sizes by price until one is said to be enough, then the middle of those between it and what was not."""
+    ask, sizes = hunt.question, hunt.open
+    prices = [ask.cost(mix) for mix in sizes]
+    below, enough = 0, len(sizes)
+    for factor in _FACTORS:
+        if below == len(sizes):
+            return
+        position = next((p for p in range(below, len(sizes)) if prices[p] >= factor * prices[0]), len(sizes) - 1)
+        met = yield sizes[position]
+        if met:
+            enough = position
+            break
+        below = position + 1
+    while below < enough < len(sizes):
+        middle = (below + enough) // 2
+        met = yield sizes[middle]
+        below, enough = (below, middle) if met else (middle + 1, enough)
+
+
+def _offered(hunt: Hunt, mix: Mix) -> bool:
+    """Offer the plan of the rule at a size; say whether it is within the levels."""
+    ask = hunt.question
+    try:
+        scenario: Scenario = ask.scenario(mix)
+    except InstanceError:
+        return False
+    if not scenario.instance.one_at_a_time:
+        return False
+    goal = goals(scenario.instance, ask.levels)[0]
+    # Late jobs, being counted, tell a rule less than how late they are.
+    objective = Objective.WEIGHTED_TARDINESS if goal.objective is Objective.LATE_JOBS else goal.objective
+    timeline = greedy(goal.instance, objective)
+    if timeline is None or not meets(scenario.instance, timeline, ask.levels):
+        return False
+    Search(goal.instance, objective, 1.0).offer(timeline)  # which raises if it breaks a rule
+    hunt.offer(mix, timeline)
+    return True

@@ -22,22 +22,19 @@ from truenorth.models.instance import Ints
 from truenorth.models.scenario import Scenario
 from truenorth.models.token_times import TokenTimes
 from truenorth.planner.answers.servers.answer import ServersAnswer, servers_within
-from truenorth.planner.answers.servers.attained import Attained, attained
-from truenorth.planner.answers.servers.autoscaler import Autoscaled, autoscale
-from truenorth.planner.answers.servers.day import US_PER_HOUR, Day, Schedule
+from truenorth.planner.answers.servers.day import US_PER_HOUR, Attained, Autoscaled, Day, Schedule, attained, autoscale
 from truenorth.planner.answers.servers.decide import attempt
-from truenorth.planner.answers.servers.descent import Descent
-from truenorth.planner.answers.servers.goal import Tolerance, tolerances
+from truenorth.planner.answers.servers.descent import Descent, Tried, question
+from truenorth.planner.answers.servers.goal import tolerances
 from truenorth.planner.answers.servers.hunt import LONG_TRACE
 from truenorth.planner.answers.servers.scheduled import IntervalFloor, ScheduleAnswer, Scheduled
 from truenorth.planner.answers.servers.sizes import Mix
 from truenorth.planner.answers.servers.streams import requests_asked
-from truenorth.planner.answers.servers.tried import Tried, question
 from truenorth.planner.answers.simulate import simulate
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty
 from truenorth.solvers.bounds import fluid
 from truenorth.solvers.bounds.stream_floor import RequestDemands
-from truenorth.solvers.budget import Budget
+from truenorth.solvers.budget import Budget, tell_nobody
 
 if TYPE_CHECKING:
     from truenorth.planner.answers.questions import ScheduleQuestion
@@ -89,9 +86,11 @@ def cheapest_counts(
     least_cost
         What so many GPUs cost at least.
     """
+    # By late jobs so far: what came before matters to the intervals behind by nothing else.
     ways: dict[int, Fraction] = {0: Fraction(0)}
     for windows, floor in zip(demands, floors, strict=True):
         options, gpus = list[tuple[int, Fraction]](), floor
+        # Beyond the first count with nobody late a server more buys nothing.
         while not options or options[-1][0] > 0:
             late = max((demand.late(gpus) for demand in windows), default=0)
             options.append((late, least_cost(gpus)))
@@ -125,11 +124,6 @@ class _JobDemands:
     due_us: Ints
     late: int
 
-    @classmethod
-    def of(cls, instance: Instance, tolerance: Tolerance) -> _JobDemands:
-        """Return what a tolerance asks of the jobs of an instance."""
-        return cls(instance, tolerance.due_us(instance), tolerance.most_late(instance))
-
     def least_gpus_within(self, begin_us: int, end_us: int) -> tuple[int, fluid.Demand | None]:
         """Return how many GPUs an interval cannot do without, and the demand that says so."""
         return fluid.least_gpus_within(self.instance, self.due_us, self.late, begin_us, end_us)
@@ -150,10 +144,7 @@ class _ScheduleSearch:
         reserve_s = (1 - _FLOORS_SHARE) * self._left_s
         instance = day.instance
         self._asked: Sequence[_JobDemands | RequestDemands] = (
-            [
-                _JobDemands(instance, each.due_us(instance), each.most_late(instance))
-                for each in tolerances(self._levels)
-            ]
+            [_JobDemands(instance, of.due_us(instance), of.most_late(instance)) for of in tolerances(self._levels)]
             if instance.streams is None
             else requests_asked(day.sizes, self._levels)
         )
@@ -195,6 +186,7 @@ class _ScheduleSearch:
     def policies(self) -> dict[str, Scheduled]:
         """Return the cheapest schedule of every policy: those that meet the levels somewhere share the time."""
         found: dict[str, Scheduled] = {}
+        # Each has its part of what is left, so that one that ends early leaves more to the others.
         reserve_s = (1 - (_LONG_POLICY_SHARE if self._long else _POLICY_SHARE)) * self._left_s
         waiting = sum(row.mix is not None for row in self._fixed.policies)
         for row in self._fixed.policies:
@@ -250,6 +242,7 @@ class _ScheduleSearch:
         if known is not None:
             return known
         met = self._simulate(candidate, policy, until_s)
+        # Nothing is noted of what was stopped: with more time it may be met.
         return False if met is None else self._tried.note(policy, candidate, met)
 
     def _simulate(self, candidate: Schedule, policy: str, until_s: float) -> bool | None:
@@ -297,16 +290,8 @@ class _ScheduleSearch:
                 scenario = self.day.at(candidate)
             except InstanceError:
                 return self._tried.note(_PLAN, candidate, False)
-            made = attempt(
-                scenario,
-                candidate[0],
-                self._levels,
-                min(limit_s, max(0.1, self._left_s)),
-                workers=self._budget.workers,
-                seed=self._budget.seed,
-                stop=self._budget.stop,
-                left_s=lambda: 0.0,
-            )
+            limited = replace(self._budget, time_limit_s=min(limit_s, max(0.1, self._left_s)), watch=tell_nobody)
+            made = attempt(scenario, candidate[0], self._levels, limited, lambda: 0.0)
             enough = made.timeline is not None and self._keep_times(_PLAN, candidate, scenario.instance, made.timeline)
             return self._tried.note(_PLAN, candidate, enough) if enough or self._left_s else False
 

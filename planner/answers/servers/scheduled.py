@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from truenorth.planner.answers.servers.answer import ServersAnswer
-from truenorth.planner.answers.servers.attained import Attained
-from truenorth.planner.answers.servers.autoscaler import TARGET, Autoscaled
-from truenorth.planner.answers.servers.day import Day, Schedule
+from truenorth.planner.answers.servers.day import TARGET, Attained, Autoscaled, Day, Schedule
 from truenorth.planner.answers.servers.forces import demand_in_words
 from truenorth.planner.answers.servers.record import (
     AutoscalerCosts,

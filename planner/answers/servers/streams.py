@@ -18,12 +18,11 @@ import numpy as np
 from truenorth.models import Instance, InstanceError, ServiceLevel, ServiceLevels
 from truenorth.models.cluster import GPU
 from truenorth.models.instance import Ints
-from truenorth.planner.answers.servers.alone import broken_at_best
 from truenorth.planner.answers.servers.decide import Refutation
+from truenorth.planner.answers.servers.forces import broken_at_best
 from truenorth.planner.answers.servers.goal import late_together, tolerances
 from truenorth.planner.answers.servers.hunt import Hunt, nowhere
-from truenorth.planner.answers.servers.question import Sizing, candidates
-from truenorth.planner.answers.servers.sizes import Mix, Sizes
+from truenorth.planner.answers.servers.sizes import Mix, Sizes, Sizing, candidates
 from truenorth.solvers.bounds.fluid import NO_DEADLINE
 from truenorth.solvers.bounds.stream_floor import NO_DUE, Cut, Limit, RequestDemands, StreamFloor
 
@@ -69,6 +68,7 @@ def refute_sizes(hunt: Hunt, most: int | None, share: float) -> int:
             cuts += floor.cuts(limit, [weights]) or []
     least_gpus = max((ceil(cut.least) for cut in cuts if set(cut.weights) == {1}), default=1)
     ask.candidates = candidates(ask.sizes, most, least_gpus, ask.spare)
+    # Building a scenario takes far longer than a cut, so that each combination of groups is tried once.
     served = set[tuple[bool, ...]]()
 
     def too_small(mix: Mix) -> Refutation | None:

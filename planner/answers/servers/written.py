@@ -35,6 +35,7 @@ def write(answer: ServersAnswer, folder: Path) -> list[Path]:
     folder, and would stand beside this one as if it belonged to it, goes last.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    # Once without paths, and once more when plan and certificate are there.
     written = [_write_answer(answer, folder, [])]
     try:
         written += _write_plan(answer, folder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from truenorth.models.objective import Objective, reported_value, timeline_value
 from truenorth.models.record import spread
 from truenorth.models.scenario import Scenario
 from truenorth.models.timeline import Timeline
+from truenorth.planner.answers.options import PlanFor
 from truenorth.planner.answers.plan import Plan, PlanRecord, solve
 from truenorth.planner.answers.uncertain.told import Told, retime
 from truenorth.solvers.bounds import closed_form
@@ -31,14 +31,6 @@ QUANTILES = {"p50": 0.5, "p70": 0.7, "p80": 0.8, "p90": 0.9}
 
 Planner = Callable[[Instance], Timeline | None]
 """Plans an instance as if its run times were certain; None if it finds no plan."""
-
-
-class PlanFor(StrEnum):
-    """Which run times a plan is made for."""
-
-    P50 = "p50"
-    P90 = "p90"
-    SAMPLES = "samples"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,18 +125,13 @@ class UncertainPlan:
 
     def record(self, path: Path | None = None) -> UncertainPlanRecord:
         """Return the keys of ``plan --json``, and what the plan is worth if run times are uncertain."""
-        rows = [
-            CandidateRow(candidate.made_for, *(reported_value(self.plan.scenario.objective, value) for value in values))
-            for candidate in self.candidates
-            for values in [self._values(candidate)]
-        ]
+        objective, rows = self.plan.scenario.objective, list[CandidateRow]()
+        for each in self.candidates:
+            medians = timeline_value(objective, self.told.instance, each.timeline)
+            worth = (reported_value(objective, value) for value in (medians, each.mean, max(each.values)))
+            rows.append(CandidateRow(each.made_for, *worth))
         samples = len(self.candidates[0].values) if self.candidates else 0
         return UncertainPlanRecord(self.plan.record(path), WorthRecord(self.plan_for, samples, rows))
-
-    def _values(self, candidate: ConsideredPlan) -> tuple[Fraction, Fraction, Fraction]:
-        """Return a candidate's value with the medians, its mean over the samples, and the worst of them."""
-        medians = timeline_value(self.plan.scenario.objective, self.told.instance, candidate.timeline)
-        return medians, candidate.mean, max(candidate.values)
 
 
 @dataclass(frozen=True, slots=True)

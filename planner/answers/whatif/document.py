@@ -32,53 +32,7 @@ class SweepDocument(Section):
     replications: Annotated[int, whole(2, MAX_JOBS)] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
-    """The scenario that a sweep starts from, and the plain data that changes are made to."""
-
-    scenario: Scenario
-    data: Mapping[str, object]
-
-    @property
-    def folder(self) -> Path:
-        """What paths in the scenario are relative to."""
-        return self.scenario.source.folder
-
-
-def base_of(data: Mapping[str, object], source: Source) -> Base:
-    """Return the scenario of plain data.
-
-    Raises
-    ------
-    InputError
-        If it is none; with the line, as far as `source` knows it.
-    """
-    return Base(build(validate(ScenarioDocument, data, source), source), data)
-
-
-def base_of_file(path: Path) -> Base:
-    """Return the scenario of a file.
-
-    Raises
-    ------
-    InputError
-        With file and line of what is wrong.
-    """
-    return base_of_loaded(load_scenario(path))
-
-
-def base_of_loaded(scenario: Scenario) -> Base:
-    """Return a scenario as a base.
-
-    Raises
-    ------
-    InputError
-        If parts of it were exchanged, so that there is no plain data to change.
-    """
-    return Base(scenario, scenario.data())
-
-
-def read_sweep(path: Path) -> tuple[SweepDocument, Base, Source]:
+def read_sweep(path: Path) -> tuple[SweepDocument, Scenario, Source]:
     """Return what a sweep file says, the scenario it starts from, and its lines.
 
     Raises
@@ -89,12 +43,12 @@ def read_sweep(path: Path) -> tuple[SweepDocument, Base, Source]:
     source = read_document(path)
     document = validate(SweepDocument, source.data(), source)
     if isinstance(document.scenario, str):
-        return document, base_of_file(path.parent / document.scenario), source
+        return document, load_scenario(path.parent / document.scenario), source
     sections = source.root.content if source.root else None
     if not isinstance(document.scenario, Mapping) or not isinstance(sections, dict):
         raise source.error(("scenario",), f"is neither; allowed is {KINDS_OF_BASE}")
     inline = Source(str(path), path.parent, sections["scenario"][1])
-    return document, base_of(document.scenario, inline), source
+    return document, build(validate(ScenarioDocument, document.scenario, inline), inline), source
 
 
 @dataclass(frozen=True, slots=True)

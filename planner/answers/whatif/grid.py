@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from truenorth.executor import POLICIES
-from truenorth.models.scenario import InputError
+from truenorth.models.scenario import InputError, Scenario
 from truenorth.models.scenario.changes import PathError, change, places, refusal, refuse_new_names
 from truenorth.models.scenario.document import ScenarioDocument
 from truenorth.models.scenario.errors import FieldError, Source, Where, allowed, quote
@@ -18,7 +18,7 @@ from truenorth.models.scenario.section import Section
 from truenorth.planner.answers.policies.parse import RECEDING
 from truenorth.planner.answers.questions import Question
 from truenorth.planner.answers.whatif.cell import CellCall
-from truenorth.planner.answers.whatif.document import Base, SweepDocument, windows_of
+from truenorth.planner.answers.whatif.document import SweepDocument, windows_of
 from truenorth.planner.answers.whatif.verbs import VERBS, Verb, check
 
 MAX_CELLS = 100_000
@@ -79,7 +79,7 @@ class Grid:
     replicated: bool = False
 
 
-def read_grid(document: SweepDocument, base: Base, source: Source) -> Grid:
+def read_grid(document: SweepDocument, base: Scenario, source: Source) -> Grid:
     """Return the cells of a sweep.
 
     Every value is tried alone on the base scenario, and every combination of settings; what only a combination of
@@ -92,7 +92,7 @@ def read_grid(document: SweepDocument, base: Base, source: Source) -> Grid:
     """
     axes = read_axes(document, source)
     if document.replications is not None:
-        windows = windows_of(base.scenario, document.replications).axis
+        windows = windows_of(base, document.replications).axis
         axes += tuple(_axis_of(path, values) for path, values in windows.items())
     count = prod(len(axis.points) for axis in axes)
     if count > MAX_CELLS:
@@ -108,7 +108,7 @@ def read_grid(document: SweepDocument, base: Base, source: Source) -> Grid:
     return Grid(axes, cells, document.replications is not None)
 
 
-def grid_over(base: Base, path: str, values: Sequence[object], question: Question[Any]) -> Grid:
+def grid_over(base: Scenario, path: str, values: Sequence[object], question: Question[Any]) -> Grid:
     """Return the cells that ask the same question with other values at one path.
 
     Raises
@@ -117,14 +117,15 @@ def grid_over(base: Base, path: str, values: Sequence[object], question: Questio
         If the question cannot be asked.
     """
     try:
-        check(question, base.scenario)
+        check(question, base)
     except FieldError as error:
         raise Source("what-if", Path()).error(("settings", *error.where), error.problem) from None
-    calls = [CellCall(change(base.data, {path: value}), str(base.folder), question) for value in values]
+    data, folder = base.data(), str(base.source.folder)
+    calls = [CellCall(change(data, {path: value}), folder, question) for value in values]
     return Grid((_axis_of(path, values),), tuple(Cell((at,), call) for at, call in enumerate(calls)))
 
 
-def _reference(base: Base, axes: Sequence[Axis]) -> Mapping[str, int]:
+def _reference(base: Scenario, axes: Sequence[Axis]) -> Mapping[str, int]:
     """Return what slowdowns of all cells divide by if a change may touch it: the ideal times of the base scenario.
 
     By its own ideal times a cell with faster models looks worse: its latencies shrink less than what they are set
@@ -132,7 +133,7 @@ def _reference(base: Base, axes: Sequence[Axis]) -> Mapping[str, int]:
     """
     changed = (name for axis in axes for point in axis.points for name in point.changes)
     touched = any(name.startswith(_PATHS_OF_RUN_TIMES) for name in changed)
-    return base.scenario.ideals_us if touched else {}
+    return base.ideals_us if touched else {}
 
 
 def _axis_of(path: str, values: Sequence[object]) -> Axis:
@@ -228,17 +229,17 @@ def _points(axes: Sequence[Axis], at: Sequence[int]) -> list[Point]:
 class _GridReader:
     """Applies changes to the base scenario and to the settings."""
 
-    def __init__(self, document: SweepDocument, base: Base, source: Source, ideals_us: Mapping[str, int]) -> None:
+    def __init__(self, document: SweepDocument, base: Scenario, source: Source, ideals_us: Mapping[str, int]) -> None:
         self._document, self._base, self._source, self._ideals_us = document, base, source, ideals_us
-        self._verb = verb_of(document, source)
+        self._verb, self._data = verb_of(document, source), base.data()
         self._kind = self._verb.settings
 
     def call(self, points: Sequence[Point]) -> CellCall:
         """Return what the cell of these points asks."""
         changes = {name: value for point in points for name, value in self._scenario_changes(point).items()}
         return CellCall(
-            change(self._base.data, changes),
-            str(self._base.folder),
+            change(self._data, changes),
+            str(self._base.source.folder),
             self._verb.ask(self._settings(points), self._source),
             self._ideals_us,
         )
@@ -263,7 +264,7 @@ class _GridReader:
 
     def _places(self, name: str, point: Point) -> list[Where]:
         try:
-            return places(self._base.data, name)
+            return places(self._data, name)
         except PathError as error:
             raise point.blame(name, str(error), self._source) from None
 
@@ -274,10 +275,10 @@ class _GridReader:
         """Refuse changes that make no scenario document, and new names, which nothing would refer to."""
         changes = self._scenario_changes(point)
         try:
-            problem = refusal(change(self._base.data, changes)) if changes else None
+            problem = refusal(change(self._data, changes)) if changes else None
             if problem is not None:
                 raise point.blame(list(changes)[-1], problem, self._source)
-            refuse_new_names(self._base.data, changes)
+            refuse_new_names(self._data, changes)
         except FieldError as error:
             raise point.blame(str(error.where[0]), error.problem, self._source) from None
 
@@ -290,7 +291,7 @@ class _GridReader:
         relevant = [axis.points if self._tells(axis) else axis.points[:1] for axis in axes]
         for points in product(*relevant):
             try:
-                check(self._verb.ask(self._settings(points), self._source), self._base.scenario)
+                check(self._verb.ask(self._settings(points), self._source), self._base)
             except InputError as error:
                 raise self._blame(points, error.field, error.problem) from None
             except FieldError as error:

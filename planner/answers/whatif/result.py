@@ -7,19 +7,28 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.errors import QuestionError
-from truenorth.models.record import guard, spread
+from truenorth.models.record import guard, spread, take
 from truenorth.models.scenario import write_atomically
 from truenorth.models.scenario.changes import factor
-from truenorth.models.units import QuantityError, parse_bandwidth, parse_number, parse_rate, parse_size, parse_time
+from truenorth.models.units import (
+    QuantityError,
+    parse_bandwidth,
+    parse_number,
+    parse_rate,
+    parse_size,
+    parse_time,
+    say_bandwidth,
+    say_size,
+)
 from truenorth.planner.answers.convergence import WHAT_COUNTS
 from truenorth.planner.answers.intervals import NO_INTERVAL, interval_of
 from truenorth.planner.answers.shown import WithRows
+from truenorth.planner.answers.whatif.cell import CellAnswer, Store
 from truenorth.planner.answers.whatif.grid import Axis, Grid
-from truenorth.planner.answers.whatif.store import Store, StoredCell
 from truenorth.planner.answers.whatif.verbs import Row
 
 ASKED = ("value", "servers", "price_per_hour", "lower_bound")
@@ -118,6 +127,15 @@ class Sweep(WithRows):
             known = ", ".join(map(str, self.answers)) or "none, since a folder keeps figures alone"
             raise QuestionError(f"{cell} has no answer here; allowed are {known}", "cell")
         return self.answers[cell]
+
+    @property
+    def by_policy(self) -> list[dict[str, Row]]:
+        """Of every finished cell without an error, its rows by policy."""
+        cells: dict[object, dict[str, Row]] = {}
+        for row in self.rows:
+            if row["error"] is None:
+                cells.setdefault(row["cell"], {})[str(row["policy"])] = row
+        return list(cells.values())
 
     @property
     def warning(self) -> str | None:
@@ -255,9 +273,7 @@ class Sweep(WithRows):
     @property
     def record(self) -> SweepRecord:
         """The summary with the keys of ``sweep --json``."""
-        return SweepRecord(
-            self.name, self.verb, self.counts, self.complete, self.changed, self.warning, self.errors, self.tables
-        )
+        return take(SweepRecord, self)
 
 
 def _is_number(value: object) -> bool:
@@ -309,7 +325,7 @@ def sweep_of(
     name: str,
     verb: str,
     grid: Grid,
-    answers: Sequence[StoredCell | None],
+    answers: Sequence[CellAnswer | None],
     counts: Counts,
     changed: bool,
     store: Store | None,
@@ -325,14 +341,14 @@ def sweep_of(
     rows = tuple(_rows(grid, columns, answers))
     seconds = {index: known.seconds for index, known in enumerate(answers) if known is not None}
     names = tuple(column for column, _ in columns)
-    made = {index: known.answer.made for index, known in enumerate(answers) if known and known.answer.made is not None}
+    made = {index: known.made for index, known in enumerate(answers) if known and known.made is not None}
     replicated = names[-1] if grid.replicated else None
     folder = None if store is None else store.folder
     return Sweep(name, verb, rows, names, seconds, counts, changed, folder, made, replicated=replicated)
 
 
 def _rows(
-    grid: Grid, columns: Sequence[tuple[str, Sequence[Value]]], answers: Sequence[StoredCell | None]
+    grid: Grid, columns: Sequence[tuple[str, Sequence[Value]]], answers: Sequence[CellAnswer | None]
 ) -> Iterator[Row]:
     """Yield the rows of every finished cell: its number, its place on every axis, its figures and its error."""
     for index, (cell, known) in enumerate(zip(grid.cells, answers, strict=True)):
@@ -340,8 +356,8 @@ def _rows(
             continue
         axes = {name: values[position] for (name, values), position in zip(columns, cell.at, strict=True)}
         asked = {name: value for name, value in asdict(cell.call.question).items() if name == "policy"}
-        for row in known.answer.rows or (asked,):
-            yield {"cell": index, **axes, **row, "error": known.answer.error}
+        for row in known.rows or (asked,):
+            yield {"cell": index, **axes, **row, "error": known.error}
 
 
 def write_tables(made: Sweep, store: Store) -> None:
@@ -355,14 +371,22 @@ def write_tables(made: Sweep, store: Store) -> None:
 
 Value = str | int | float | bool | None
 
-_READERS: Mapping[str, Callable[[str], Fraction | int]] = {
-    "": parse_number,
-    "_s": lambda text: Fraction(parse_time(text), MICROSECONDS_PER_SECOND),
-    "_bytes": parse_size,
-    "_bytes_per_s": parse_bandwidth,
-    "_per_s": parse_rate,
+
+class Unit(NamedTuple):
+    """A unit of columns: how text is read in it, how a value is said, and what an axis adds to its name."""
+
+    read: Callable[[str], Fraction | int]
+    say: Callable[[float], str]
+    axis: str
+
+
+UNITS: Mapping[str, Unit] = {
+    "_bytes_per_s": Unit(parse_bandwidth, say_bandwidth, " in bytes/s"),
+    "_bytes": Unit(parse_size, say_size, " in bytes"),
+    "_per_s": Unit(parse_rate, "{:g} /s".format, " per s"),
+    "_s": Unit(lambda text: Fraction(parse_time(text), MICROSECONDS_PER_SECOND), "{:g} s".format, " in s"),
 }
-"""How a quantity is read, by what its unit adds to the name of its column."""
+"""By how the names of columns end; the longest first."""
 _FLAGS = {"true": True, "false": False}
 _WHOLE = ("", "_bytes")
 """What is counted: whole numbers where all of them are."""
@@ -380,7 +404,8 @@ def axis_column(axis: Axis) -> tuple[str, list[Value]]:
     factors = [factor(label) for label in labels]
     if None not in factors:
         return f"{axis.name}_factor", [float(times) for times in factors if times is not None]
-    for suffix, read in _READERS.items():
+    readers = {"": parse_number} | {ending: unit.read for ending, unit in UNITS.items()}
+    for suffix, read in readers.items():
         values = _numbers(labels, read)
         if values is not None:
             whole = suffix in _WHOLE and all(value == int(value) for value in values)

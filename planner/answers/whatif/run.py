@@ -22,17 +22,10 @@ from truenorth.models.scenario.section import validate
 from truenorth.planner.answers.pool.calls import as_finished
 from truenorth.planner.answers.pool.processes import Outcome, describe_error
 from truenorth.planner.answers.questions import Question
-from truenorth.planner.answers.whatif.cell import CellAnswer, CellCall, answer
-from truenorth.planner.answers.whatif.document import (
-    Base,
-    SweepDocument,
-    WorkloadValues,
-    base_of_loaded,
-    read_sweep,
-)
+from truenorth.planner.answers.whatif.cell import CellAnswer, CellCall, Store, answer
+from truenorth.planner.answers.whatif.document import SweepDocument, WorkloadValues, read_sweep
 from truenorth.planner.answers.whatif.grid import Grid, grid_over, read_grid
 from truenorth.planner.answers.whatif.result import Counts, Sweep, sweep_of, write_tables
-from truenorth.planner.answers.whatif.store import Store, StoredCell
 from truenorth.solvers.budget import Budget, interruptible, own_interrupts, tell_nobody
 
 Watch = Callable[[Counts], None]
@@ -115,8 +108,8 @@ def whatif(
     document = validate(SweepDocument, plain(data), source)
     if isinstance(scenario, Mapping):
         scenario = scenario_from(scenario)
-    base = base_of_loaded(scenario if isinstance(scenario, Scenario) else load_scenario(scenario))
-    asked = _Run(base.scenario.name, verb, base, read_grid(document, base, source), folder)
+    base = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
+    asked = _Run(base.name, verb, base, read_grid(document, base, source), folder)
     return _run_watched(asked, workers, watch, stop, ray)
 
 
@@ -155,10 +148,9 @@ def ask_each(
     InputError
         If the scenario comes from no file, or the question cannot be asked.
     """
-    base = base_of_loaded(scenario)
     ((path, values),) = windows.axis.items()
-    grid = grid_over(base, path, values, question.alone())
-    asked = _Run(scenario.name, question.verb, base, grid, folder)
+    grid = grid_over(scenario, path, values, question.alone())
+    asked = _Run(scenario.name, question.verb, scenario, grid, folder)
     return _run_watched(asked, question.budget().workers, watch, getattr(question, "stop", None), ray)
 
 
@@ -168,7 +160,7 @@ class _Run:
 
     name: str
     verb: str
-    base: Base
+    base: Scenario
     grid: Grid
     folder: str | Path | None
     file: str | None = None
@@ -187,17 +179,17 @@ def _run(asked: _Run, budget: Budget, ray: str | None) -> Sweep:
         changed = False
         if store is not None:
             held.enter_context(store.locked())
-            changed = store.begin(asked.name, asked.verb, asked.file, keys, scenario_hash(asked.base.scenario.instance))
+            changed = store.begin(asked.name, asked.verb, asked.file, keys, scenario_hash(asked.base.instance))
         calls = {key: cell.call for key, cell in zip(keys, grid.cells, strict=True)}
         known = {key: found for key in calls if store is not None and (found := store.read(key)) is not None}
         tally = Counts(len(keys), 0, 0, 0)
         multiplicity = Counter(keys)
         for key, found in known.items():
-            tally = tally.after(multiplicity[key], found.answer.error is not None, known=True)
+            tally = tally.after(multiplicity[key], found.error is not None, known=True)
         budget.watch(tally)
         for key, found in _finished({key: call for key, call in calls.items() if key not in known}, store, budget, ray):
             known[key] = found
-            tally = tally.after(multiplicity[key], found.answer.error is not None)
+            tally = tally.after(multiplicity[key], found.error is not None)
             budget.watch(tally)
         made = sweep_of(asked.name, asked.verb, grid, [known.get(key) for key in keys], tally, changed, store)
         if store is not None and made.complete:
@@ -207,11 +199,11 @@ def _run(asked: _Run, budget: Budget, ray: str | None) -> Sweep:
 
 def _finished(
     calls: Mapping[str, CellCall], store: Store | None, budget: Budget, ray: str | None
-) -> Iterator[tuple[str, StoredCell]]:
+) -> Iterator[tuple[str, CellAnswer]]:
     """Yield every cell that ends, once it is kept; a crash is not kept, so that the next run tries the cell again."""
     left = dict(calls)
     for key, outcome in _answered(left, store is None, budget, ray):
-        known = StoredCell(outcome.value or CellAnswer((), outcome.failure), outcome.seconds)
+        known = replace(outcome.value or CellAnswer((), outcome.failure), seconds=outcome.seconds)
         if store is not None and outcome.value is not None:
             store.keep(key, known)
         yield key, known

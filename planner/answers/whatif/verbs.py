@@ -88,7 +88,7 @@ class Verb:
 def _settings_of(verb: str) -> type[Section]:
     told: dict[str, Any] = {}
     question = VERBS[verb].question
-    for each, option in sorted(options_of(question), key=lambda pair: pair[1] is not SEED["option"]):
+    for each, option in sorted(options_of(question), key=lambda pair: pair[1] is not SEED):
         if option.in_sweeps:
             read = _type_of(option) | None if each.default is None else _type_of(option)
             told[name_of(each)] = read, ... if each.default is MISSING else None
@@ -97,7 +97,7 @@ def _settings_of(verb: str) -> type[Section]:
 
 def _type_of(option: Option) -> Any:
     """Return how a setting is read."""
-    if option is SEED["option"]:
+    if option is SEED:
         return Seed
     if option.kind is OptionKind.WHOLE:
         return Annotated[int, whole(int(option.least or 0), int(option.most or MAX_JOBS))]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +21,8 @@ from truenorth.planner.command.options import (
     Seed,
     TimeLimit,
     Virtual,
+    stoppable,
+    to,
 )
 
 
@@ -32,6 +33,9 @@ def profile(
     runner: Runner = None,
     rounds: Annotated[int, typer.Option(min=1, help="How often every workflow is run, after the warm-up.")] = 10,
     beside: Annotated[int, typer.Option(min=0, help="How many more GPUs do the same meanwhile.")] = 0,
+    memory: Annotated[
+        bool, typer.Option("--memory", help="Let tasks hold, as `memory`, what they take beside the weights.")
+    ] = False,
     as_json: Json = False,
 ) -> int:
     """Measure run times, loads and transfers on this machine, and write the scenario with them."""
@@ -43,10 +47,10 @@ def profile(
     from truenorth.executor.runners.factory import default_runner, parse_runner
     from truenorth.models.scenario import load_scenario, promise
     from truenorth.planner.answers import profile as profiling
+    from truenorth.planner.answers.kept import forget
     from truenorth.planner.inputs.samples import samples_path
     from truenorth.planner.show.profile import profile_view
     from truenorth.planner.show.replay import show_count
-    from truenorth.solvers.budget import interruptible
 
     if output is not None:
         if output.suffix.lower() == ".json":
@@ -57,10 +61,7 @@ def profile(
     runner = runner or default_runner(loaded.instance)
     computing = parse_runner(runner)
     try:
-        with (
-            interruptible(signal.SIGINT, signal.SIGTERM) as stop,
-            show_count("profiling, in rounds", WARMUP_ROUNDS + rounds) as watch,
-        ):
+        with stoppable(show_count("profiling, in rounds", WARMUP_ROUNDS + rounds)) as (stop, watch):
             made = profiling.profile(
                 loaded,
                 computing,
@@ -68,18 +69,22 @@ def profile(
                 runner_name=runner,
                 rounds=rounds,
                 beside=beside,
+                with_memory=memory,
+                folder=None if output is None else output.with_suffix(".rounds"),
                 watch=watch,
                 stop=stop.is_set,
             )
     except StoppedError as error:
-        manners.say(f"truenorth: interrupted; {error}")
-        return manners.INTERRUPTED
-    written = [] if output is None else made.save(output)
-    manners.show(made.record(output), lambda: profile_view(made), as_json, written)
+        return manners.ended(False, str(error))
+    written = _show(
+        made.record(output), lambda: profile_view(made), as_json, lambda: [] if output is None else made.save(output)
+    )
     if made.rounds < rounds:
-        manners.say(f"truenorth: interrupted; {made.rounds} of {rounds} rounds had ended")
-        return manners.INTERRUPTED
-    return manners.DONE
+        manners.say(f"truenorth: {made.ended}; {made.rounds} of {rounds} rounds had ended")
+        return manners.INTERRUPTED if stop.is_set() else manners.NOT_ACHIEVED
+    if written and output is not None:
+        forget(output.with_suffix(".rounds"))  # all of them are in the samples
+    return manners.ended(written)
 
 
 def replay(
@@ -94,9 +99,7 @@ def replay(
     check_outputs: Annotated[
         bool, typer.Option("--check-outputs", help="Afterwards run every task alone and compare its output.")
     ] = False,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="Write report, picture and trace here.")
-    ] = None,
+    output: Annotated[Path | None, to("FOLDER", "Write report, picture and trace here.")] = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> int:
@@ -132,7 +135,7 @@ def replay(
         )
     written = [] if output is None else write(replayed, output)
     manners.show(replayed.record, lambda: replay_view(replayed), as_json, written)
-    return manners.DONE if replayed.achieved else manners.NOT_ACHIEVED
+    return manners.ended(replayed.achieved)
 
 
 def trial(
@@ -150,9 +153,7 @@ def trial(
         bool, typer.Option("--count-faults", help="Let runs with faults count in the means, too.")
     ] = False,
     time_limit: TimeLimit = 60.0,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="Write report and timelines here.")
-    ] = None,
+    output: Annotated[Path | None, to("FOLDER", "Write report and timelines here.")] = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> int:
@@ -168,21 +169,15 @@ def trial(
     from truenorth.planner.answers.trial import trial as run_trial
     from truenorth.planner.inputs.samples import read_samples
     from truenorth.planner.show.replay import show_count
-    from truenorth.planner.show.trial import forget_runs, keep_run, trial_view, write
-    from truenorth.solvers.budget import interruptible
+    from truenorth.planner.show.trial import RUNS, trial_view, write
 
     if output is not None:
         manners.prepare_folder(output)
     loaded, names = load_scenario(scenario), split_policies(policies)
     runner = runner or default_runner(loaded.instance)
     settings = LiveSettings(device.value, None if virtual is None else virtual.value, limit)
-    if output is not None:
-        forget_runs(output)
     try:
-        with (
-            interruptible(signal.SIGINT, signal.SIGTERM) as stop,
-            show_count("planning, then running in real time", repeats * len(names)) as watch,
-        ):
+        with stoppable(show_count("planning, then running in real time", repeats * len(names))) as (stop, watch):
             made = run_trial(
                 loaded,
                 names,
@@ -194,17 +189,29 @@ def trial(
                 samples=None if samples is None else read_samples(samples),
                 count_faults=count_faults,
                 seed=seed,
+                folder=None if output is None else output / RUNS,
                 watch=watch,
-                keep=(lambda number, run: None) if output is None else partial(keep_run, output),
                 stop=stop,
             )
     except StoppedError:
-        manners.say("truenorth: interrupted; no run had ended")
-        return manners.INTERRUPTED
-    written = [] if output is None else write(made, output)
-    manners.show(made.record, lambda: trial_view(made), as_json, written)
-    if stop.is_set():
-        ended = sum(map(len, made.runs.values()))
-        manners.say(f"truenorth: interrupted; {ended} of {repeats * len(names)} runs had ended")
-        return manners.INTERRUPTED
-    return manners.DONE if made.achieved else manners.NOT_ACHIEVED
+        return manners.ended(False, "no run had ended")
+    written = _show(
+        made.record, lambda: trial_view(made), as_json, lambda: [] if output is None else write(made, output)
+    )
+    said = f"{sum(map(len, made.runs.values()))} of {repeats * len(names)} runs had ended"
+    return manners.ended(made.achieved and written, said if stop.is_set() else None)
+
+
+def _show(record: object, view: Callable[[], object], as_json: bool, write: Callable[[], Sequence[Path]]) -> bool:
+    """Write an answer and show it; say whether it was written: a full disk takes nothing away from what is shown."""
+    from truenorth.models.scenario import InputError
+
+    problem = None
+    try:
+        written = write()
+    except InputError as error:
+        written, problem = [], error
+    manners.show(record, view, as_json, written)
+    if problem is not None:
+        manners.say(f"truenorth: {problem}")
+    return problem is None

@@ -117,7 +117,7 @@ def import_(
     written = [] if output is None else made.save(output)
     if figure is not None:
         written.append(_draw(made, files, figure))
-    manners.show(made.as_dict(written), lambda: _view(made), as_json, written)
+    manners.show(made.as_dict(written), manners.lazily("inputs.imported_view", made), as_json, written)
     return manners.DONE
 
 
@@ -129,12 +129,6 @@ def _draw(made: Imported, files: list[Path], path: Path) -> Path:
 
     write_atomically(path, png(figure(made.summary, f"{made.format.name}: {', '.join(file.name for file in files)}")))
     return path
-
-
-def _view(made: Imported) -> object:
-    from truenorth.planner.show.inputs import imported_view
-
-    return imported_view(made)
 
 
 def _number(text: str) -> Fraction:
@@ -204,13 +198,7 @@ def estimate(
     made = run.estimate(history, requests, naming, options)
     if output is not None:
         run.save(made, output)
-
-    def view() -> object:
-        from truenorth.planner.show.inputs import estimates_view
-
-        return estimates_view(made)
-
-    manners.show(run.as_dict(made, output), view, as_json, [output])
+    manners.show(run.as_dict(made, output), manners.lazily("inputs.estimates_view", made), as_json, [output])
     return manners.DONE
 
 
@@ -255,7 +243,6 @@ def progress(
     """Read a job's log: progress, remaining time, why it failed and whether to start it again."""
     from truenorth.planner.command.console import log_line
     from truenorth.planner.inputs.estimate.logs import read_log
-    from truenorth.planner.show.inputs import describe_log
 
     totals = {"step": steps, "epoch": epochs}
     for unit, total in totals.items():
@@ -264,12 +251,12 @@ def progress(
     line = log_line(log.stat().st_size if log.is_file() else 0)
     with line.shown():
         reading = read_log(log, steps, epochs, line.watch)
-    manners.show(reading.as_dict(), lambda: _plain(describe_log(reading)), as_json)
+    manners.show(reading.as_dict(), manners.lazily("inputs.log_view", reading), as_json)
     for unit, total in totals.items():
         if total is not None:
             _say_unless_used(reading, unit, total)
     silent = not reading.counts and not reading.finished and reading.failure is None
-    return manners.NOT_ACHIEVED if silent else manners.DONE
+    return manners.ended(not silent)
 
 
 def _say_unless_used(reading: LogReading, unit: str, total: float) -> None:
@@ -279,10 +266,3 @@ def _say_unless_used(reading: LogReading, unit: str, total: float) -> None:
         manners.say(f"--{unit}s {total:g} is ignored: the log counts no {unit}s")
     elif count.total is not None and count.total != total:
         manners.say(f"--{unit}s {total:g} is ignored: the log states {count.total:g} {unit}s")
-
-
-def _plain(text: str) -> object:
-    """Return text as it stands: brackets in a log are no mark-up."""
-    from rich.text import Text
-
-    return Text(text)

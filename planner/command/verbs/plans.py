@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from truenorth.planner.answers.questions import (
-    BoundQuestion,
-    PlanQuestion,
-    Question,
-    SearchQuestion,
-    UncertainPlanQuestion,
-)
+from truenorth.planner.answers.options import PlanFor
+from truenorth.planner.answers.questions import BoundQuestion, PlanQuestion, Question, UncertainPlanQuestion
 from truenorth.planner.command import manners
 from truenorth.planner.command.manners import name_untested
-from truenorth.planner.command.options import Before, Json, Output, ScenarioPath, ask_shown, asks
+from truenorth.planner.command.options import Before, Json, Output, ScenarioPath, ask_shown, asks, to
 
 if TYPE_CHECKING:
     from truenorth.models.scenario import Scenario
     from truenorth.planner.answers.plan import Plan
     from truenorth.planner.answers.uncertain.planning import UncertainPlan
-
-
-class PlanForChoice(StrEnum):
-    """The values of ``--plan-for``."""
-
-    P50 = "p50"
-    P90 = "p90"
-    SAMPLES = "samples"
 
 
 @asks(PlanQuestion)
@@ -48,7 +34,7 @@ def plan(
         Before("ray"),
     ] = None,
     plan_for: Annotated[
-        PlanForChoice | None, typer.Option(help="With --estimates: what to plan for (p50)."), Before("ray")
+        PlanFor | None, typer.Option(help="With --estimates: what to plan for (p50)."), Before("ray")
     ] = None,
     as_json: Json = False,
 ) -> int:
@@ -69,22 +55,16 @@ def plan(
     found = made.timeline is not None
     if output is not None and found:
         write_plan(made, output, manners.typed())
-
-    def view() -> object:
-        from truenorth.planner.show.summaries import plan_view
-
-        return plan_view(done)
-
-    manners.show(name_untested(done.record(output if found else None)), view, as_json)
-    if interrupted:
-        manners.say(f"truenorth: interrupted; {'the best plan found is kept' if found else 'no plan was found yet'}")
-        return manners.INTERRUPTED
-    manners.say_if_late(made.result)
-    return manners.DONE if found else manners.NOT_ACHIEVED
+    document = name_untested(done.record(output if found else None))
+    manners.show(document, manners.lazily("summaries.plan_view", done), as_json)
+    if not interrupted:
+        manners.say_if_late(made.result)
+    kept = "the best plan found is kept" if found else "no plan was found yet"
+    return manners.ended(found, kept if interrupted else None)
 
 
 def _uncertain(
-    ask: PlanQuestion, scenario: Scenario, estimates: Path | None, plan_for: PlanForChoice | None, hint: Path | None
+    ask: PlanQuestion, scenario: Scenario, estimates: Path | None, plan_for: PlanFor | None, hint: Path | None
 ) -> Question[Plan] | Question[UncertainPlan]:
     """Return the question, or the one for the estimates of a file.
 
@@ -103,21 +83,18 @@ def _uncertain(
         raise manners.UsageError("--hint: cannot go with --estimates, which make plans of their own; allowed is one")
     if ask.ray is not None:
         raise manners.UsageError("--ray: helps to make one plan; allowed is without --estimates, which make several")
-    from truenorth.planner.answers.uncertain.estimates_file import read_told
+    from truenorth.models.record import take
+    from truenorth.planner.answers.uncertain.told import read_told
 
-    same = {each.name: getattr(ask, each.name) for each in fields(SearchQuestion)}
-    return UncertainPlanQuestion(read_told(estimates, scenario), (plan_for or PlanForChoice.P50).value, **same)
+    plan_for = plan_for or PlanFor.P50
+    return take(UncertainPlanQuestion, ask, told=read_told(estimates, scenario), plan_for=plan_for.value)
 
 
 @asks(BoundQuestion)
 def bound(
     ask: BoundQuestion,
     scenario: ScenarioPath,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="CERTIFICATE", help="Write the certificate to this file."),
-        Before("schedule"),
-    ] = None,
+    output: Annotated[Path | None, to("CERTIFICATE", "Write the certificate to this file."), Before("schedule")] = None,
     as_json: Json = False,
 ) -> int:
     """Find a value that no plan lies below, with a certificate that anyone can check."""
@@ -130,17 +107,9 @@ def bound(
     loaded = load_scenario(scenario)
     made, interrupted = ask_shown(ask, loaded, ProgressLine(loaded.objective, "bounding"))
     written = [] if output is None else save(made, output)
-
-    def view() -> object:
-        from truenorth.planner.show.summaries import bound_view
-
-        return bound_view(made)
-
+    view = manners.lazily("summaries.bound_view", made)
     manners.show(name_untested(made.record(output)), view, as_json, written[1:])
-    if interrupted:
-        manners.say("truenorth: interrupted; the best bound found is kept")
-        return manners.INTERRUPTED
-    return manners.DONE
+    return manners.ended(True, "the best bound found is kept" if interrupted else None)
 
 
 def check(
@@ -154,14 +123,8 @@ def check(
 
     loaded = load_scenario(scenario)
     outcome = checked(loaded.objective, *read(loaded.instance, plan))
-
-    def view() -> object:
-        from truenorth.planner.show.summaries import check_view
-
-        return check_view(outcome)
-
-    manners.show(outcome.record, view, as_json)
-    return manners.NOT_ACHIEVED if outcome.violations else manners.DONE
+    manners.show(outcome.record, manners.lazily("summaries.check_view", outcome), as_json)
+    return manners.ended(not outcome.violations)
 
 
 def verify(
@@ -176,10 +139,7 @@ def verify(
     loaded = load_scenario(scenario)
     verdict = verify_file(loaded, certificate)
     found = verdict_record(loaded, verdict)
-
-    def view() -> object:
-        proved = f"the lower bound {found.lower_bound} of {loaded.objective} is proved"
-        return f"valid: {proved}" if verdict.valid else f"refused: {verdict.reason}"
-
-    manners.show(found, view, as_json)
-    return manners.DONE if verdict.valid else manners.NOT_ACHIEVED
+    how = "" if found.how is None else f" ({found.how})"
+    proved = f"the lower bound {found.lower_bound} of {loaded.objective} is proved{how}"
+    manners.show(found, lambda: f"valid: {proved}" if verdict.valid else f"refused: {verdict.reason}", as_json)
+    return manners.ended(verdict.valid)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +12,17 @@ import typer
 from truenorth.planner.answers.questions import CompareQuestion, SimulateQuestion
 from truenorth.planner.command import manners
 from truenorth.planner.command.manners import name_untested
-from truenorth.planner.command.options import Before, Json, Output, ScenarioPath, Workers, ask_shown, asks
+from truenorth.planner.command.options import (
+    Before,
+    Json,
+    Output,
+    ScenarioPath,
+    Workers,
+    ask_shown,
+    asks,
+    stoppable,
+    to,
+)
 
 if TYPE_CHECKING:
     from truenorth.models.scenario import Scenario
@@ -33,44 +42,22 @@ def simulate(
 ) -> int:
     """Run an online policy, or replay a plan, in simulated time."""
     from truenorth.models.scenario import load_scenario, promise
-    from truenorth.planner.answers.simulate import write_simulation
+    from truenorth.planner.answers.simulate import try_changed_futures, write_simulation
 
     if change_future is not None:
         if output is not None or ask.noise is not None:
             raise manners.UsageError("--change-future goes without --noise and -o: it compares runs, and writes none")
-        return _try_futures(load_scenario(scenario), ask.policy, change_future, ask.seed, as_json)
+        tried = try_changed_futures(load_scenario(scenario), ask.policy, change_future, seed=ask.seed)
+        manners.show(tried, manners.lazily("summaries.futures_view", tried), as_json)
+        return manners.ended(tried.passed)
     if output is not None:
         promise(output)
     loaded = load_scenario(scenario)
     simulation = ask.ask(loaded)
     if output is not None:
         write_simulation(simulation, output, manners.typed())
-
-    def view() -> object:
-        from truenorth.planner.show.summaries import simulation_summary
-        from truenorth.planner.show.table import facts
-
-        return facts(simulation_summary(simulation))
-
-    manners.show(simulation.record, view, as_json)
+    manners.show(simulation, manners.lazily("summaries.simulation_view", simulation), as_json)
     return manners.DONE
-
-
-def _try_futures(loaded: Scenario, policy: str, draws: int, seed: int, as_json: bool) -> int:
-    """Say whether a policy's past depends on the future."""
-    from truenorth.planner.answers.simulate import try_changed_futures
-
-    made = try_changed_futures(loaded, policy, draws, seed=seed)
-
-    def view() -> object:
-        from rich.text import Text
-
-        from truenorth.planner.show.summaries import futures_summary
-
-        return Text(futures_summary(made))
-
-    manners.show(made, view, as_json)
-    return manners.DONE if made.passed else manners.NOT_ACHIEVED
 
 
 @asks(CompareQuestion)
@@ -82,11 +69,7 @@ def compare(
         typer.Option(min=1, max=10_000, help="Compare on so many seeds, or windows of the trace, with intervals."),
         Before("ray"),
     ] = 1,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="FOLDER", help="Write table, pictures and trace here."),
-        Before("workers"),
-    ] = None,
+    output: Annotated[Path | None, to("FOLDER", "Write table, pictures and trace here."), Before("workers")] = None,
     as_json: Json = False,
 ) -> int:
     """Set a plan, which knows the future, beside online policies, which do not."""
@@ -101,19 +84,11 @@ def compare(
         return _replicate(ask, loaded, replications, output, as_json)
     made, interrupted = ask_shown(ask, loaded, ProgressLine(loaded.objective, "comparing"))
     written = [] if output is None else save(made, output)
-
-    def view() -> object:
-        from truenorth.planner.show.comparison import comparison_view
-
-        return comparison_view(made)
-
-    manners.show(name_untested(made.record), view, as_json, written)
-    if interrupted:
-        manners.say("truenorth: interrupted; the best plan found is kept")
-        return manners.INTERRUPTED
-    manners.say_if_late(made.plan.result)
+    manners.show(name_untested(made.record), manners.lazily("comparison.comparison_view", made), as_json, written)
+    if not interrupted:
+        manners.say_if_late(made.plan.result)
     achieved = made.plan.timeline is not None or loaded.instance.streams is not None
-    return manners.DONE if achieved else manners.NOT_ACHIEVED
+    return manners.ended(achieved, "the best plan found is kept" if interrupted else None)
 
 
 def _replicate(ask: CompareQuestion, loaded: Scenario, count: int, output: Path | None, as_json: bool) -> int:
@@ -121,26 +96,18 @@ def _replicate(ask: CompareQuestion, loaded: Scenario, count: int, output: Path 
     from truenorth.planner.answers.replications import replicate_comparison
     from truenorth.planner.command.console import cells_line
     from truenorth.planner.show import replicated
-    from truenorth.solvers.budget import interruptible
 
     line = cells_line()
-    with interruptible(signal.SIGINT, signal.SIGTERM) as stop, line.shown():
+    with stoppable(line.shown()) as (stop, _):
         made = replicate_comparison(replace(ask, stop=stop), loaded, count, output, line.watch)
     written = [] if output is None or not made.replications else replicated.write(made, output)
     manners.show(name_untested(made.record), lambda: replicated.replicated_view(made), as_json, written)
-    for error in made.sweep.errors:
-        manners.say(f"replication {error.cell}: {error.error}")
-    if not made.sweep.complete:
-        manners.say(f"truenorth: interrupted; {len(made.replications)} finished replications are kept")
-        return manners.INTERRUPTED
-    return manners.NOT_ACHIEVED if made.sweep.counts.failed else manners.DONE
+    return manners.ended_replications(made.sweep, not made.sweep.counts.failed, len(made.replications))
 
 
 def sweep(
     sweep_file: Annotated[Path, typer.Argument(metavar="SWEEP", help="Sweep file, YAML or JSON.")],
-    output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="FOLDER", help="Keep finished cells and write the tables here.")
-    ],
+    output: Annotated[Path, to("FOLDER", "Keep finished cells and write the tables here.")],
     ray: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Use this Ray cluster in place of local processes.")
     ] = None,
@@ -150,32 +117,23 @@ def sweep(
     """Answer a grid of what-ifs; run it again to go on where it was stopped."""
     from truenorth.planner.answers import whatif
     from truenorth.planner.command.console import cells_line
-    from truenorth.solvers.budget import interruptible
 
     manners.prepare_folder(output)
     line = cells_line()
-    with interruptible(signal.SIGINT, signal.SIGTERM) as stop, line.shown():
+    with stoppable(line.shown()) as (stop, _):
         made = whatif.sweep(sweep_file, output, workers=workers, ray=ray, watch=line.watch, stop=stop)
-
-    def view() -> object:
-        from truenorth.planner.show.sweep import sweep_view
-
-        return sweep_view(made)
-
-    manners.show(made.record, view, as_json)
+    manners.show(made.record, manners.lazily("sweep.sweep_view", made), as_json)
     if made.changed:
         manners.say(f"the sweep has changed since it last ran here; {made.counts.known} of its cells were known")
-    if not made.complete:
-        manners.say(f"truenorth: interrupted; {made.counts.cells - made.counts.left} finished cells are kept")
-        return manners.INTERRUPTED
-    return manners.NOT_ACHIEVED if made.counts.failed else manners.DONE
+    kept = f"{made.counts.cells - made.counts.left} finished cells are kept"
+    return manners.ended(not made.counts.failed, None if made.complete else kept)
 
 
 def report(
     folders: Annotated[
         list[Path], typer.Argument(metavar="FOLDER...", help="What compare, servers, sweep, replay, trial -o wrote.")
     ],
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Write the page to this file.")],
+    output: Annotated[Path, to("FILE", "Write the page to this file.")],
     as_json: Json = False,
 ) -> int:
     """Make one HTML page, for a browser without a network, of what other verbs wrote into folders."""
@@ -185,11 +143,8 @@ def report(
     promise(output)
     made = reporting.report(folders)
     made.save(output)
-
-    def view() -> object:
-        return "\n\n".join(f"{section.question}\n{section.answer}" for section in made.sections)
-
-    manners.show(made.record(output), view, as_json, [output])
+    said = "\n\n".join(f"{section.question}\n{section.answer}" for section in made.sections)
+    manners.show(made.record(output), lambda: said, as_json, [output])
     return manners.DONE
 
 

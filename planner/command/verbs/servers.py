@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import signal
-from dataclasses import fields, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from truenorth.planner.answers.questions import ScheduleQuestion, ServersQuestion, SizesQuestion
+from truenorth.planner.answers.questions import ScheduleQuestion, ServersQuestion
 from truenorth.planner.command import manners
 from truenorth.planner.command.manners import name_untested
-from truenorth.planner.command.options import Before, Json, ScenarioPath, ask_shown, asks
+from truenorth.planner.command.options import Before, Json, ScenarioPath, ask_shown, asks, stoppable, to
 
 if TYPE_CHECKING:
     from truenorth.models.scenario import Scenario
+
+_KEPT = "what is known so far is kept"
 
 
 @asks(ServersQuestion)
@@ -42,14 +43,13 @@ def servers(
         Before("workers"),
     ] = None,
     output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="FOLDER", help="Write answer, plan, certificate and scenarios here."),
-        Before("workers"),
+        Path | None, to("FOLDER", "Write answer, plan, certificate and scenarios here."), Before("workers")
     ] = None,
     as_json: Json = False,
 ) -> int:
     """Find the least number of servers, or the cheapest mix, that meets a service level."""
     from truenorth.models.errors import UserError
+    from truenorth.models.record import take
     from truenorth.models.scenario import load_scenario
     from truenorth.planner.answers.servers.written import write
     from truenorth.planner.command.console import servers_line
@@ -61,8 +61,8 @@ def servers(
     if by is not None:
         if ask.spare or replications > 1:
             raise manners.UsageError("--by: is given with --replications or --spare; allowed is one of them")
-        same = {each.name: getattr(ask, each.name) for each in fields(SizesQuestion)}
-        return _by_interval(ScheduleQuestion(by_us=_interval_us(by), folder=output, **same), loaded, as_json)
+        schedule = take(ScheduleQuestion, ask, by_us=_interval_us(by), folder=output)
+        return _by_interval(schedule, loaded, as_json)
     if replications > 1:
         return _replicate(ask, loaded, replications, sure, ray, output, as_json)
     if ray is not None:
@@ -73,21 +73,12 @@ def servers(
         written = [] if output is None else write(answer, output)
     except UserError as error:  # what took its time is shown even where it cannot be kept
         fault = error
-
-    def view() -> object:
-        from truenorth.planner.show import servers as views
-
-        return views.view(answer)
-
     by_name = {path.name: path for path in written}
     document = answer.record(by_name.get("plan.json"), by_name.get("certificate.json"))
-    manners.show(name_untested(document), view, as_json, written)
+    manners.show(name_untested(document), manners.lazily("servers.view", answer), as_json, written)
     if fault is not None:
         raise fault
-    if interrupted:
-        manners.say("truenorth: interrupted; what is known so far is kept")
-        return manners.INTERRUPTED
-    return manners.DONE if answer.servers is not None else manners.NOT_ACHIEVED
+    return manners.ended(answer.servers is not None, _KEPT if interrupted else None)
 
 
 def _replicate(
@@ -102,25 +93,13 @@ def _replicate(
     """Ask over replications."""
     from truenorth.planner.answers.replicated_servers import replicate_servers
     from truenorth.planner.command.console import cells_line
-    from truenorth.solvers.budget import interruptible
 
     line = cells_line()
-    with interruptible(signal.SIGINT, signal.SIGTERM) as stop, line.shown():
+    with stoppable(line.shown()) as (stop, _):
         asked = replace(ask, stop=stop)
         made = replicate_servers(asked, loaded, count, confidence=confidence, folder=output, ray=ray, watch=line.watch)
-
-    def view() -> object:
-        from truenorth.planner.show import servers as views
-
-        return views.replications_view(made)
-
-    manners.show(name_untested(made.record), view, as_json)
-    for error in made.sweep.errors:
-        manners.say(f"replication {error.cell}: {error.error}")
-    if not made.sweep.complete:
-        manners.say(f"truenorth: interrupted; {len(made.replications)} finished replications are kept")
-        return manners.INTERRUPTED
-    return manners.DONE if made.found else manners.NOT_ACHIEVED
+    manners.show(name_untested(made.record), manners.lazily("servers.replications_view", made), as_json)
+    return manners.ended_replications(made.sweep, made.found, len(made.replications))
 
 
 def _interval_us(text: str) -> int:
@@ -142,16 +121,7 @@ def _by_interval(ask: ScheduleQuestion, scenario: Scenario, as_json: bool) -> in
     from truenorth.planner.command.console import servers_line
 
     answer, interrupted = ask_shown(ask, scenario, servers_line())
-
-    def view() -> object:
-        from truenorth.planner.show.schedule import schedule_view
-
-        return schedule_view(answer)
-
-    manners.show(name_untested(answer.record), view, as_json)
+    manners.show(name_untested(answer.record), manners.lazily("schedule.schedule_view", answer), as_json)
     if ask.folder is not None:
         manners.say(f"wrote {write_schedule(answer, ask.folder)}")
-    if interrupted:
-        manners.say("truenorth: interrupted; what is known so far is kept")
-        return manners.INTERRUPTED
-    return manners.DONE if answer.optimum.schedule is not None else manners.NOT_ACHIEVED
+    return manners.ended(answer.optimum.schedule is not None, _KEPT if interrupted else None)

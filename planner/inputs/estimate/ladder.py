@@ -15,7 +15,7 @@ from truenorth.planner.inputs.estimate.calibration import Calibrations, calibrat
 from truenorth.planner.inputs.estimate.estimate import Estimate, Rung
 from truenorth.planner.inputs.estimate.known import KnownTimes, Novelty
 from truenorth.planner.inputs.estimate.retrieval import Retrieval, SentenceEncoder, tf_idf, unit
-from truenorth.planner.inputs.estimate.rungs import Default, SteadyKey, back_offs
+from truenorth.planner.inputs.estimate.rungs import Default, back_offs, steady_key
 from truenorth.planner.inputs.estimate.tasks import Features, History, TaskColumns, Tasks
 
 CALIBRATION_SHARE = 0.2
@@ -110,8 +110,8 @@ class Recipe:
         """Return the rungs between the first and the last, fitted on what is known."""
         boosted = fit_boosted(known, self.columns, self.seed)
         encode = tf_idf(known.history, self.columns) if self.encoder is None else unit(self.encoder)
-        keys = back_offs(self.columns.key)
-        return (SteadyKey(), *([] if boosted is None else [boosted]), *keys, Retrieval(self.columns, encode))
+        key, fitted = self.columns.key, [] if boosted is None else [boosted]
+        return (steady_key(key), *fitted, *back_offs(key), Retrieval(self.columns, encode))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

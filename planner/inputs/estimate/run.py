@@ -9,7 +9,7 @@ import csv
 import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +144,9 @@ def estimate(history: Path, requests: Path, naming: Naming, options: EstimateOpt
     first = () if options.profile is None else (read_profile(options.profile),)
     asked = () if options.answerer is None else (Asked(options.answerer),)
     recipe = Recipe(meaning.columns, first, asked, options.encoder, seed=options.seed)
-    ladder = fit_ladder(_history(past, timed=naming.time is not None), recipe)
+    if past.runtime_us is None:
+        raise ValueError("a history has run times")
+    ladder = fit_ladder(History.of(past.tasks, past.runtime_us, timed=naming.time is not None), recipe)
     truth_us = None
     if scenario is None:
         read = _read_requests(requests, naming, meaning, cache)
@@ -190,12 +192,6 @@ def _with_sources(path: Path, table: HistoryTable, naming: Naming, cache: Descri
     tasks = table.tasks
     made = describe_columns(path, table.line, tasks.text(naming.source), cache)
     return HistoryTable(Tasks({**tasks.columns, **made}, tasks.asked_us), table.line, table.runtime_us, table.tally)
-
-
-def _history(table: HistoryTable, *, timed: bool) -> History:
-    if table.runtime_us is None:
-        raise ValueError("a history has run times")
-    return History.of(table.tasks, table.runtime_us, timed=timed)
 
 
 def as_dict(made: Estimates, path: Path | None = None) -> dict[str, Any]:
@@ -256,17 +252,8 @@ def _rows(made: Estimates) -> Iterator[dict[str, Any]]:
 
 def _calibration(found: RungCalibration | None) -> dict[str, Any]:
     """Return what calibration found of a rung; null where it had no cases."""
-    if found is None:
-        return dict.fromkeys(("cases", "covered_before", "covered_after", "median_error", "within_factor_two"))
-    return _plain(
-        {
-            "cases": found.cases,
-            "covered_before": found.covered_before,
-            "covered_after": found.covered_after,
-            "median_error": found.median_error,
-            "within_factor_two": found.within_factor_two,
-        }
-    )
+    names = [of.name for of in fields(RungCalibration) if of.name != "shift"]
+    return dict.fromkeys(names) if found is None else _plain({name: getattr(found, name) for name in names})
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:

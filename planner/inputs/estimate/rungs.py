@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
@@ -28,73 +28,48 @@ Answerer: TypeAlias = Callable[[Mapping[str, str]], tuple[float, float, float] |
 
 
 @dataclass(frozen=True, slots=True)
-class SteadyKey:
-    """Quantiles that the exact key's latest runs predict, if it has repeats enough and they scatter little.
-
-    Few runs may lie close by chance, so that what they predict is wider than they are. On GenTD26 (its earlier part)
-    the median of five and more runs whose p90 is within 1.5 times p10 is as good as the fit, and can be looked up; of
-    fewer or wider runs it is worse.
+class KeyRuns:
+    """Quantiles that a key's latest runs predict, if it has repeats enough and they scatter little enough.
 
     Parameters
     ----------
+    columns
+        The exact key, or what is left of it.
     least_runs
         Fewest repeats.
     widest
         Largest ratio of their 90 % to their 10 % quantile.
     """
 
-    least_runs: int = 5
-    widest: float = 1.5
-    name: str = "exact key"
-
-    def answer(self, tasks: Tasks, known: KnownTimes) -> Answers:
-        """Return the quantiles of steady keys."""
-        answers, runs = Answers.silent(len(tasks)), known.runs(known.key)
-        latest = known.latest(known.key, tasks)
-        quantiles = runs.quantiles[latest]
-        spread = quantiles[:, 2] - quantiles[:, 0]
-        steady = (latest >= 0) & (runs.count[latest] >= self.least_runs) & (spread <= np.log(self.widest))
-        asked = tasks.take(steady)
-        answers.set(steady, runs.predict(latest[steady], asked.asked_us), asked.keys(known.key))
-        return answers
-
-
-@dataclass(frozen=True, slots=True)
-class BackOff:
-    """Quantiles of the latest runs of a key, the exact one or one with columns dropped, if it has repeats enough.
-
-    Parameters
-    ----------
-    columns
-        What is left of the key.
-    of
-        How many columns the exact key has.
-    least_runs
-        Fewest repeats.
-    """
-
     columns: tuple[str, ...]
-    of: int
+    name: str
     least_runs: int = 3
-
-    @property
-    def name(self) -> str:
-        """What estimates call their source, such as ``back-off key 2/3``."""
-        return f"{BACK_OFF} {len(self.columns)}/{self.of}"
+    widest: float = math.inf
 
     def answer(self, tasks: Tasks, known: KnownTimes) -> Answers:
         """Return the quantiles of keys with enough runs."""
         answers = Answers.silent(len(tasks))
         runs, latest = known.runs(self.columns), known.latest(self.columns, tasks)
-        found = (latest >= 0) & (runs.count[latest] >= self.least_runs)
+        spread = runs.quantiles[latest, 2] - runs.quantiles[latest, 0]
+        found = (latest >= 0) & (runs.count[latest] >= self.least_runs) & (spread <= np.log(self.widest))
         asked = tasks.take(found)
         answers.set(found, runs.predict(latest[found], asked.asked_us), asked.keys(self.columns))
         return answers
 
 
-def back_offs(key: tuple[str, ...]) -> list[BackOff]:
+def steady_key(key: tuple[str, ...]) -> KeyRuns:
+    """Return the rung of exact keys whose runs scatter little.
+
+    Few runs may lie close by chance, so that what they predict is wider than they are. On GenTD26 (its earlier part)
+    the median of five and more runs whose p90 is within 1.5 times p10 is as good as the fit, and can be looked up; of
+    fewer or wider runs it is worse.
+    """
+    return KeyRuns(key, "exact key", least_runs=5, widest=1.5)
+
+
+def back_offs(key: tuple[str, ...]) -> list[KeyRuns]:
     """Return a rung for the exact key and for each shorter one: columns are dropped from the end, never the first."""
-    return [BackOff(names, len(key)) for names in shorter(key)]
+    return [KeyRuns(names, f"{BACK_OFF} {len(names)}/{len(key)}") for names in shorter(key)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,14 +120,6 @@ def pooled_quantiles(values: Floats, weights: Floats, scatter: Floats) -> Floats
     return np.asarray(around(np.array([middle]), low, high)[0], np.float64)
 
 
-class Measured(NamedTuple):
-    """A task's measured quantiles in microseconds: 10 %, 50 %, 90 %."""
-
-    p10_us: float
-    p50_us: float
-    p90_us: float
-
-
 @dataclass(frozen=True, slots=True)
 class MeasuredProfile:
     """Measured quantiles.
@@ -160,10 +127,10 @@ class MeasuredProfile:
     Parameters
     ----------
     tasks
-        By workflow and task.
+        By workflow and task: 10 %, 50 % and 90 % in microseconds.
     """
 
-    tasks: Mapping[tuple[str, str], Measured]
+    tasks: Mapping[tuple[str, str], tuple[float, float, float]]
     name: str = "profile"
 
     def answer(self, tasks: Tasks, known: KnownTimes) -> Answers:
@@ -188,13 +155,13 @@ def read_profile(path: Path) -> MeasuredProfile:
     """
     scenario, samples = load_scenario(path), samples_path(path)
     runs: Runs = read_samples(samples).runs if samples.is_file() else {}
-    measured: dict[tuple[str, str], Measured] = {}
+    measured: dict[tuple[str, str], tuple[float, float, float]] = {}
     kind = scenario.instance.cluster.gpus[0].kind
     for workflow in build_workflows(scenario.document).values():
         for task in workflow.tasks:
             at = workflow.name, task.name
             given_us = float(task.runtime_on(kind) or task.fastest_us)
-            measured[at] = Measured(*(outer_quantiles_us(runs[at]) if at in runs else (given_us,) * 3))
+            measured[at] = outer_quantiles_us(runs[at]) if at in runs else (given_us, given_us, given_us)
     return MeasuredProfile(measured)
 
 

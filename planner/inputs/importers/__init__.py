@@ -25,27 +25,3 @@ How an import flows, and where a new format joins it:
 - `trace(format, files, ...)` puts it together: table, window, rate, workflows (exact run times, or classes of them),
   scenario document, and a summary before anything is planned.
 """
-
-from truenorth.planner.inputs.importers.csv_files import csv_rows
-from truenorth.planner.inputs.importers.format import Format, Hardware, Reader
-from truenorth.planner.inputs.importers.json_files import Entries, LeftOutError, json_lines, read_entries, table_rows
-from truenorth.planner.inputs.importers.rows import Rows, Tally
-from truenorth.planner.inputs.importers.source import open_text
-from truenorth.planner.inputs.importers.tables import DagJobs, Requests
-
-__all__ = [
-    "DagJobs",
-    "Entries",
-    "Format",
-    "Hardware",
-    "LeftOutError",
-    "Reader",
-    "Requests",
-    "Rows",
-    "Tally",
-    "csv_rows",
-    "json_lines",
-    "open_text",
-    "read_entries",
-    "table_rows",
-]

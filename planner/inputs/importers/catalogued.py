@@ -18,7 +18,6 @@ from truenorth.models.cluster import GPU
 from truenorth.models.errors import QuestionError
 from truenorth.models.instance import Ints
 from truenorth.models.scenario.errors import Plain, quote
-from truenorth.models.scenario.writing import scenario_text
 from truenorth.models.slo import ServiceLevel, ServiceLevels
 from truenorth.models.units import gigabytes, gigabytes_per_s, seconds
 from truenorth.models.workload import WHOLE, BatchClass, Task, Workflow
@@ -27,7 +26,7 @@ from truenorth.planner.inputs.importers.classes import MEMORY, Classes, Rounding
 from truenorth.planner.inputs.importers.rows import Tally
 from truenorth.planner.inputs.importers.streamed import Cache, model_of_each, streamed_workload
 from truenorth.planner.inputs.importers.tables import DagJobs, Requests, Texts, TokenRequests
-from truenorth.planner.inputs.importers.target import model_names, work_sections
+from truenorth.planner.inputs.importers.target import Target, model_names, work_sections
 from truenorth.planner.inputs.importers.workload import Workload
 
 _NETWORK = {"bandwidth": "10 GB/s", "latency": "0 s"}
@@ -118,12 +117,10 @@ def join(document: CatalogueDocument, requests: Requests, classes: Classes) -> J
         workflows += _workflows(group, document.models[group.model], tables)
     refuse_more(len(workflows))
     unmatched = {name: int(count) for name, count in zip(names, np.bincount(codes), strict=True) if name not in known}
-    mapping = f"{words(most if rounding else 0, sum(distinct))}; {_models(len(ours))} of the catalogue"
+    mapping = (
+        f"{words(most if rounding else 0, sum(distinct))}; {len(ours)} model{'s' * (len(ours) > 1)} of the catalogue"
+    )
     return Joined(tuple(workflows), kept.astype(np.int64), workflow[kept], unmatched, mapping, rounding)
-
-
-def _models(count: int) -> str:
-    return "1 model" if count == 1 else f"{count} models"
 
 
 def _groups(name: str, document: CatalogueDocument, requests: Requests, ours: NDArray[np.bool_]) -> Iterator[_Group]:
@@ -133,16 +130,11 @@ def _groups(name: str, document: CatalogueDocument, requests: Requests, ours: ND
         rows = np.flatnonzero(ours & (gpus == wide))
         figures = _times(name, document, requests, rows)
         if requests.memory_bytes is not None and requests.memory_bytes.any():
-            _refuse_batch(name, document)
+            if document.models[name].batch is not None:  # its requests would no longer be alike
+                held = f"{name} has batches, whose requests hold equally much"
+                raise QuestionError(f"{held}; allowed is its memory in the catalogue alone", "catalogue")
             figures[MEMORY] = requests.memory_bytes[rows]
         yield _Group(name, wide, rows, pd.DataFrame(figures))
-
-
-def _refuse_batch(name: str, document: CatalogueDocument) -> None:
-    """Refuse memory per request for a model with batches, whose requests would no longer be alike."""
-    if document.models[name].batch is not None:
-        problem = f"{name} has batches, whose requests hold equally much; allowed is its memory in the catalogue alone"
-        raise QuestionError(problem, "catalogue")
 
 
 def _times(name: str, document: CatalogueDocument, requests: Requests, rows: Ints) -> dict[str, Ints]:
@@ -209,7 +201,7 @@ def _workflows(group: _Group, section: CatalogueModel, distinct: Sequence[dict[s
 
 
 @dataclass(frozen=True, slots=True)
-class Catalogued:
+class Catalogued(Target):
     """A catalogue that a log is joined with.
 
     Parameters
@@ -289,10 +281,7 @@ class Catalogued:
             None if asked.weight is None else asked.weight[kept],
             joined.rounding,
         )
-        tally.notes += self._shared(made)
-        tally.notes += [
-            f"no request is of a model of the level '{level}', which is left out" for level in self._vacuous(made)
-        ]
+        tally.notes += [*self._shared(made), *self._unasked(made)]
         return made
 
     def streamed(self, found: TokenRequests, rows: Ints, release_us: Ints, cache: Cache, tally: Tally) -> Workload:
@@ -309,9 +298,7 @@ class Catalogued:
         self.unmatched.update({str(name): int(count) for name, count in missing.items()})
         kept = np.flatnonzero(model != "")
         made = streamed_workload(self.document, asked.at(kept), model[kept], release_us[kept], cache, tally)
-        tally.notes += [
-            f"no request is of a model of the level '{level}', which is left out" for level in self._vacuous(made)
-        ]
+        tally.notes += self._unasked(made)
         return made
 
     def content(self, workload: Workload, arrivals: dict[str, Any]) -> dict[str, Any]:
@@ -326,10 +313,6 @@ class Catalogued:
             "workload": arrivals,
             **self._levels(workload),
         }
-
-    def text(self, workload: Workload, arrivals: dict[str, Any], comments: list[str], path: Path) -> str:
-        """Return the scenario file's text."""
-        return scenario_text(path, self.content(workload, arrivals), comments)
 
     def _levels(self, workload: Workload) -> dict[str, Any]:
         """Return the section of service levels; those of a model are over every workflow that was made of it."""
@@ -348,6 +331,11 @@ class Catalogued:
         used = model_names(workload)
         unused = [model for model in self.document.models if model not in used]
         return [level for level in self.document.slo or () if level.workflow in unused]
+
+    def _unasked(self, workload: Workload) -> list[str]:
+        """Return which levels are left out."""
+        left_out = self._vacuous(workload)
+        return [f"no request is of a model of the level '{level}', which is left out" for level in left_out]
 
     def _shared(self, workload: Workload) -> list[str]:
         """Return what is assumed of models whose requests take shares of a GPU."""

@@ -33,7 +33,6 @@ def csv_rows(
     path: Path,
     required: Sequence[str],
     tally: Tally,
-    optional: Sequence[str] = (),
     header: Sequence[str] | None = None,
     separator: str = ",",
 ) -> Iterator[Rows]:
@@ -42,9 +41,7 @@ def csv_rows(
     Parameters
     ----------
     required
-        Columns that the header must have.
-    optional
-        Columns that are read where the header has them; any other is ignored.
+        Columns that the header must have; any other is ignored.
     header
         Names of the columns of a file that has no header.
     separator
@@ -60,7 +57,7 @@ def csv_rows(
     with open_text(path) as file:
         line, separator = (1, ",") if header else (2, separator)
         header = header or _header(file, path, separator)
-        positions = _positions(header, required, optional, str(path))
+        positions = _positions(header, required, str(path))
         source = read_bounded_lines(file, str(path), LONGEST_LINE, line)
         while lines := list(islice(source, CHUNK_ROWS)):
             found = take_apart(lines, source, len(header), separator)
@@ -111,22 +108,15 @@ def _header(file: TextIO, path: Path, separator: str = ",") -> list[str]:
     return [name.strip() for name in names]
 
 
-def _positions(header: Sequence[str], required: Sequence[str], optional: Sequence[str], file: str) -> dict[str, int]:
+def _positions(header: Sequence[str], required: Sequence[str], file: str) -> dict[str, int]:
     """Return the position of each column that is read."""
     for name in required:
         if name not in header:
-            raise InputError(
-                file,
-                1,
-                "header",
-                f"has no column {name!r}; {_columns(header, (*required, *optional))}"
-                f"allowed is a header with {', '.join(required)}",
-            )
-    wanted = [name for name in (*required, *optional) if name in header]
-    for name in wanted:
+            remedy = f"{_columns(header, required)}allowed is a header with {', '.join(required)}"
+            raise InputError(file, 1, "header", f"has no column {name!r}; {remedy}")
         if header.count(name) > 1:
             raise InputError(file, 1, "header", f"column {name!r} occurs twice; allowed is once")
-    return {name: header.index(name) for name in wanted}
+    return {name: header.index(name) for name in required}
 
 
 def _columns(header: Sequence[str], known: Sequence[str]) -> str:

@@ -49,6 +49,15 @@ class Hardware:
     network_bandwidth: Fraction = Fraction(10**10)
     network_latency_us: int = 0
 
+    @classmethod
+    def of(cls, memory: str, weights: str, load_bandwidth: str, **others: Any) -> Hardware:
+        """Return hardware of quantities with units.
+
+        >>> Hardware.of("24 GB", "6 GB", "10 GB/s", servers=2).load_us
+        600000
+        """
+        return cls(parse_size(memory), parse_size(weights), parse_bandwidth(load_bandwidth), **others)
+
     @property
     def gpus(self) -> int:
         """Number of GPUs."""

@@ -51,7 +51,7 @@ def json_lines(file: TextIO, name: str) -> Iterator[JSONText]:
 
 
 class ReadEntry(NamedTuple):
-    """An entry of a list, read, and its text with its place, as of `JSONText`."""
+    """An entry of a list, read, and its text with its place: the fields of a `JSONText`, which takes longer to make."""
 
     value: object
     text: str

@@ -79,10 +79,6 @@ class Rows:
     def __post_init__(self) -> None:
         self.kept = np.ones(len(self.line), np.bool_)
 
-    def has(self, column: str) -> bool:
-        """Say whether the file has an optional column."""
-        return column in self.columns
-
     def text(self, column: str) -> Texts:
         """Return a column as it stands. Shape [rows]."""
         return self.columns[column]

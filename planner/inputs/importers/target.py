@@ -61,11 +61,11 @@ class Target(Protocol):
         InputError
             If it cannot be of the sort that the path names.
         """
-        ...
+        return scenario_text(path, self.content(workload, arrivals), comments)
 
 
 @dataclass(frozen=True, slots=True)
-class Documented:
+class Documented(Target):
     """Equal servers, models of one size, and a workflow per distinct request.
 
     Parameters
@@ -97,13 +97,9 @@ class Documented:
         """Return the content of the scenario file."""
         return document(self.hardware, workload, arrivals)
 
-    def text(self, workload: Workload, arrivals: dict[str, Any], comments: list[str], path: Path) -> str:
-        """Return the scenario file's text."""
-        return scenario_text(path, self.content(workload, arrivals), comments)
-
 
 @dataclass(frozen=True, slots=True)
-class Driven:
+class Driven(Target):
     """A scenario that keeps its cluster, models and workflows, and gets other arrivals."""
 
     scenario: Scenario
@@ -190,24 +186,23 @@ class Driven:
         if found.share is not None:
             allowed = "allowed are the format's options without shares, memory and batches, which the scenario brings"
             raise QuestionError(f"the log says how its requests share a GPU; {allowed}", "workflows")
-        workflows = tuple(build_workflows(self.scenario.document).values())
-        deadline = None if found.deadline_us is None else found.deadline_us[rows]
-        weight = None if found.weight is None else found.weight[rows]
-        named = _by_name(workflows, found.model[rows])
+        workflows, asked = tuple(build_workflows(self.scenario.document).values()), found.at(rows)
+        named = _by_name(workflows, asked.model)
         if named is not None:
             mapping = f"requests by the name of their model, among {len(workflows)} workflows"
-            return Workload(workflows, named, release_us, deadline, mapping, weight)
+            return Workload(workflows, named, release_us, asked.deadline_us, mapping, asked.weight)
         if not found.timed:
             raise QuestionError("the log has neither names of the scenario nor run times; allowed is one", "workflows")
         work = [sum(task.fastest_us for task in workflow.tasks) for workflow in workflows]
         by_work = np.argsort(work, kind="stable")
-        order = np.argsort(found.runtime_us[rows], kind="stable")
+        order = np.argsort(asked.runtime_us, kind="stable")
         rank = np.empty(len(rows), np.int64)
         rank[order] = np.arange(len(rows))
         names = ", ".join(workflows[index].name for index in by_work.tolist())
         unknown = "no model of the log is one of the scenario's"
         mapping = f"requests by run time, shortest first, in {len(workflows)} equal parts: {names}; {unknown}"
-        return Workload(workflows, by_work[rank * len(workflows) // len(rows)], release_us, deadline, mapping, weight)
+        of_each = by_work[rank * len(workflows) // len(rows)]
+        return Workload(workflows, of_each, release_us, asked.deadline_us, mapping, asked.weight)
 
 
 def _by_name(workflows: Sequence[Workflow], models: Texts) -> Ints | None:
@@ -282,7 +277,7 @@ def model_names(workload: Workload) -> list[str]:
 def work_sections(workload: Workload) -> dict[str, Any]:
     """Return the sections of classes, where there are any, and of workflows, and by how much they are rounded."""
     batches = _batches(workload.workflows)
-    workflows = {workflow.name: {"tasks": _tasks(workflow)} for workflow in workload.workflows}
+    workflows = {of.name: {"tasks": {task.name: _task(task) for task in of.tasks}} for of in workload.workflows}
     rounding = workload.rounding
     rounded = {} if rounding is None else {"rounded_up": Plain(f"{rounding.most:.4f}")}
     streams = {
@@ -306,10 +301,6 @@ def _stream(stream: StreamClass) -> dict[str, Any]:
         "step": {kind: _by_size(speed.step_us) for kind, speed in speeds.items()},
         "kv_per_token": {kind: f"{speed.kv_bytes} B" for kind, speed in speeds.items()},
     }
-
-
-def _tasks(workflow: Workflow) -> dict[str, Any]:
-    return {task.name: _task(task) for task in workflow.tasks}
 
 
 def _task(task: Task) -> dict[str, Any]:

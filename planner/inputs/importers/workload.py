@@ -129,17 +129,16 @@ def workload_of(found: Requests | DagJobs, rows: Ints, release_us: Ints, classes
     if not found.timed or found.by_kind:
         what = "has run times per kind of GPU" if found.by_kind else "has no run times"
         raise QuestionError(f"the log {what}; allowed is such a log with a catalogue, which knows models and kinds")
-    deadline = None if found.deadline_us is None else found.deadline_us[rows]
-    weight = None if found.weight is None else found.weight[rows]
-    gpus = np.ones(len(rows), np.int64) if found.gpus is None else found.gpus[rows]
-    model, names = pd.factorize(found.model[rows], sort=True)
-    runtime = found.runtime_us[rows]
+    asked = found.at(rows)
+    gpus = np.ones(len(rows), np.int64) if asked.gpus is None else asked.gpus
+    model, names = pd.factorize(asked.model, sort=True)
+    runtime = asked.runtime_us
     # In floats, which cannot overflow; times of plans are whole numbers of 64 bits.
     if float((runtime.astype(np.float64) * gpus).sum()) > MAX_HORIZON_US / 10:
         raise QuestionError(
             f"all run times add up to more than {MAX_HORIZON_US / 10:.0e} us; allowed is a shorter window"
         )
-    table = pd.DataFrame({"model": model, "gpus": gpus, "runtime_us": runtime} | _serving(found, rows))
+    table = pd.DataFrame({"model": model, "gpus": gpus, "runtime_us": runtime} | _serving(asked))
     kept = [column for column in ("model", "gpus", "share") if column in table]
     exact = len(table.drop_duplicates())
     most = classes.per_group(exact, table.groupby(kept).ngroups)
@@ -153,7 +152,8 @@ def workload_of(found: Requests | DagJobs, rows: Ints, release_us: Ints, classes
     mapping = words(most if rounding else 0, exact)
     if found.batch_us:
         mapping += "; only requests with equal figures form batches, which few classes make more of"
-    return Workload(workflows, np.asarray(grouped.ngroup(), np.int64), release_us, deadline, mapping, weight, rounding)
+    of_each = np.asarray(grouped.ngroup(), np.int64)
+    return Workload(workflows, of_each, release_us, asked.deadline_us, mapping, asked.weight, rounding)
 
 
 def _round_up(table: pd.DataFrame, kept: list[str], most: int) -> tuple[pd.DataFrame, Rounding | None]:
@@ -166,12 +166,12 @@ def _round_up(table: pd.DataFrame, kept: list[str], most: int) -> tuple[pd.DataF
     return pd.concat([table[kept], after], axis=1)[list(table.columns)], Rounding.of([(before, after)])
 
 
-def _serving(found: Requests, rows: Ints) -> dict[str | int, Ints]:
+def _serving(asked: Requests) -> dict[str | int, Ints]:
     """Return the further columns of a table: share, memory, and run times by batch size."""
-    if found.share is None or found.memory_bytes is None:
+    if asked.share is None or asked.memory_bytes is None:
         return {}
-    by_size: dict[str | int, Ints] = {size: times[rows] for size, times in found.batch_us.items()}
-    return {"share": found.share[rows], MEMORY: found.memory_bytes[rows]} | by_size
+    columns: dict[str | int, Ints] = {"share": asked.share, MEMORY: asked.memory_bytes}
+    return columns | dict(asked.batch_us)
 
 
 def _single(model: str, kind: dict[Any, int], known: dict[str, int]) -> Workflow:

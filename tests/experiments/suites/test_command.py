@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from experiments.bench import ask
 from experiments.study import read, write
+from experiments.suites import __main__ as command
 from experiments.suites import rows
-from experiments.suites.__main__ import app
 from experiments.suites.case import Case
 from experiments.suites.rows import SuiteRow
-from truenorth.planner.command import manners
 
 CLOSED = SuiteRow("pcmax", "a", 20.0, 10, 10, 10, 10, "OPTIMAL", "arc-flow", 0.5, 0.4)
 OPEN = SuiteRow("pcmax", "b", 20.0, 105, 95, 99, 100, "FEASIBLE", "energetic", 20.0, 31.0)
@@ -29,7 +29,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return SuiteRow(case.suite, case.name, time_limit_s, 7, 6, None, 8, "FEASIBLE", "", 1.0, 1.0)
 
     monkeypatch.setattr(rows, "planned", planned)
-    monkeypatch.setattr("truenorth.solvers.warm_up.warm_up", lambda parts=(): None)
+    monkeypatch.setattr(command, "warm_up", lambda parts=(): None)
     return names
 
 
@@ -40,12 +40,12 @@ def test_rows_are_read_as_they_were_written(tmp_path: Path) -> None:
 
 def test_finished_cases_are_not_planned_again(tmp_path: Path, asked: list[str]) -> None:
     arguments = ["heft", "triplets", "--time-limit", "5", "-o", str(tmp_path)]
-    assert manners.run(app, arguments) == manners.DONE
+    ask(command.suites, arguments)
     assert (asked[0], len(asked)) == ("canonical graph", 8)
     (tmp_path / "results.csv").write_text("".join((tmp_path / "results.csv").read_text().splitlines(True)[:-1]))
-    assert manners.run(app, arguments) == manners.DONE
+    ask(command.suites, arguments)
     assert asked[8:] == ["249 items, seed 1"]
-    assert manners.run(app, ["heft", "--time-limit", "6", "-o", str(tmp_path)]) == manners.DONE
+    ask(command.suites, ["heft", "--time-limit", "6", "-o", str(tmp_path)])
     assert asked[9:] == ["canonical graph"]
     assert (tmp_path / "results.md").read_text().count("canonical graph") == 1
 
@@ -89,7 +89,7 @@ def test_a_long_suite_shows_only_what_is_open_or_different() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["hefd"], "'hefd' is not one of"),
+        (["hefd"], "invalid Suite value: 'hefd'"),
         (["asynchow", "--data", "nowhere"], "nowhere/asynchow/async_first_900.jsonl.gz: file: is not there"),
         (["tool-switching", "--ipmtc", "nowhere"], "nowhere"),
     ],
@@ -97,18 +97,20 @@ def test_a_long_suite_shows_only_what_is_open_or_different() -> None:
 def test_refusals(
     arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: list[str]
 ) -> None:
-    assert manners.run(app, [*arguments, "-o", str(tmp_path)]) == manners.BAD_INPUT
+    with pytest.raises(SystemExit, match=r"^2$"):
+        ask(command.suites, [*arguments, "-o", str(tmp_path)])
     out, err = capsys.readouterr()
-    assert (out, message in err, err.count("\n")) == ("", True, 1)
-    assert asked == []
+    assert (out, message in err.splitlines()[-1], asked) == ("", True, [])
 
 
 def test_a_results_file_of_another_table_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "results.csv").write_text("policy,value\nhash,1\n")
-    assert manners.run(app, ["heft", "-o", str(tmp_path)]) == manners.BAD_INPUT
+    with pytest.raises(SystemExit, match=r"^2$"):
+        ask(command.suites, ["heft", "-o", str(tmp_path)])
     assert "results.csv:1: header: is another table's" in capsys.readouterr().err
     write(tmp_path / "results.csv", [CLOSED])
     damaged = (tmp_path / "results.csv").read_text().replace("0.5", "soon")
     (tmp_path / "results.csv").write_text(damaged)
-    assert manners.run(app, ["heft", "-o", str(tmp_path)]) == manners.BAD_INPUT
+    with pytest.raises(SystemExit, match=r"^2$"):
+        ask(command.suites, ["heft", "-o", str(tmp_path)])
     assert "results.csv:2: time_s: Input should be a valid number" in capsys.readouterr().err

@@ -17,19 +17,20 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from tests.command import app, run
-from tests.executor.devices.small import BYTES, KV_BYTES, Decoding, Small
-from truenorth.executor.devices.physical import Span
-from truenorth.executor.devices.profiling import WARMUP_ROUNDS, Measurements, measure
+from tests.executor.devices.small import BYTES, KV_BYTES, WIDTH, Decoding, Small
+from truenorth.executor.devices.profiling import WARMUP_ROUNDS, Measurements, RoundSamples, measure
 from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.devices.station import Station, StationWork
+from truenorth.executor.devices.streams import Span
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.runners.factory import FactoryRunner
 from truenorth.executor.samples import FittedLine, Spread
 from truenorth.models import WHOLE, BatchClass, Edge, Link, MLModel, Task, Workflow
 from truenorth.models.scenario import InputError, Scenario, load_scenario, scenario_from
 from truenorth.models.streams import StreamSpeed
-from truenorth.planner.answers.profile import Profile, measured_document, profile
-from truenorth.planner.answers.uncertain.estimates_file import read_quantiles
+from truenorth.planner.answers.profile import Profile, profile
+from truenorth.planner.answers.profile_document import measured_document
+from truenorth.planner.answers.uncertain.told import read_quantiles
 from truenorth.planner.inputs.samples import read_samples
 from truenorth.planner.show.profile import profile_view
 
@@ -60,6 +61,7 @@ MEASURED = Measurements(
         ("two", "2"): Spread((20.4, 30.0)),
         ("one", "only"): Spread((0.2, 0.3)),
     },
+    memory_bytes={("two", "first"): 300_000, ("two", "2"): 1000, ("one", "only"): 0},
     batches={},
     loads={"m": Spread((100.0, 120.0)), "n": Spread((20.0, 21.0))},
     transfers={},
@@ -175,17 +177,18 @@ def test_every_task_load_and_transfer_is_measured_after_the_warm_up() -> None:
     done: list[int] = []
     found = measure(MODELS[:2], [CHAIN], runner, "cpu", rounds=3, watch=done.append)
     assert done == [1, 2, 3, 4, 5]
-    assert len(calls) == (WARMUP_ROUNDS + 3) * 3
+    assert len(calls) == (WARMUP_ROUNDS + 1 + 3) * 3  # a round says what they take beside the weights
     assert set(calls[:3]) == {(0, "a", 50), (0, "b", 50), (0, "c", 1)}
     assert dict(found.weight_bytes) == {"m": BYTES, "n": BYTES}
     assert set(found.runs) == {("w", "a"), ("w", "b"), ("w", "c")}
     assert set(found.loads) == {"m", "n"}
-    # One size of model, one of edge: no overhead can be told.
+    # One size of model, one of edge: another of each was copied, which tells overhead from bandwidth.
+    assert set(found.transfers) == {64, 16 * 64}
     assert found.load is not None
     assert found.transfer is not None
-    assert (found.load.overhead_us, found.transfer.overhead_us) == (0, 0)
-    m, n = found.loads["m"].median_us, found.loads["n"].median_us
-    assert min(m, n) * 0.99 <= found.load.time_us(BYTES) <= max(m, n) * 1.01
+    # Numbers of four bytes, 16 at a time: inputs, product, sum, hyperbolic tangent.
+    assert set(found.memory_bytes) == set(found.runs)
+    assert all(4 * WIDTH <= taken <= 40 * WIDTH for taken in found.memory_bytes.values())
 
 
 def test_another_gpu_does_the_same_meanwhile() -> None:
@@ -220,6 +223,27 @@ def test_batches_are_measured_by_size_and_beside_each_other() -> None:
     assert len(found.runs["w", "t"].samples_us) == 4
 
 
+def test_no_more_copies_are_measured_beside_each_other_than_there_are_streams() -> None:
+    """A share of 0.03 would let 33 run; a card has 32 streams, two of which copies take."""
+    together: list[int] = []
+    task = Task("t", {"*": 1}, ("m",), share=round(WHOLE * 0.03))
+    measure(MODELS[:1], [Workflow("w", (task,))], Small(lambda call: together.append(call.job)), "cpu", rounds=1)
+    assert len(together) == (WARMUP_ROUNDS + 1) * 30 + 1
+
+
+def test_rounds_that_are_known_are_not_measured_again() -> None:
+    """Three rounds are kept as they end; five then need two more, which are all that is new in what was measured."""
+    kept: dict[int, RoundSamples] = {}
+    first = measure(MODELS[:2], [CHAIN], Small(), "cpu", rounds=3, keep=kept.__setitem__)
+    calls: list[str] = []
+    runner = Small(lambda call: calls.append(call.task))
+    again = measure(MODELS[:2], [CHAIN], runner, "cpu", rounds=5, known=list(kept.values()), keep=kept.__setitem__)
+    assert (list(kept), first.rounds, again.rounds) == ([1, 2, 3, 4, 5], 3, 5)
+    assert len(calls) == (WARMUP_ROUNDS + 1 + 2) * 3
+    for key, spread in again.runs.items():
+        assert sorted(spread.samples_us) == sorted(time for samples in kept.values() for time in samples["run", *key])
+
+
 def test_a_measured_table_lists_the_given_sizes_and_never_falls(tmp_path: Path) -> None:
     path = tmp_path / "batched.yaml"
     classes = "batches: {c: {models: [m], runtime: {A: {1: 9 ms, 4: 9 ms}, B: {1: 9 ms, 2: 9 ms}, C: {1: 7 ms}}}}\n"
@@ -233,6 +257,19 @@ def test_a_measured_table_lists_the_given_sizes_and_never_falls(tmp_path: Path) 
         "B": {"1": "2.000 ms", "2": "2.000 ms"},  # size 2 was faster than size 1
         "C": {"1": "7 ms"},
     }
+
+
+@pytest.mark.parametrize(("with_memory", "taken"), [(False, None), (True, "0.001 MB")])
+def test_what_tasks_take_beside_the_weights_replaces_what_they_are_said_to_hold(
+    tmp_path: Path, with_memory: bool, taken: str | None
+) -> None:
+    """Task `first` is said to hold 9 KB and takes 300 KB; `2` is said to hold nothing and takes 1 KB."""
+    path = tmp_path / "given.yaml"
+    text = SCENARIO.replace("first: {models: [m],", "first: {models: [m], memory: 9 KB,")
+    path.write_text(text.replace("trace: {file: arrivals.csv}", JOBS))
+    document = measured_document(load_scenario(path), MEASURED, with_memory)
+    tasks = document["workflows"]["two"]["tasks"]
+    assert (tasks["first"]["memory"], tasks["2"].get("memory")) == ("0.3 MB", taken)
 
 
 def test_samples_lie_beside_the_profile(scenario: Scenario, tmp_path: Path) -> None:
@@ -326,17 +363,17 @@ def test_an_interruption_keeps_the_rounds_that_have_ended(
     """The signal comes with the first run of a round; task `first` runs once a round, and all of that round counts."""
     made, runs, original = tmp_path / "made.yaml", list[str](), Station.run
 
-    def interrupt(station: Station, works: Sequence[StationWork], asked_ns: int = 0) -> tuple[list[Tensor], Span]:
+    def interrupt(station: Station, works: Sequence[StationWork], **told: int) -> tuple[list[Tensor], Span]:
         runs.extend(work.task for work in works)
-        if runs.count("first") == at and works[0].task == "first":
+        if runs.count("first") == at + (measured > 0) and works[0].task == "first":
             signal.raise_signal(number)
-        return original(station, works, asked_ns)
+        return original(station, works, **told)
 
     monkeypatch.setattr(Station, "run", interrupt)
     arguments = ["profile", scenario.source.file, "--device", "cpu", "--rounds", "9", "-o", str(made), "--json"]
     assert run(app, arguments) == 130
     output = capsys.readouterr()
-    assert runs.count("first") == at
+    assert runs.count("first") == at + (measured > 0)  # one said what it takes beside the weights
     if not measured:
         assert (output.out, output.err) == ("", "truenorth: interrupted; no round had ended\n")
         assert not made.exists()
@@ -346,6 +383,13 @@ def test_an_interruption_keeps_the_rounds_that_have_ended(
         assert "medians of 2 rounds" in made.read_text()
         samples = json.loads((tmp_path / "made.samples.json").read_text())
         assert len(samples["runs"]["two"]["first"]) == measured
+        # Asked again, it goes on: the rounds that had ended count, and what was kept of them is then in the samples.
+        monkeypatch.setattr(Station, "run", original)
+        before = samples["runs"]["two"]["first"]
+        assert run(app, arguments) == 0
+        after = json.loads((tmp_path / "made.samples.json").read_text())["runs"]["two"]["first"]
+        assert (len(after), set(before) <= set(after)) == (9, True)
+        assert not (tmp_path / "made.rounds").exists()
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from truenorth.models import (
 from truenorth.models.scenario import Scenario
 from truenorth.models.timeline import batch_leaders
 from truenorth.planner.answers.policies import receding_horizon
-from truenorth.planner.answers.policies.following import Following
+from truenorth.planner.answers.policies.offline import Following
 from truenorth.planner.answers.policies.receding_horizon import EVERYTHING, Oracle, RecedingHorizon, RecedingOptions
 from truenorth.planner.answers.uncertain.told import Told
 from truenorth.solvers.exact import exhaustive
@@ -102,7 +102,7 @@ def test_by_name_on_a_scenario(scenario: Scenario, options: str, value: float) -
     # load starts at 0 at the latest, which takes a look-ahead of 4. Without one, job 1 waits 3 us for the first GPU
     # while job 0 runs on there, and delays it or is delayed, or loads for 4 us: 9/5 each at best.
     simulation = tn.simulate(scenario, f"receding{options}")
-    assert simulation.record.objective.value == value
+    assert simulation.objective.value == value
     assert simulation.clairvoyant == ("lookahead" in options)
 
 

@@ -17,8 +17,7 @@ from truenorth.executor import simulate
 from truenorth.models import Objective, Timeline, check
 from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import Scenario, scenario_from
-from truenorth.planner.answers.policies.following import Following
-from truenorth.planner.answers.policies.offline import anneal
+from truenorth.planner.answers.policies.offline import Following, anneal
 from truenorth.planner.answers.policies.receding_horizon import RecedingOptions
 from truenorth.planner.answers.uncertain.told import Told
 from truenorth.planner.inputs.estimate.logs import FailureClass, LogFailure, LogReading, Remaining, read_log

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
+import os
+import random
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +25,25 @@ from tests.executor.devices.small import Small
 from tests.white_box.planner.test_command import Command, command
 from tests.white_box.planner.test_replay import SERIAL, tiny_file
 from truenorth.executor.devices.crew import Crew
+from truenorth.executor.devices.digests import Digest
 from truenorth.executor.devices.live import LiveDevice
-from truenorth.executor.devices.records import SET_ASIDE, STUCK
-from truenorth.executor.devices.run import LiveSettings
+from truenorth.executor.devices.machine import Observed
+from truenorth.executor.devices.records import SET_ASIDE, STUCK, Fault, Record, Records
+from truenorth.executor.devices.run import LiveRun, LiveSettings
 from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.devices.station import Station
 from truenorth.executor.errors import DeviceError
+from truenorth.executor.simulation import Durations, simulate_recorded
+from truenorth.models import Instance
 from truenorth.models.errors import QuestionError
-from truenorth.models.scenario import load_scenario
-from truenorth.planner.answers.replay import Replayed
-from truenorth.planner.answers.trial import realised_bound_s, trial
+from truenorth.models.record import encode
+from truenorth.models.scenario import Scenario, load_scenario
+from truenorth.planner.answers.trial import Trial, realised_bound_s, trial
 from truenorth.planner.show.trial import trial_view
 
 __all__ = ["command", "tiny_file"]
+
+plan_module = import_module("truenorth.planner.answers.plan")
 
 
 def test_every_repeat_runs_all_of_them_on_one_set_up(tiny_file: Path) -> None:
@@ -101,13 +112,13 @@ def test_a_load_that_a_run_leaves_stuck_touches_no_later_run(tiny_file: Path, mo
             gate.wait(30)
         return original(station, moves, model, *told, **anew)
 
-    def let_go(number: int, run: Replayed) -> None:
-        if number == 2:
+    def let_go(done: int) -> None:
+        if done == 2:
             gate.set()
 
     monkeypatch.setattr(Station, "load_after", load_after)
     settings = LiveSettings(sharing="serial", limit_s=0.5)
-    made = trial(load_scenario(tiny_file), ["jit"], Small(), settings, repeats=3, keep=let_go)
+    made = trial(load_scenario(tiny_file), ["jit"], Small(), settings, repeats=3, watch=let_go)
     records = [run.live.records for run in made.runs["jit"]]
     assert [[fault.what for fault in each.faults] for each in records] == [["load of m1", SET_ASIDE], [], []]
     assert (made.achieved, made.rows[0].counted, made.rows[0].different_outputs) == (True, 2, 0)
@@ -187,7 +198,7 @@ def test_what_was_measured_before_an_interruption_is_kept(
     def interrupt_third(device: LiveDevice) -> None:
         began.append(1)
         if len(began) == 3:
-            on_disk.extend(sorted(path.name for path in (folder / "runs").iterdir()))
+            on_disk.extend(sorted(path.name for path in (folder / "runs").glob("[0-9]*")))
             signal.raise_signal(number)
         begin(device)
 
@@ -209,6 +220,165 @@ def test_what_was_measured_before_an_interruption_is_kept(
         assert row["objective"] == kept[row["policy"]]["objective"]["measured"]
     (section,) = tn.report([folder]).sections
     assert "It ended early: interrupted." in section.remarks
+    texts = {name: (folder / "runs" / name).read_text() for name in on_disk}
+    code, out, _ = command("trial", tiny_file, *arguments, "--json")
+    assert (code, len(began), json.loads(out)["repeats"]) == (0, 3 + 4, 3)
+    assert {name: (folder / "runs" / name).read_text() for name in on_disk} == texts
+
+
+class Killed(BaseException):
+    """Stands for whatever ends a process."""
+
+
+class PretendedRuns:
+    """In place of devices: what the n-th run takes follows from n, and some runs end everything.
+
+    Parameters
+    ----------
+    folder
+        Where runs are kept; how many are there says which one this is.
+    scenario
+        What is run.
+    """
+
+    def __init__(self, folder: Path, scenario: Scenario) -> None:
+        self.folder, self.scenario, self.ran, self.killed = folder, scenario, list[int](), set[int]()
+
+    @contextmanager
+    def crew(self, *_: object) -> Iterator[None]:
+        yield
+
+    def run_on(self, crew: None, instance: Instance, policy: Any, settings: LiveSettings, **told: Any) -> LiveRun:
+        number = 1 + len(list(self.folder.glob("[0-9]*.json")))
+        self.ran.append(number)
+        if number in self.killed:
+            self.killed.discard(number)
+            raise Killed
+        takes = {task: 1000 + (task * 7919 + number * 104729) % 5000 for task in range(instance.n_tasks)}
+        timeline = simulate_recorded(instance, policy, Durations(runs=takes))
+        placed = (timeline.gpu.tolist(), timeline.start_us.tolist(), timeline.end_us.tolist())
+        runs = [Record(task, gpu, at, at, end, 1000) for task, (gpu, at, end) in enumerate(zip(*placed, strict=True))]
+        faults = [Fault("load of m1", 0, 5, "no")] if number % 10 == 0 else []
+        odd = {3: Digest("nan", False, False)} if number == 7 else {}
+        digests = {task: Digest(f"{task} {task == 5 and number == 40}", True, True) for task in takes} | odd
+        return LiveRun(timeline, Records(runs, faults=faults), (), 1e9, Observed(), ("pretended",) * 2, digests, {})
+
+    def trial(self, repeats: int, **told: Any) -> Trial:
+        """Try two policies."""
+        return trial(self.scenario, ["jit", "srpt"], Small(), SERIAL, repeats=repeats, folder=self.folder, **told)
+
+
+@pytest.fixture
+def pretended(tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendedRuns:
+    made = PretendedRuns(tmp_path / "runs", load_scenario(tiny_file))
+    monkeypatch.setattr("truenorth.planner.answers.trial.live_crew", made.crew)
+    monkeypatch.setattr("truenorth.planner.answers.trial.run_on", made.run_on)
+    return made
+
+
+def test_a_trial_killed_ten_times_gives_the_table_of_one_that_was_not(
+    pretended: PretendedRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 100 runs ten are killed as they run, and of those three again as their file takes its place."""
+    whole = pretended.trial(50)
+    assert pretended.ran == list(range(1, 101))
+    pretended.folder, pretended.ran = tmp_path / "killed", []
+    pretended.killed = set(random.Random(3).sample(range(1, 101), 10))
+    wanted, in_writing = sorted(pretended.killed), sorted(pretended.killed)[:3]
+    rename = os.replace
+
+    def replace_or_die(source: Any, target: Any) -> None:
+        number = Path(target).stem
+        if number.isdigit() and int(number) in in_writing:
+            in_writing.remove(int(number))
+            raise Killed
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", replace_or_die)
+    deaths = 0
+    while True:
+        try:
+            resumed = pretended.trial(50)
+            break
+        except Killed:
+            deaths += 1
+    assert deaths == 13
+    assert sorted(pretended.ran) == sorted([*range(1, 101), *wanted, *wanted[:3]])
+    assert encode(resumed.rows) == encode(whole.rows)
+    assert (resumed.order, encode(resumed.origin.jobs)) == (whole.order, encode(whole.origin.jobs))
+    assert sum(row.counted for row in resumed.rows) == 90  # every tenth has a fault
+    assert sum(row.different_outputs or 0 for row in resumed.rows) == 1 + 1  # of run 40, and of run 7
+    assert sum(row.not_finite_outputs for row in resumed.rows) == 1
+    for name, runs in whole.runs.items():
+        for one, other in zip(runs, resumed.runs[name], strict=True):
+            assert encode(one.record) == encode(other.record)
+            assert (one.violations, one.achieved) == (other.violations, other.achieved)
+
+
+def test_more_repeats_of_the_same_question_go_on_behind_the_others(pretended: PretendedRuns) -> None:
+    pretended.trial(2)
+    assert len(pretended.trial(5, count_faults=True).order) == 5
+    assert len(pretended.trial(3).order) == 3
+    assert pretended.ran == list(range(1, 11))
+
+
+def test_a_damaged_run_is_run_again_with_all_behind_it(pretended: PretendedRuns) -> None:
+    pretended.trial(3)
+    for number, text in ((3, '{"kept": {"timeline": 5}}'), (5, "[")):
+        (pretended.folder / f"000{number}.json").write_text(text)
+    pretended.ran.clear()
+    assert len(pretended.trial(3).order) == 3
+    assert len(pretended.ran) == 4
+
+
+def test_another_question_in_a_folder_is_refused_in_one_line(
+    command: Command, pretended: PretendedRuns, tiny_file: Path
+) -> None:
+    """Who contends, on what devices, and the plan file's content are part of the question."""
+    arguments = ["--repeats", "1", "--virtual", "serial", "-o", pretended.folder.parent]
+    assert command("trial", tiny_file, "--policies", "jit,srpt", *arguments)[0] == 0
+    said = command.error("trial", tiny_file, "--policies", "jit", *arguments)
+    assert said == (
+        f"truenorth: error: {pretended.folder}: holds runs of another question (policies: ['jit', 'srpt'], now "
+        "['jit']); allowed are that question and another folder\n"
+    )
+    said = command.error("trial", tiny_file, "--policies", "jit,srpt", *arguments[:2], *arguments[4:])
+    assert "(virtual: serial, now None)" in said
+
+
+def test_a_plan_is_made_once_for_all_the_times_a_trial_goes_on(
+    pretended: PretendedRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, original = list[int](), plan_module.solve
+
+    def solve(*told: Any, **given: Any) -> Any:
+        made.append(1)
+        return original(*told, **given)
+
+    monkeypatch.setattr(plan_module, "solve", solve)
+    for repeats in (1, 2):
+        trial(pretended.scenario, ["plan"], Small(), SERIAL, repeats=repeats, folder=pretended.folder, time_limit_s=0.5)
+    assert (len(made), pretended.ran) == (1, [1, 2])
+
+
+def test_a_full_disk_takes_nothing_away_from_what_was_measured(
+    command: Command, pretended: PretendedRuns, tiny_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the fourth run on nothing can be written: the table of four is printed, in one object, and the code is 1."""
+    rename = os.replace
+
+    def replace_or_fail(source: Any, target: Any) -> None:
+        if Path(target).stem in ("0004", "trial"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", replace_or_fail)
+    arguments = ["--policies", "jit,srpt", "--repeats", "9", "--virtual", "serial", "-o", pretended.folder.parent]
+    code, out, err = command("trial", tiny_file, *arguments, "--json")
+    printed = json.loads(out)
+    assert (code, [row["runs"] for row in printed["rows"]], len(pretended.ran)) == (1, [2, 2], 4)
+    for name, said in (("0004", printed["ended"]), ("trial", err)):
+        assert f"{name}.json:1: file: cannot be written: No space left on device" in said
 
 
 def test_an_interruption_before_any_run_has_ended_is_said(

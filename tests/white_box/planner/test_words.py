@@ -12,8 +12,8 @@ from truenorth.executor.devices.crew import assign
 from truenorth.executor.devices.physical import physical_devices
 from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import Scenario
+from truenorth.planner.answers.options import PlanFor
 from truenorth.planner.answers.questions import UncertainPlanQuestion
-from truenorth.planner.answers.uncertain.planning import PlanFor
 from truenorth.planner.answers.uncertain.told import Told
 from truenorth.solvers.budget import Budget, Method
 

@@ -57,21 +57,11 @@ _EVALUATION = re.compile(r"\b(?:eval|evaluat(?:e|ing|ion)|val|valid|validat(?:e|
 _METRIC = re.compile(r"\b(?:\w{0,20}loss|acc|accuracy|ppl|metric)\b")
 _BEFORE = re.compile(r"([a-z]{1,20})[\s_-]{0,3}$")
 _NOT_PROGRESS = frozenset(
-    [
-        "total",
-        "max",
-        "num",
-        "number",
-        "optimization",
-        "warmup",
-        "logging",
-        "save",
-        "eval",
-        "accumulation",
-        "per",
+    (
+        "total", "max", "num", "number", "optimization", "warmup", "logging", "save", "eval", "accumulation", "per",
         "every",
-    ]
-)
+    )
+)  # fmt: skip
 _SCALE = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
 _ONE = {"it": STEP, "iter": STEP, "iteration": STEP, "batche": "batch", "img": "image", "tok": "token", "ba": "batch"}
 _WITHIN = 80

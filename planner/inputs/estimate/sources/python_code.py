@@ -16,56 +16,26 @@ from truenorth.planner.inputs.estimate.sources.names import Names, Scope
 from truenorth.planner.inputs.estimate.sources.outside import LaunchOptions
 from truenorth.planner.inputs.estimate.sources.settings import (
     EVALUATION,
+    VOCABULARY,
     Setting,
     SettingOrigin,
     canonical,
     field_of,
+    listed,
     words,
 )
 
-_NOT_SETTINGS = frozenset(
-    ["add_argument", "option", "argument", "set_printoptions", "set_print_options", "Field", "field"]
-)
 _LOOPS = {"epoch": "num_epochs", "ep": "num_epochs", "step": "max_steps", "iteration": "max_steps", "it": "max_steps"}
 Found = tuple[tuple[str, ...], ast.expr | str, bool]
 """A key, its value (an expression, or a text that is known), and whether it is a helper's."""
 
-_MODEL_ZOOS = ("torchvision.models.", "keras.applications.", "tensorflow.keras.applications.", "transformers.models.")
-_DATASET_ZOOS = ("torchvision.datasets.", "torchaudio.datasets.", "torchtext.datasets.", "torch_geometric.datasets.")
-_NOT_MODELS = ("list_models", "get_weight", "get_model_weights", "get_model_builder")
-_HELPERS = (
-    "Tokenizer", "TokenizerFast", "Processor", "FeatureExtractor", "Config", "Scheduler", "AutoencoderKL", "VAE",
-)  # fmt: skip
-_POSITION = {
-    "from_pretrained": ("model", 0),
-    "create_model": ("model", 0),
-    "create_model_and_transforms": ("model", 0),
-    "get_model": ("model", 0),
-    "SentenceTransformer": ("model", 0),
-    "CrossEncoder": ("model", 0),
-    "WhisperModel": ("model", 0),
-    "LLM": ("model", 0),
-    "YOLO": ("model", 0),
-    "DataLoader": ("batch_size", 1),
-    "load_dataset": ("dataset", 0),
-    "load_from_disk": ("dataset", 0),
-    "ImageFolder": ("dataset", 0),
-    "DatasetFolder": ("dataset", 0),
-    "read_csv": ("dataset", 0),
-    "read_parquet": ("dataset", 0),
-}
-"""What the positional argument at an index is."""
-_KEYWORD = {
-    "load_dataset": ("path", "dataset"),
-    "load_from_disk": ("dataset_path", "dataset"),
-    "ImageFolder": ("root", "dataset"),
-    "DatasetFolder": ("root", "dataset"),
-}
-"""The keyword that may stand in its place, where the vocabulary does not know it."""
-_WHOLE_NAME = {"whisper.load_model": ("model", 0), "clip.load": ("model", 0), "torch.hub.load": ("model", 1)}
-_BUILDERS = frozenset(["json", "csv", "parquet", "text", "imagefolder", "audiofolder", "arrow", "webdataset"])
-_WEAK = frozenset(("read_csv", "read_parquet"))
-_TAKE_DTYPE = ("from_pretrained", "pipeline", "LLM", "autocast")
+_POSITION, _WHOLE_NAME, _KEYWORD = (VOCABULARY[of] for of in ("positions", "whole_names", "keywords"))
+_MODEL_ZOOS, _DATASET_ZOOS, _HELPERS, _TAKE_DTYPE = (
+    listed(sort) for sort in ("model_zoos", "dataset_zoos", "helpers", "take_dtype")
+)
+_NOT_SETTINGS, _NOT_MODELS, _BUILDERS, _WEAK = (
+    frozenset(listed(sort)) for sort in ("not_settings", "not_models", "builders", "weak")
+)
 _CASTS = {"half": "fp16", "bfloat16": "bf16"}
 _MODELS = ("model", "pipe", "net")
 

@@ -3,94 +3,43 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from importlib.resources import files
 
 Constant = str | int | float | bool | tuple[object, ...]
 """What a setting may be; tuples stand for lists."""
 
-EVALUATION = frozenset(["eval", "evaluation", "val", "valid", "validation", "test", "testing", "dev"])
-"""Words that mark a setting of the evaluation, not of the job proper."""
-_CAPITALS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+VOCABULARY = tomllib.loads(
+    files("truenorth.planner.inputs.estimate.sources").joinpath("vocabulary.toml").read_text(encoding="utf-8")
+)
+"""The words by which files say what a job is."""
+
+
+def listed(sort: str) -> tuple[str, ...]:
+    """Return the words of a sort."""
+    return tuple(VOCABULARY["sorts"][sort].split())
+
+
+def _by_word(of: str) -> dict[str, str]:
+    """Return what each word of a table of the vocabulary means."""
+    return {word: meaning for meaning, words in VOCABULARY[of].items() for word in words.split()}
+
+
+EVALUATION = frozenset(listed("evaluation"))
 GPUS_PER_NODE, NODES = "gpus_per_node", "nodes"
 """Beside the fields of a description; their product is a number of GPUs."""
 MAX_NUMBER = 10**15
 _MAX_NAME = 300
-
-_KEYS = {
-    "model": "model model_name model_name_or_path model_id model_path model_arch model_tag model_pretrained "
-    "name_or_path pretrained_model_name_or_path pretrained_model pretrained_model_path base_model "
-    "arch architecture backbone",
-    "batch_size": "batch_size batchsize batch bs bsz train_batch_size batch_size_train training_batch_size "
-    "per_device_train_batch_size per_device_batch_size per_gpu_train_batch_size per_gpu_batch_size batch_size_per_gpu "
-    "batch_size_per_device train_micro_batch_size_per_gpu micro_batch_size mini_batch_size minibatch_size "
-    "samples_per_gpu global_batch_size",
-    "steps": "steps max_steps num_steps n_steps total_steps train_steps training_steps num_train_steps max_train_steps "
-    "num_training_steps total_training_steps iters max_iters num_iters n_iters train_iters total_iters iterations "
-    "max_iterations num_iterations num_inference_steps inference_steps denoising_steps",
-    "epochs": "epochs epoch num_epochs n_epochs nb_epochs max_epochs total_epochs train_epochs training_epochs "
-    "num_train_epochs num_training_epochs",
-    "precision": "precision mixed_precision train_precision dtype torch_dtype amp_dtype model_dtype fp16 use_fp16 half "
-    "fp16_enabled bf16 use_bf16 bf16_enabled amp use_amp amp_enabled load_in_8bit load_in_4bit",
-    "dataset": "dataset dataset_name dataset_path dataset_id dataset_dir data data_path data_dir data_root data_name "
-    "train_data train_data_path train_data_dir train_file train_dataset train_path train_dir",
-    "gpus": "num_processes world_size slurm_gpus tensor_parallel_size tensor_parallel total_gpus",
-    GPUS_PER_NODE: "nproc_per_node gpus_per_node num_gpus_per_node ngpus_per_node gpus num_gpus n_gpus n_gpu ngpu "
-    "ngpus gpu_count devices device_ids gpu_ids cuda_visible_devices gres slurm_gpus_per_node",
-    NODES: "nnodes num_nodes nodes n_nodes slurm_nodes",
-}
-_FIELD = {key: field for field, keys in _KEYS.items() for key in keys.split()}
-_AMBIGUOUS_IN_CODE = frozenset(
-    [
-        "steps",
-        "data",
-        "batch",
-        "epoch",
-        "model_path",
-        "nodes",
-        "iters",
-        "gpus",
-        "half",
-        "dtype",
-        "data_dir",
-        "train_dir",
-    ]
+_CAPITALS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_FIELD, _PRECISION_OF = _by_word("keys"), _by_word("precisions")
+_AMBIGUOUS_IN_CODE, _PROCESSES, _ELSEWHERE, _NO_NAMES = (
+    frozenset(listed(sort)) for sort in ("ambiguous_in_code", "processes", "elsewhere", "no_names")
 )
-"""Keys that mean the job's settings in options and configurations, but too much else as names and keywords in code."""
-_PROCESSES = frozenset(["num_processes", "world_size"])
-"""Each has a GPU where a launcher starts them, but not where source does."""
-_ELSEWHERE = frozenset(
-    [
-        "optimizer",
-        "optim",
-        "scheduler",
-        "warmup",
-        "logging",
-        "logger",
-        "log",
-        "save",
-        "saving",
-        "checkpoint",
-        "callbacks",
-    ]
-)
-"""Sections whose steps and epochs are their own."""
-
-_PRECISION = {
-    "fp64": "fp64 float64 double 64 64-true",
-    "fp32": "fp32 float32 float full 32 32-true no",
-    "fp16": "fp16 float16 half f16 16 16-mixed 16-true mixed_float16",
-    "bf16": "bf16 bfloat16 bf16-mixed bf16-true mixed_bfloat16",
-    "fp8": "fp8 float8 float8_e4m3fn",
-    "int8": "int8 8bit",
-    "int4": "int4 4bit nf4",
-    "amp": "amp mixed true",
-}
-_PRECISION_OF = {spelling: name for name, spellings in _PRECISION.items() for spelling in spellings.split()}
 _FLAG_MEANS = {"load_in_8bit": "int8", "load_in_4bit": "int4", "half": "fp16"}
 _FLAG = re.compile(r"(?:use_)?(fp16|bf16|amp)(?:_enabled)?|half|load_in_[48]bit")
-_NO_NAMES = ("none", "null", "auto", "scratch", "resume", "latest", "last", "best")
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _NUMBERS = re.compile(r"\d{1,4}(?:,\d{1,4}){0,200},?")
 _GRES = re.compile(r"gpu(?::[\w.-]{1,40})?(?::(\d{1,4}))?")
@@ -222,7 +171,7 @@ def read_value(field: str, path: Sequence[str], value: Constant) -> str | int | 
 def _name(value: Constant) -> str | None:
     if not isinstance(value, str) or not value.strip() or len(value) > _MAX_NAME or not value.isprintable():
         return None
-    return None if value.strip().lower() in (*_NO_NAMES, *_TRUE, *_FALSE) else value.strip()
+    return None if value.strip().lower() in _NO_NAMES else value.strip()
 
 
 def _flag(path: Sequence[str]) -> str | None:

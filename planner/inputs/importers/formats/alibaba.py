@@ -69,9 +69,7 @@ class GenTD26:
 
 def _hardware(files: Sequence[Path], tally: Tally) -> Hardware:
     """Return GPUs of 24 GB, models of 6.5 GB, and the median update as load time, measured if the log is given."""
-    documented = Hardware(
-        memory_bytes=24 * 10**9, weight_bytes=6_500_000_000, load_bandwidth=Fraction(10**9), servers=2
-    )
+    documented = Hardware.of("24 GB", "6.5 GB", "1 GB/s", servers=2)
     updates = [path for path in files if _is_updates(path)]
     if not updates:
         tally.notes.append("load time: 8.454 s, the median of the trace's 36,046 pipeline updates")
@@ -180,11 +178,5 @@ GPU_2023 = Format(
     sizes="the list has no sizes: every model weighs 4 GB, a GPU has 16 GB for weights",
     reader=AlibabaGPU,
     # most named kinds have 16 GB
-    hardware=Hardware(
-        memory_bytes=16 * 10**9,
-        weight_bytes=4 * 10**9,
-        load_bandwidth=Fraction(10**10),
-        servers=4,
-        gpus_per_server=2,
-    ),
+    hardware=Hardware.of("16 GB", "4 GB", "10 GB/s", servers=4, gpus_per_server=2),
 )

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -146,5 +145,5 @@ FORMAT = Format(
     ),
     reader=AsyncHow,
     # GPUs stand for people; nothing is loaded
-    hardware=Hardware(memory_bytes=10**9, weight_bytes=10**9, load_bandwidth=Fraction(10**9), servers=8),
+    hardware=Hardware.of("1 GB", "1 GB", "1 GB/s", servers=8),
 )

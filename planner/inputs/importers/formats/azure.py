@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -198,13 +197,7 @@ LLM = Format(
     sizes="a GPU stands for a server of eight; a model has 140 GB, loaded at 200 GB/s (assumed: 8 links of 25 GB/s)",
     reader=AzureLLM,
     # eight H100 count as one GPU; 70 billion parameters of two bytes
-    hardware=Hardware(
-        memory_bytes=640 * 10**9,
-        weight_bytes=140 * 10**9,
-        load_bandwidth=Fraction(200 * 10**9),
-        servers=40,
-        kind="8xH100",
-    ),
+    hardware=Hardware.of("640 GB", "140 GB", "200 GB/s", servers=40, kind="8xH100"),
     dated=True,
 )
 
@@ -246,5 +239,5 @@ FUNCTIONS = Format(
     sizes="the trace has no sizes: every model weighs 4 GB, a GPU has 16 GB for weights",
     reader=AzureFunctions,
     # the trace knows neither GPUs nor sizes
-    hardware=Hardware(memory_bytes=16 * 10**9, weight_bytes=4 * 10**9, load_bandwidth=Fraction(10**10), servers=2),
+    hardware=Hardware.of("16 GB", "4 GB", "10 GB/s", servers=2),
 )

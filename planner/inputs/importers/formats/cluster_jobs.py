@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +76,7 @@ class OwnerOptions(ClusterOptions):
 
 SHARED_BY_OWNER = "the log names no models: the jobs of a user share one (model=vc: those of a virtual cluster)"
 """What is assumed of such a log."""
+ON_SEVERAL = "jobs on several GPUs are left out (gpus=split: they become as many tasks on one GPU each, side by side)"
 
 
 class Ids:
@@ -153,20 +153,13 @@ HELIOS = Format(
     source="github.com/S-Lab-System-Group/HeliosData (CC-BY 4.0); Hu et al., SC 2021",
     notes=(
         SHARED_BY_OWNER,
-        "jobs on several GPUs are left out (gpus=split: they become as many tasks on one GPU each, side by side)",
+        ON_SEVERAL,
         "a run time is end_time - start_time, also of jobs that failed or were cancelled (state=completed: without)",
     ),
     sizes="the log has no sizes: every model weighs 8 GB, a GPU has 32 GB for weights",
     reader=Helios,
     # the log knows neither memory nor sizes
-    hardware=Hardware(
-        memory_bytes=32 * 10**9,
-        weight_bytes=8 * 10**9,
-        load_bandwidth=Fraction(10**10),
-        servers=2,
-        gpus_per_server=8,
-        kind="V100",
-    ),
+    hardware=Hardware.of("32 GB", "8 GB", "10 GB/s", servers=2, gpus_per_server=8, kind="V100"),
     dated=True,
 )
 
@@ -205,19 +198,12 @@ ACME = Format(
     notes=(
         "the log names no models: the jobs of a user that are of one type (pretraining, evaluation, ...) share one "
         "(model=user, model=type)",
-        "jobs on several GPUs are left out (gpus=split: they become as many tasks on one GPU each, side by side)",
+        ON_SEVERAL,
         "a run time is end_time - start_time, also of jobs that failed or were cancelled (state=completed: without)",
     ),
     sizes="the log has no sizes: every model weighs 14 GB (7 billion parameters of 2 B), a GPU has 80 GB for weights",
     reader=Acme,
     # Acme's servers have eight A100 of 80 GB; the size of models is an assumption
-    hardware=Hardware(
-        memory_bytes=80 * 10**9,
-        weight_bytes=14 * 10**9,
-        load_bandwidth=Fraction(20 * 10**9),
-        servers=2,
-        gpus_per_server=8,
-        kind="A100",
-    ),
+    hardware=Hardware.of("80 GB", "14 GB", "20 GB/s", servers=2, gpus_per_server=8, kind="A100"),
     dated=True,
 )

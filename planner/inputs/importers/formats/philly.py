@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from fractions import Fraction
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -24,7 +23,7 @@ from truenorth.models.scenario.errors import FieldError, quote
 from truenorth.models.scenario.section import Record, kind_of, problem
 from truenorth.planner.inputs.importers.csv_files import CHUNK_ROWS
 from truenorth.planner.inputs.importers.format import Format, Hardware
-from truenorth.planner.inputs.importers.formats.cluster_jobs import SHARED_BY_OWNER, OwnerOptions
+from truenorth.planner.inputs.importers.formats.cluster_jobs import ON_SEVERAL, SHARED_BY_OWNER, OwnerOptions
 from truenorth.planner.inputs.importers.json_files import Entries, LeftOutError, LogName, read_entries
 from truenorth.planner.inputs.importers.rows import MAX_GPUS_PER_REQUEST, Tally
 from truenorth.planner.inputs.importers.source import open_text
@@ -153,20 +152,13 @@ FORMAT = Format(
     source="github.com/msr-fiddle/philly-traces (CC-BY 4.0); Jeon et al., USENIX ATC 2019",
     notes=(
         SHARED_BY_OWNER,
-        "jobs on several GPUs are left out (gpus=split: they become as many tasks on one GPU each, side by side); what "
-        "counts is the attempt with the most",
+        f"{ON_SEVERAL}; what counts is the attempt with the most",
         "a run time is the sum over the attempts of end_time - start_time, also of jobs that failed or were killed "
         "(state=completed: without them); a job that starts again runs on at once here",
     ),
     sizes="the log has no sizes: every model weighs 6 GB, a GPU has 24 GB for weights",
     reader=Philly,
     # the larger machines have 24 GB
-    hardware=Hardware(
-        memory_bytes=24 * 10**9,
-        weight_bytes=6 * 10**9,
-        load_bandwidth=Fraction(10**10),
-        servers=2,
-        gpus_per_server=8,
-    ),
+    hardware=Hardware.of("24 GB", "6 GB", "10 GB/s", servers=2, gpus_per_server=8),
     dated=True,
 )

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -18,39 +17,17 @@ import numpy as np
 from truenorth.executor.policies.options import one_of, option
 from truenorth.planner.inputs.importers.csv_files import csv_rows
 from truenorth.planner.inputs.importers.format import Format, Hardware
-from truenorth.planner.inputs.importers.formats.cluster_jobs import GPUOptions, Ids, gpus_that_count
+from truenorth.planner.inputs.importers.formats.cluster_jobs import ON_SEVERAL, GPUOptions, Ids, gpus_that_count
 from truenorth.planner.inputs.importers.rows import Mask, Rows, Tally
 from truenorth.planner.inputs.importers.tables import Requests, Texts
 
 COLUMNS = (
-    "job_id",
-    "submit_time",
-    "wait_time",
-    "run_time",
-    "num_gpus",
-    "cpu_time",
-    "used_memory",
-    "request_cpus",
-    "request_time",
-    "request_memory",
-    "status",
-    "user_id",
-    "group_id",
-    "executable_number",
-    "queue_number",
-    "partition_number",
-    "proceeding_job_number",
-    "vc_id",
-    "gpu_type",
-)
-_MODELS = {
-    "user": "user_id",
-    "group": "group_id",
-    "executable": "executable_number",
-    "queue": "queue_number",
-    "partition": "partition_number",
-    "vc": "vc_id",
-}
+    "job_id", "submit_time", "wait_time", "run_time", "num_gpus", "cpu_time", "used_memory", "request_cpus",
+    "request_time", "request_memory", "status", "user_id", "group_id", "executable_number", "queue_number",
+    "partition_number", "proceeding_job_number", "vc_id", "gpu_type",
+)  # fmt: skip
+_MODELS = {column.partition("_")[0]: column for column in (*COLUMNS[11:16], "vc_id")}
+"""Columns by what an option says of models: from ``user_id`` to ``partition_number``, and the virtual cluster's."""
 _READ = ("job_id", "submit_time", "run_time", "num_gpus", "proceeding_job_number")
 _MOST_SECONDS = 10**10
 _US = 1_000_000
@@ -122,18 +99,12 @@ FORMAT = Format(
     source="github.com/dshruti20/RLTune, GPU_Traces (no licence given); SoCC 2025, doi 10.1145/3772052.3772257",
     notes=(
         "the traces name no models: the jobs of a user share one (model=executable, group, queue, partition, vc, name)",
-        "jobs on several GPUs are left out (gpus=split: they become as many tasks on one GPU each, side by side)",
+        ON_SEVERAL,
         "the type of GPU and the status, whose codes are not documented, are not used: every job runs on any GPU",
     ),
     sizes="the traces have no sizes: every model weighs 4 GB, a GPU has 16 GB for weights",
     reader=RLTune,
     # the traces know no sizes
-    hardware=Hardware(
-        memory_bytes=16 * 10**9,
-        weight_bytes=4 * 10**9,
-        load_bandwidth=Fraction(10**10),
-        servers=2,
-        gpus_per_server=8,
-    ),
+    hardware=Hardware.of("16 GB", "4 GB", "10 GB/s", servers=2, gpus_per_server=8),
     dated=True,
 )

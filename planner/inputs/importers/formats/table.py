@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +179,6 @@ FORMAT = Format(
     notes=(),
     sizes="sizes are assumed: models of 6 GB that load at 6 GB/s, GPUs of 24 GB",
     reader=TableReader,
-    hardware=Hardware(24 * 10**9, 6 * 10**9, Fraction(6 * 10**9), servers=2),
+    hardware=Hardware.of("24 GB", "6 GB", "6 GB/s", servers=2),
     dated=lambda reader, files: bool(reader.clock(files)),
 )

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -162,6 +161,6 @@ FORMAT = Format(
     source="your own log, or a public trace of tokens",
     notes=(),
     reader=TokenReader,
-    hardware=Hardware(80 * 10**9, 16 * 10**9, Fraction(50 * 10**9)),  # never used: a catalogue knows better
+    hardware=Hardware.of("80 GB", "16 GB", "50 GB/s"),  # never used: a catalogue knows better
     dated=lambda reader, files: bool(reader.clock(files)),
 )

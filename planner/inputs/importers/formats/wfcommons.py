@@ -255,11 +255,5 @@ FORMAT = Format(
     sizes="the instances have no sizes of programs: every model weighs 4 GB, a GPU has 16 GB for weights",
     reader=WfCommons,
     # all of it is assumed
-    hardware=Hardware(
-        memory_bytes=16 * 10**9,
-        weight_bytes=4 * 10**9,
-        load_bandwidth=Fraction(10**10),
-        servers=4,
-        network_bandwidth=Fraction(10**10, 8),
-    ),
+    hardware=Hardware.of("16 GB", "4 GB", "10 GB/s", servers=4, network_bandwidth=Fraction(10**10, 8)),
 )

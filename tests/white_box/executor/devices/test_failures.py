@@ -17,11 +17,12 @@ from truenorth.executor import parse_policy
 from truenorth.executor import replay as replay_of
 from truenorth.executor.devices.addresses import Move
 from truenorth.executor.devices.crew import assign
-from truenorth.executor.devices.physical import Physical, Span, physical_devices
+from truenorth.executor.devices.physical import Physical, physical_devices
 from truenorth.executor.devices.records import SET_ASIDE, STUCK, Fault
 from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
 from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.devices.station import Station
+from truenorth.executor.devices.streams import Span
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.simulation import simulate
 from truenorth.models import Instance, MLModel, Restrictions, check

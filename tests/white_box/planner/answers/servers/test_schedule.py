@@ -19,9 +19,7 @@ from truenorth.models.cluster import FOREVER
 from truenorth.models.record import encode
 from truenorth.models.scenario import Scenario, scenario_from
 from truenorth.planner.answers.questions import ScheduleQuestion
-from truenorth.planner.answers.servers.attained import attained
-from truenorth.planner.answers.servers.autoscaler import autoscale
-from truenorth.planner.answers.servers.day import Day
+from truenorth.planner.answers.servers.day import Day, attained, autoscale
 from truenorth.planner.answers.servers.decide import meets
 from truenorth.planner.answers.servers.goal import tolerances
 from truenorth.planner.answers.servers.schedule import cheapest_counts

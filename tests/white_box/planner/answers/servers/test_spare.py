@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments import servers as mixes
+from experiments.nightly import compare_mixes
+from experiments.random_scenarios import draw
 from tests.command import app, run
 from tests.white_box.planner.answers.servers.test_words import TEXT
-from truenorth.planner.answers.servers.question import remainders
+from truenorth.planner.answers.servers.sizes import remainders
 
 
 def test_any_server_may_be_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,5 +52,7 @@ def test_what_may_be_left_of_three_groups() -> None:
 
 
 @pytest.mark.parametrize("spare", [0, 1])
-def test_a_random_draw_agrees_with_proofs_for_every_mix(spare: int) -> None:
-    assert mixes.check(1, spare, 20.0).agrees
+def test_random_draws_agree_with_the_oracle_for_every_mix(spare: int) -> None:
+    for seed in range(3):
+        compared = next(compare_mixes(draw(seed, priced=True), 20.0, spare))
+        assert compared.contradiction is None

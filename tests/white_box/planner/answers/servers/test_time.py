@@ -59,7 +59,7 @@ def test_a_long_window_is_planned_before_simulations_take_the_time(
     clock: Clock, monkeypatch: pytest.MonkeyPatch, s_per_task: float, planned: int | None
 ) -> None:
     # Of 60 s plans may have half: one of 20 s is begun, one of 40 s is not.
-    monkeypatch.setattr("truenorth.planner.answers.servers.dispatched._S_PER_TASK", s_per_task)
+    monkeypatch.setattr("truenorth.planner.answers.servers.hunt._S_PER_TASK", s_per_task)
     monkeypatch.setattr("truenorth.planner.answers.servers.by_policy.simulate", clock.simulate_within(1000))
     answer = tn.servers(WINDOW, NO_LATE_JOBS, policies=("jit", "srpt"), time_limit=60, workers=1)
     assert (answer.servers, [row.mix for row in answer.policies], clock.now) == (planned, [None, None], 60)
@@ -68,7 +68,7 @@ def test_a_long_window_is_planned_before_simulations_take_the_time(
 def test_schedules_have_what_the_fleet_that_stays_leaves(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     # Five jobs every 100 ms in each of three seconds, in the middle one four times as long: 1, 4, 1 servers. More
     # traffic and what an autoscaler orders take until they are stopped, what an interval demands 20 s.
-    for part, seconds in (("by_policy", 5), ("schedule", 5), ("deployable", 1000), ("autoscaler", 1000)):
+    for part, seconds in (("by_policy", 5), ("schedule", 5), ("deployable", 1000), ("day", 1000)):
         monkeypatch.setattr(f"truenorth.planner.answers.servers.{part}.simulate", clock.simulate_within(seconds))
     jobs = [
         (1000 * second + 100 * index, "run" if second == 1 else "short", 450)
@@ -110,5 +110,5 @@ def test_a_workflow_is_changed_once_for_all_its_jobs(monkeypatch: pytest.MonkeyP
     built = scenario({"run": {"models": ["m"], "runtime": "400 ms"}}, jobs, {"m": "1 GB"})
     monkeypatch.setattr(Workflow, "with_tasks", count)
     answer = tn.servers(built, NO_LATE_JOBS, policies=("jit",), time_limit=60, workers=1)
-    assert [(each.model, str(each.figure)) for each in answer.strains] == [("m", "run time"), ("m", "size")]
+    assert [(each.model, each.figure) for each in answer.strains] == [("m", "run time"), ("m", "size")]
     assert changed == ["run"]

@@ -12,8 +12,7 @@ from tests.instances import random_instance
 from tests.planner.answers.uncertain.work import timeline, told, window
 from truenorth.executor import Policy, simulate
 from truenorth.models import Instance, Objective, Timeline, check
-from truenorth.planner.answers.policies.following import Following
-from truenorth.planner.answers.policies.offline import anneal
+from truenorth.planner.answers.policies.offline import Following, anneal
 from truenorth.planner.answers.policies.receding_horizon import RecedingOptions
 from truenorth.planner.answers.uncertain.spec import Error
 from truenorth.planner.answers.uncertain.told import Told

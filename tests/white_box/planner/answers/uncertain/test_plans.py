@@ -13,9 +13,10 @@ from tests.instances import random_instance
 from tests.planner.answers.uncertain.work import timeline, told, window
 from truenorth.executor import PolicyError, parse_policy, simulate
 from truenorth.models import Instance, Objective, check, timeline_value
+from truenorth.planner.answers.options import PlanFor
 from truenorth.planner.answers.policies.offline import Offline, OfflineOptions, anneal
 from truenorth.planner.answers.policies.receding_horizon import RecedingHorizon, RecedingOptions
-from truenorth.planner.answers.uncertain.planning import ConsideredPlan, PlanFor, candidates, values
+from truenorth.planner.answers.uncertain.planning import ConsideredPlan, candidates, values
 from truenorth.planner.answers.uncertain.spec import Error
 from truenorth.planner.answers.uncertain.told import Told, retime, stretch
 

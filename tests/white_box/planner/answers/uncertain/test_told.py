@@ -14,9 +14,8 @@ from tests.planner.answers.uncertain.work import told, window
 from truenorth.executor import NoiseError, parse_policy, simulate
 from truenorth.models import GPU, BatchClass, Cluster, Job, Task, check
 from truenorth.models.scenario import InputError, Scenario, scenario_from
-from truenorth.planner.answers.uncertain.estimates_file import read_told
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty
-from truenorth.planner.answers.uncertain.told import TRUTH, Told, stretch
+from truenorth.planner.answers.uncertain.told import TRUTH, Told, read_told, stretch
 
 Z90 = 1.2815515655446008
 HEADER = "workflow,task,p10_s,p50_s,p90_s,source,confidence,neighbours\n"

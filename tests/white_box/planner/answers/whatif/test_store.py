@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from truenorth.models.errors import QuestionError
-from truenorth.planner.answers.whatif.cell import CellAnswer
-from truenorth.planner.answers.whatif.store import Store, StoredCell
+from truenorth.planner.answers.whatif.cell import CellAnswer, Store
 
 KEY = "a" * 64
-KNOWN = StoredCell(CellAnswer(({"policy": "jit", "value": 0.1 + 0.2, "jobs": 3, "hit_rate": None},)), 0.25)
+KNOWN = CellAnswer(({"policy": "jit", "value": 0.1 + 0.2, "jobs": 3, "hit_rate": None},), seconds=0.25)
 
 
 def test_a_cell_is_read_as_it_was_kept(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_every_row_is_what_a_single_simulation_gives(tmp_path: Path) -> None:
         path = tmp_path / "one.yaml"
         path.write_text(text.replace("rate: 100000 /s", f"rate: {row['workload.poisson.rate_per_s']} /s"))
         alone = tn.simulate(load_scenario(path), "compass")
-        assert row["value"] == alone.record.objective.value
+        assert row["value"] == alone.objective.value
         assert {name: row[name] for name in ("loads", "makespan_s", "p99_slowdown")} == {
             name: asdict(alone.metrics)[name] for name in ("loads", "makespan_s", "p99_slowdown")
         }
@@ -59,7 +59,7 @@ def test_plans_with_counted_iterations_repeat_and_are_those_of_plan(tmp_path: Pa
 
 def test_compare_gives_a_row_per_policy_and_bound_a_row(tmp_path: Path) -> None:
     path = written(tmp_path)
-    data = read_sweep(path)[1].data
+    data = read_sweep(path)[1].data()
     rows = answer(CellCall(data, str(tmp_path), CompareQuestion(["jit", "hash"], time_limit_s=0.5))).rows
     assert {row["policy"] for row in rows} == {"plan", "jit", "hash"}
     assert rows[0]["ratio_to_best"] == 1

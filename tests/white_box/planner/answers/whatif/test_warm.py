@@ -38,14 +38,14 @@ def test_a_process_plans_until_nothing_is_left_to_load_and_only_then_answers(
     monkeypatch.setattr(planning, "plan_within", noted)
     monkeypatch.setattr(cell, "_warm", set())
     monkeypatch.setattr(first_use, "count_loaded", lambda: next(loaded))
-    call = CellCall(read_sweep(written(tmp_path))[1].data, str(tmp_path), PlanQuestion(time_limit_s=limit_s))
+    call = CellCall(read_sweep(written(tmp_path))[1].data(), str(tmp_path), PlanQuestion(time_limit_s=limit_s))
     assert [answer(call).error, answer(call).error] == [None, None]
     assert limits == [warm_s, warm_s, warm_s, limit_s, limit_s]
 
 
 def test_a_simulation_loads_no_solver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cell, "_warm", set())
-    data = read_sweep(written(tmp_path))[1].data
+    data = read_sweep(written(tmp_path))[1].data()
     assert answer(CellCall(data, str(tmp_path), SimulateQuestion("jit"))).error is None
     assert cell._warm == set()
 

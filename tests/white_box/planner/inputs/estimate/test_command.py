@@ -13,7 +13,7 @@ from tests.by_hand import TEXT
 from tests.command import app, run
 from tests.planner.inputs.estimate.past import past
 from truenorth.models.scenario import load_scenario
-from truenorth.planner.answers.uncertain.estimates_file import read_quantiles
+from truenorth.planner.answers.uncertain.told import read_quantiles
 from truenorth.planner.inputs.estimate.known import KnownTimes
 from truenorth.planner.inputs.estimate.rungs import read_profile
 from truenorth.planner.inputs.estimate.tasks import Tasks

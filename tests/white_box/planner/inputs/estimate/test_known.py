@@ -9,7 +9,7 @@ from tests.planner.inputs.estimate.past import past
 from truenorth.planner.inputs.estimate.calibration import climb
 from truenorth.planner.inputs.estimate.estimate import Estimate
 from truenorth.planner.inputs.estimate.known import WINDOW, KnownTimes, PastRuns
-from truenorth.planner.inputs.estimate.rungs import Default, SteadyKey, back_offs
+from truenorth.planner.inputs.estimate.rungs import Default, back_offs, steady_key
 from truenorth.planner.inputs.estimate.tasks import History, Tasks, plain
 
 NAMES = ("model", "steps")
@@ -43,7 +43,7 @@ def test_only_the_latest_runs_of_a_key_count() -> None:
     history = past([{"model": "opt", "s": 100}] * 5 + [{"model": "opt", "s": 1}] * WINDOW)
     known = KnownTimes(history, NAMES)
     task = Tasks.of([{"model": "opt"}], NAMES)
-    assert seconds(SteadyKey().answer(task, known).quantiles[0]) == [1.0, 1.0, 1.0]
+    assert seconds(steady_key(NAMES).answer(task, known).quantiles[0]) == [1.0, 1.0, 1.0]
 
 
 def test_the_gate_wants_five_repeats_within_a_factor_of_one_and_a_half() -> None:
@@ -51,7 +51,7 @@ def test_the_gate_wants_five_repeats_within_a_factor_of_one_and_a_half() -> None
     # 10 (x / 10)^0.6; that is 15 for x = 10 x 1.5^(1 / 0.6) = 19.656.
     def answered(*runs: float) -> bool:
         known = KnownTimes(past([{"model": "opt", "steps": 3, "s": run} for run in runs]), NAMES)
-        return bool(SteadyKey().answer(Tasks.of([{"model": "opt", "steps": "3.0"}], NAMES), known).given[0])
+        return bool(steady_key(NAMES).answer(Tasks.of([{"model": "opt", "steps": "3.0"}], NAMES), known).given[0])
 
     assert answered(10, 10, 10, 10, 19.65)
     assert not answered(10, 10, 10, 10, 19.66)

@@ -12,10 +12,10 @@ from truenorth.planner.inputs.estimate.calibration import order_rungs
 from truenorth.planner.inputs.estimate.known import KnownTimes, Novelty
 from truenorth.planner.inputs.estimate.ladder import Ladder, Recipe, fit_ladder, fit_rungs
 from truenorth.planner.inputs.estimate.run import score
-from truenorth.planner.inputs.estimate.rungs import Asked, BackOff, Measured, MeasuredProfile, SteadyKey
+from truenorth.planner.inputs.estimate.rungs import Asked, KeyRuns, MeasuredProfile, steady_key
 from truenorth.planner.inputs.estimate.tasks import History, TaskColumns, Tasks
 
-PROFILE = MeasuredProfile({("w", "measured"): Measured(6.5e6, 7e6, 7.5e6)})
+PROFILE = MeasuredProfile({("w", "measured"): (6.5e6, 7e6, 7.5e6)})
 FEW = TaskColumns(("model", "steps", "workflow", "task"), ("text",))
 # Ten runs of opt, steady for 3 steps and wide for 9; and what else is asked answers for one model.
 ROWS = [{"model": "opt", "steps": 3, "text": "decoder", "s": 10 + i % 2} for i in range(10)]
@@ -60,12 +60,12 @@ def test_a_rung_that_is_better_on_common_tasks_goes_first() -> None:
     tasks = Tasks.of([{"model": "opt", "steps": 3}] * 40, COLUMNS.all)
     truth, known = np.full(40, np.log(9e6)), KnownTimes(history, COLUMNS.key)
     nine = Asked(lambda task: (9.0, 9.0, 9.0))
-    key = BackOff(("model",), 2)
+    key, steady = KeyRuns(("model",), "model"), steady_key(COLUMNS.key)
     assert order_rungs([key, nine], tasks, truth, known) == [nine, key]
     few = tasks.take(np.arange(29))
     assert order_rungs([key, nine], few, truth[:29], known) == [key, nine]
     # The gate keeps the exact key silent here; with nothing in common it stays where it is.
-    assert order_rungs([SteadyKey(), nine], tasks, truth, known) == [SteadyKey(), nine]
+    assert order_rungs([steady, nine], tasks, truth, known) == [steady, nine]
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,11 @@ from truenorth.models import Edge, Task, Workflow, check
 from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import InputError, load_scenario
 from truenorth.planner.command.verbs.logs import _FORMATS
-from truenorth.planner.inputs.importers import DagJobs, Format, Hardware, Requests, Tally, workload
-from truenorth.planner.inputs.importers.format import Override
+from truenorth.planner.inputs.importers import workload
+from truenorth.planner.inputs.importers.format import Format, Hardware, Override
 from truenorth.planner.inputs.importers.formats import FORMATS
+from truenorth.planner.inputs.importers.rows import Tally
+from truenorth.planner.inputs.importers.tables import DagJobs, Requests
 from truenorth.planner.show.inputs import figure, summary_rows
 
 ROWS = ("0,a,10", "30,b,20", "59.999999,a,30", "60,a,40", "120,c,20")

@@ -1,0 +1,133 @@
+"""A run of a trial as its file has it: the object of ``replay --json``, and what the run is read back from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from truenorth.executor.devices.digests import Digest
+from truenorth.executor.devices.machine import Observed, processor
+from truenorth.executor.devices.physical import physical_devices
+from truenorth.executor.devices.records import Records
+from truenorth.executor.devices.run import LiveRun, LiveSettings
+from truenorth.models.record import decode, encode
+from truenorth.models.timeline import Residency, ServedRequests, Timeline
+from truenorth.planner.answers.kept import digest_of_file
+from truenorth.planner.answers.replay import Replayed
+from truenorth.planner.answers.simulate import is_file
+
+PLAN = "plan"
+"""Names the contender that is planned here."""
+
+Outputs = Mapping[int, str]
+"""By task: a hash of what it put out in the first run in which it ran."""
+
+
+def trial_question(
+    policies: Sequence[str], settings: LiveSettings, runner_name: str, seed: int, time_limit_s: float
+) -> dict[str, Any]:
+    """Return what decides what a run measures, besides the scenario; how many there are and which count may change."""
+    return {
+        "policies": list(policies),
+        "plans": {name: digest_of_file(Path(name)) for name in policies if name != PLAN and is_file(name)},
+        "device": settings.device,
+        "devices": [physical.name for physical in physical_devices(settings.device)],
+        "processor": processor(),
+        "virtual": settings.sharing,
+        "limit_s": settings.limit_s,
+        "runner": runner_name,
+        "seed": seed,
+        "time_limit_s": time_limit_s if PLAN in policies else None,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _KeptRun:
+    """What a run is read back from."""
+
+    timeline: dict[str, Any]
+    records: Records
+    unpacked: tuple[int, ...]
+    copy_peak: float
+    machine: Observed
+    devices: tuple[str, ...]
+    not_finite: list[int]
+    not_numbers: list[int]
+    different: list[int] | None
+    outputs: dict[int, str]
+
+
+def run_document(run: Replayed, outputs: Outputs) -> dict[str, Any]:
+    """Return what is kept of a run; `outputs` are those of tasks that had put out nothing before it."""
+    live = run.live
+    kept = _KeptRun(
+        _timeline_data(live.timeline),
+        live.records,
+        live.unpacked,
+        live.copy_peak,
+        live.machine,
+        live.devices,
+        live.not_finite,
+        live.not_numbers,
+        None if run.different is None else list(run.different),
+        dict(outputs),
+    )
+    return {**encode(run.record), "kept": encode(kept)}
+
+
+def read_run(document: Mapping[str, Any], run_of: Callable[..., Replayed]) -> tuple[Replayed, Outputs]:
+    """Return a run, and the outputs that `run_document` was told of.
+
+    Parameters
+    ----------
+    run_of
+        Makes the run of what was measured.
+
+    Raises
+    ------
+    pydantic.ValidationError, KeyError
+        If the document is none.
+    """
+    kept = decode(_KeptRun, document["kept"])
+    digests = {task: Digest("", False, task not in kept.not_numbers) for task in kept.not_finite}
+    live = LiveRun(
+        _timeline(kept.timeline),
+        kept.records,
+        kept.unpacked,
+        kept.copy_peak,
+        kept.machine,
+        kept.devices,
+        digests,
+        {},
+    )
+    return run_of(live, None, kept.different), kept.outputs
+
+
+_ARRAYS, _OF_REQUESTS = ("gpu", "start_us", "end_us"), ("first_us", "not_before_us", "output")
+
+
+def _timeline_data(timeline: Timeline) -> dict[str, Any]:
+    served = timeline.served
+    return {
+        "arrays": {name: getattr(timeline, name).tolist() for name in _ARRAYS},
+        "residencies": [asdict(residency) for residency in timeline.residencies],
+        "served": None if served is None else {name: getattr(served, name).tolist() for name in _OF_REQUESTS},
+        "limits": {} if served is None else dict(served.limits),
+    }
+
+
+def _timeline(data: Mapping[str, Any]) -> Timeline:
+    served = None
+    if data["served"] is not None:
+        limits = {int(gpu): int(limit) for gpu, limit in data["limits"].items()}
+        served = ServedRequests(**_arrays(data["served"]), limits=limits)
+    residencies = tuple(decode(list[Residency], data["residencies"]))
+    return Timeline(**_arrays(data["arrays"]), residencies=residencies, realised=True, served=served)
+
+
+def _arrays(data: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+    return {name: np.array(numbers, np.int64) for name, numbers in data.items()}

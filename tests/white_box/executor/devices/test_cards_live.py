@@ -1,0 +1,105 @@
+"""Whole runs on two cards that pretend, through engine, lanes and stations: what fails on a card costs what it must."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.executor.devices.pretended import ASSERT, FULL, HANGS, LOST, RECOVERS, PretendedCard, Wall
+from tests.executor.devices.small import BYTES, Small, gpus, instance
+from tests.instances import task
+from truenorth.executor import parse_policy, replay, simulate
+from truenorth.executor.devices.alone import different_outputs
+from truenorth.executor.devices.records import SET_ASIDE, STUCK
+from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
+from truenorth.executor.devices.weights import aligned
+from truenorth.models import Instance, Workflow, check
+
+JOBS = 8
+ON_CARDS = LiveSettings("cuda", keep_outputs=True, limit_s=5.0)
+
+
+def two_models(jobs: int = JOBS) -> Instance:
+    """Return jobs of a task of m0, then one of m1, on two GPUs with room for one model each: loads all the time."""
+    of = Workflow("w", (task("a", 2000, ["m0"]), task("b", 2000, ["m1"], {"a": 64})))
+    return instance([of] * jobs, ["m0", "m1"], gpus(2, aligned(BYTES)))
+
+
+@pytest.fixture
+def cards(monkeypatch: pytest.MonkeyPatch) -> tuple[PretendedCard, PretendedCard]:
+    made = PretendedCard(0, clock=Wall()), PretendedCard(1, clock=Wall())
+    monkeypatch.setattr("truenorth.executor.devices.physical.find_cards", lambda: made)
+    return made
+
+
+def failed(run: LiveRun) -> list[int]:
+    return sorted(failure.job for failure in run.records.failures)
+
+
+@pytest.mark.parametrize("policy", ["jit", "compass", "srpt", "plan"])
+def test_a_run_keeps_every_rule_races_nowhere_and_puts_out_what_it_should(
+    cards: tuple[PretendedCard, PretendedCard], policy: str
+) -> None:
+    """A race would fail its job. Copies in go through one engine per card, one after the other."""
+    made = two_models()
+    plan = simulate(made, parse_policy("srpt")) if policy == "plan" else None
+    chosen = parse_policy(policy) if plan is None else replay(made, plan)
+    run = run_live(made, chosen, Small(), ON_CARDS, plan=plan)
+    assert (run.records.failures, run.records.faults) == ([], [])
+    assert check(made, run.timeline) == []
+    assert run.devices == ("pretended card 0", "pretended card 1")
+    assert different_outputs(made, Small(), "cuda", run.outputs, 30) == []
+    assert len(run.digests) == made.n_tasks
+    if plan is not None:
+        assert run.timeline.gpu.tolist() == plan.gpu.tolist()
+
+
+@pytest.mark.parametrize("staged", [False, True])
+def test_what_travels_between_cards_arrives(cards: tuple[PretendedCard, PretendedCard], staged: bool) -> None:
+    """Task a runs on one card and b on the other, since their models may be on one each."""
+    made = two_models()
+    pins = {"m0": frozenset({0}), "m1": frozenset({1})}
+    made = replace(made, restrictions=replace(made.restrictions, model_gpus=pins))
+    network = replace(made.cluster.network, staged=staged)
+    made = replace(made, cluster=replace(made.cluster, network=network))
+    run = run_live(made, parse_policy("jit"), Small(), ON_CARDS)
+    assert (failed(run), len(run.records.transfers)) == ([], JOBS)
+    assert different_outputs(made, Small(), "cuda", run.outputs, 30) == []
+
+
+@pytest.mark.parametrize(("how", "said"), [(RECOVERS, "AcceleratorError: CUDA error: device-side"), (FULL, "OutOfMem")])
+def test_an_error_that_a_card_recovers_from_costs_its_job_alone(
+    cards: tuple[PretendedCard, PretendedCard], how: str, said: str
+) -> None:
+    for card in cards:
+        card.failing["job 3 w/b"] = how
+    run = run_live(two_models(), parse_policy("jit"), Small(), ON_CARDS)
+    assert (failed(run), run.records.faults) == ([3], [])
+    assert run.records.failures[0].message.startswith(said)
+    assert different_outputs(two_models(), Small(), "cuda", run.outputs, 30) == []
+
+
+@pytest.mark.parametrize("how", [ASSERT, LOST])
+def test_a_card_that_serves_no_longer_is_left_and_the_other_goes_on(
+    cards: tuple[PretendedCard, PretendedCard], how: str
+) -> None:
+    """Jobs that had something on the card may be lost with it; all others are served by the card that is left."""
+    cards[1].failing["job"] = how
+    run = run_live(two_models(), parse_policy("jit"), Small(), ON_CARDS)
+    assert [fault.what for fault in run.records.faults if fault.what == SET_ASIDE] in ([SET_ASIDE], [])
+    assert len(failed(run)) <= 2
+    whole = {task: out for task, out in run.outputs.items() if task // 2 not in failed(run)}
+    assert len(whole) == 2 * (JOBS - len(failed(run)))
+    cards[1].broken = None
+    assert different_outputs(two_models(), Small(), "cuda", whole, 30) == []
+
+
+def test_a_run_that_hangs_on_a_card_is_given_up(cards: tuple[PretendedCard, PretendedCard]) -> None:
+    for card in cards:
+        card.failing["job 3 w/b"] = HANGS
+    run = run_live(two_models(), parse_policy("jit"), Small(), replace(ON_CARDS, limit_s=0.5))
+    for card in cards:
+        card.release()
+    assert 3 in failed(run)
+    assert STUCK in [fault.what for fault in run.records.faults]
