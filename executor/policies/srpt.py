@@ -92,8 +92,8 @@ class Srpt(CentralQueue):
         self._choices: dict[int, _Choice] = {}
         # GPUs that may have become better for some who wait.
         self._better: set[int] = set()
-        # Whether somebody has no choice, or GPUs are free at other times; and until when all choices stand otherwise: no
-        # longer than until their GPUs should fall free, so that it is seen if one does not.
+        # Whether somebody has no choice, or GPUs are free at other times; and until when all choices stand otherwise:
+        # no longer than until their GPUs should fall free, so that it is seen if one does not.
         self._news, self._until_us = True, 0
 
     def released(self, job: int) -> None:
@@ -138,10 +138,10 @@ class Srpt(CentralQueue):
         now, idle, choices = self.site.now, self.idle, self._choices
         moved = self._see_costs()
         better, self._better = self._better | moved, set()
-        if not (self._news or better or now > self._until_us):
-            # All choices stand: somebody moves only if the GPU of a choice has fallen idle.
-            if all(choice.gpu not in idle for choice in choices.values()):
-                return
+        stand = not (self._news or better or now > self._until_us)
+        # All choices stand: somebody moves only if the GPU of a choice has fallen idle.
+        if stand and all(choice.gpu not in idle for choice in choices.values()):
+            return
         free = np.maximum(self._free_at, now)
         free_of = free.data
         in_line = tuple(self._line)

@@ -109,7 +109,8 @@ def asked(scenario: Scenario, window: verifier.Window, sort: str, file: Path) ->
 def changed(document: Data, keys: tuple[str, ...], draw: random.Random) -> tuple[Data, str]:
     """Return a copy that differs in one place, chosen fairly by level so that headers are hit as often as prices."""
     made = deepcopy(document)
-    holder, key = made, draw.choice([key for key in keys if key in made])
+    holder: Any = made
+    key: Any = draw.choice([key for key in keys if key in made])
     path = [key]
     while isinstance(holder[key], dict | list) and holder[key] and draw.random() < 0.95:
         holder = holder[key]

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from truenorth.models import Instance, Objective, scenario_hash
 from truenorth.models.objective import reported_bound
-from truenorth.solvers.bounds.certified import RefusedError, get
+from truenorth.solvers.bounds.certified import RefusedError, get, whole
 from truenorth.solvers.bounds.part_sums import PARTS, add_parts
 from truenorth.solvers.bounds.priced import LAGRANGIAN, LagrangianCheck
 from truenorth.solvers.bounds.recomputed import OF_STREAMS, RECOMPUTED, least_value

@@ -19,7 +19,7 @@ def scenario(draw: random.Random) -> dict[str, Any]:
     groups = [_group(draw, kind) for kind in kinds + kinds[: draw.random() < 0.3]]
     batches = {f"b{i}": _batch(draw, kinds, models) for i in range(draw.choice([0, 1, 2]))}
     workflows = {f"w{i}": _workflow(draw, kinds, models, list(batches)) for i in range(draw.randint(1, 3))}
-    content = {
+    content: dict[str, Any] = {
         "cluster": {
             "groups": groups,
             "network": {
@@ -41,7 +41,7 @@ def scenario(draw: random.Random) -> dict[str, Any]:
 
 
 def _group(draw: random.Random, kind: str) -> dict[str, Any]:
-    gpu = {
+    gpu: dict[str, Any] = {
         "kind": kind,
         "load_bandwidth": draw.choice(["1 MB/s", "0.7 MB/s"]),
         "load_overhead": draw.choice(["0 us", "3 us"]),
@@ -87,7 +87,7 @@ def _jobs(draw: random.Random, workflows: dict[str, Any]) -> Any:
     for _ in range(draw.randint(1, 7)):
         release += draw.randint(0, 30)
         name = draw.choice(list(workflows))
-        job = {"release": f"{release} us", "workflow": name}
+        job: dict[str, Any] = {"release": f"{release} us", "workflow": name}
         job |= {"path": draw.randint(0, 1)} if "branches" in workflows[name] else {}
         job |= {"deadline": f"{draw.randint(1, 150)} us"} if draw.random() < 0.6 else {}
         yield job | ({"weight": draw.choice([0, 2, 0.5, 1.25])} if draw.random() < 0.4 else {})
