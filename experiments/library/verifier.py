@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
-LARGEST_FILE = 1 << 27  # bytes, once unpacked
-TOP, FOREVER = 1 << 200, 1 << 300  # the largest number of the pages, and an instant behind all of them
+LARGEST_FILE = 1 << 26  # bytes, once unpacked
+TOP, LATEST, FOREVER = 1 << 200, 1 << 62, 1 << 300  # the largest number and instant of the pages, and one behind all
 NEVER = np.array([1 << 900], dtype=object)  # a cost above all others
 TIMED = {"mean_latency", "weighted_latency", "makespan", "weighted_tardiness"}  # here in us, in files in seconds
 LATENCIES, MAXIMA = {"mean_latency", "weighted_latency", "mean_slowdown"}, {"makespan", "max_slowdown"}
@@ -104,7 +104,7 @@ class Window:
         paths: dict[Any, int] = {}  # each path that jobs take is a workflow by itself
         numbers = [paths.setdefault((row["workflow"], row.get("path")), len(paths)) for row in rows]
         self.flows = [dict(self._tasks(scenario["workflows"][name], path)) for name, path in paths]
-        befores = [{name: [p for p, _ in task.before] for name, task in flow.items()} for flow in self.flows]
+        befores = [{name: dict(task.before) for name, task in flow.items()} for flow in self.flows]
         self.order = [list(TopologicalSorter(before).static_order()) for before in befores]
         self.jobs = list(self._jobs(rows, numbers))
         self.uses = Counter(task.batch for job in self.jobs for task in self.flows[job.flow].values())
@@ -386,31 +386,20 @@ def energetic(window: Window, p: Any, _: Any) -> Fraction:
     bound, pieces = critical_path(window), list(chain(*window.pieces))
     if not p:
         return bound
-    chosen, parts = (
-        [whole(c, 0, len(window.classes) - 1) for c in listed(p["gpu_classes"])],
-        whole(p.get("parts", 1), 1),
-    )
-    demand(len(set(chosen)) == len(chosen) > 0, "no GPUs, or some twice")
-    work = {
-        id(x): min(parts * x.task.share // (10_000 * way.most) * way.r for way in x.ways)
-        for x in pieces
-        if {way.c for way in x.ways} <= {*chosen}
-    }
+    chosen = {whole(c, 0, len(window.classes) - 1) for c in listed(p["gpu_classes"])}
+    demand(bool(chosen), "no GPUs")
+    parts, captive = whole(p.get("parts", 1), 1), [x for x in pieces if {way.c for way in x.ways} <= chosen]
+    work = {id(x): min(parts * x.task.share // (10_000 * w.most) * w.r for w in x.ways) for x in captive}
     if window.objective == "late_jobs":
-        spans = [(whole(begin), whole(end)) for begin, end in map(listed, listed(p["intervals"]))]
+        spans = [[whole(edge, 0, LATEST) for edge in listed(span, 2)] for span in listed(p["intervals"])]
         demand(all(a <= b for a, b in pairwise(chain(*spans))), "intervals overlap")
         speed = parts * sum(len(window.classes[c]) for c in chosen)
         return bound + sum(missed(window, work, speed, *span) for span in spans)
-    begin, until = whole(p["from_us"]), whole(p["due_us"], -TOP)
+    begin, until = whole(p["from_us"], 0, LATEST), whole(p["due_us"], -LATEST, LATEST)
     level = Fraction(*map(whole, listed(p["level"], 2))) if window.objective == "max_slowdown" else 0
-    inside = [
-        x
-        for x in pieces
-        if id(x) in work
-        and (x.job.deadline is not None or window.objective in MAXIMA)
-        and x.start >= begin
-        and x.job.d + math.floor(level / (x.job.w or 1)) - x.tail <= until
-    ]
+    due = [x for x in captive if x.job.deadline is not None or window.objective in MAXIMA]
+    early = [x for x in due if x.job.d + math.floor(level / (x.job.w or 1)) - x.tail <= until]
+    inside = [x for x in early if x.start >= begin]
     need = -(-sum(work[id(x)] for x in inside) // parts)
     starts = [a for c in chosen for a, _ in window.classes[c][0].spans]
     reach = range(begin, max(begin, *starts) + need)
@@ -439,12 +428,10 @@ def fluid(window: Window, p: Any, _: Any) -> Fraction:
     demand(window.objective == "late_jobs", "fluid proves late_jobs alone")
     if not p:
         return Fraction()
-    begin, end, resource = whole(p["begin_us"]), whole(p["end_us"]), p["resource"]
+    begin, end, resource = whole(p["begin_us"], 0, LATEST), whole(p["end_us"], 0, LATEST), p["resource"]
     demand(begin < end, "an empty span")
-    room, due = (
-        Fraction(window.there(range(len(window.classes)), begin, end)),
-        [xs for xs in window.pieces if xs[0].job.w],
-    )
+    room = Fraction(window.there(range(len(window.classes)), begin, end))
+    due = [xs for xs in window.pieces if xs[0].job.w]
     if resource == "compute":
         parts, energies = whole(p.get("parts", 1), 1), []
         for pieces in due:
@@ -454,7 +441,7 @@ def fluid(window: Window, p: Any, _: Any) -> Fraction:
                 rates = [(parts * x.task.share // (10_000 * way.most), way.r) for way in x.ways]
                 energies[-1] += min(a * max(0, min(r, end - begin, after + r, before + r)) for a, r in rates)
         return Fraction(sum(total > parts * room for total in accumulate(sorted(energies))))
-    demand(resource in ("copy engine", "memory") and begin == 0, "no such resource")
+    demand(resource == "memory" or (resource == "copy engine" and begin == 0), "no such resource")
     inside = [{m for x in xs for m in x.task.models} for xs in due if xs[0].job.release >= begin and xs[0].job.d <= end]
     users, there = Counter(chain(*inside)), {model for _, model, _ in window.initial}
     sizes = {m: Fraction(window.models[m]) for m in users}
@@ -479,15 +466,15 @@ class Lagrangian:
         self.counted, n = [j for j, job in enumerate(window.jobs) if job.w], len(window.classes)
         demand(bool(self.counted) and window.objective not in MAXIMA, "prices prove sums alone, and of nothing nothing")
         self.slots = len(listed(listed(prices["compute"])[0]))
-        demand((self.slots + 2) * self.s <= 1 << 62, "slots reach too far")
+        demand((self.slots + 2) * self.s <= LATEST, "slots reach too far")
         keys = {"compute": n, "copy": n, "memory": len(p["memory_rows"]), "model_uses": len(p["model_uses"])}
         tables = ([self._whole(row) for row in listed(prices[key], size)] for key, size in keys.items())
         self.compute, self.copy, memory, uses = tables
-        self.rows, self.use, self.place = defaultdict[int, list[Any]](list), dict[Any, Any](), dict[Any, int]()
+        self.rows, self.use, self.place = [list[Any]() for _ in range(n)], dict[Any, Any](), dict[Any, int]()
         for row, price in zip(listed(p["memory_rows"]), memory, strict=True):
-            self._add_row(
-                whole(row["gpu_class"], 0, n - 1), listed(row["parts"], len(window.models)), row["capacity"], price
-            )
+            c, parts = whole(row["gpu_class"], 0, n - 1), listed(row["parts"], len(window.models))
+            self._check_row(window.classes[c][0], parts, whole(row["capacity"]))
+            self.rows[c].append((dict(zip(window.models, parts, strict=True)), row["capacity"], price))
         for row, price in zip(listed(p["model_uses"]), uses, strict=True):
             m, c = list(window.models)[whole(row["model"])], whole(row["gpu_class"], 0, n - 1)
             can = window.models[m] <= max(window.classes[c][0].slots or [window.classes[c][0].memory])
@@ -505,18 +492,19 @@ class Lagrangian:
         flows = zip(window.flows, listed(p["priced_precedences"], len(window.flows)), strict=True)
         self.trees = [self._tree(list(flow.items()), listed(pairs)) for flow, pairs in flows]
         self.starts = {b: sorted(x.start for x in chain(*window.pieces) if x.task.batch == b) for b in window.named}
-        self.sold, self.sums = defaultdict[Any, list[Any]](list), dict[Any, Any]()
+        self.sold, self.sums = defaultdict[Any, list[int]](list), dict[Any, Any]()
+        size = sum(self.delays) + self.slots * (len(self.use) + sum(map(len, window.flows)))
+        demand(size <= 1 << 27, "more slots and delays than can be computed")
 
     def _whole(self, values: Any) -> Any:
         return np.array([whole(value) for value in listed(values, self.slots)], dtype=object)
 
-    def _add_row(self, c: int, parts: list[int], size: int, price: Any) -> None:
-        gpu, weights = self.window.classes[c][0], list(self.window.models.values())
-        least = min((weight for weight, part in zip(weights, parts, strict=True) if whole(part)), default=TOP)
-        slotted = max(parts, default=0) <= 1 and whole(size) >= sum(slot >= least for slot in gpu.slots)
-        shared = all(part * gpu.memory <= whole(size) * weight for weight, part in zip(weights, parts, strict=True))
+    def _check_row(self, gpu: Gpu, parts: list[int], size: int) -> None:
+        weights = [(weight, whole(part)) for weight, part in zip(self.window.models.values(), parts, strict=True)]
+        least = min((weight for weight, part in weights if part), default=TOP)
+        slotted = max(parts, default=0) <= 1 and size >= sum(slot >= least for slot in gpu.slots)
+        shared = all(part * gpu.memory <= size * weight for weight, part in weights)
         demand(slotted if gpu.slots else shared, "a memory row is not sound")
-        self.rows[c].append((dict(zip(self.window.models, parts, strict=True)), size, price))
 
     def _tree(self, flow: Any, pairs: Any) -> Any:
         """Return the nodes from the root on, the arc from or to the parent of each, and the priced arcs."""
@@ -535,17 +523,14 @@ class Lagrangian:
         demand(spans and len(rest) + len(priced) == len(arcs), "the precedences that are not priced make no tree")
         return nodes, parent, priced
 
-    def value(self) -> Fraction:
-        """Return what the prices prove: what jobs and models pay at least, less the price of all capacity."""
-        edges, s = range(self.slots), self.s
-        value = sum(self._job(i) for i in range(len(self.counted))) + sum(self._copies(m, c) for m, c in self.use)
-        for c in range(len(self.compute)):
-            there = np.array([self.window.there([c], e * s, (e + 1) * s) for e in edges], dtype=object)
-            price = self.compute[c] + self.copy[c] + sum(size * price for _, size, price in self.rows[c])
-            value -= np.dot(price, there)
-        for most, entries in self.sold.items():
-            self._sold_once(most[1], *map(np.concatenate, zip(*entries, strict=True)))
-        return Fraction(value, self.scale)
+    def capacity(self) -> Any:
+        """Return the price of all capacity that is there."""
+        total = 0
+        for c, rows in enumerate(self.rows):
+            spans = pairwise(range(0, (self.slots + 1) * self.s, self.s))
+            there = np.array([self.window.there([c], *span) for span in spans], dtype=object)
+            total += np.dot(self.compute[c] + self.copy[c] + sum(size * price for _, size, price in rows), there)
+        return total
 
     def _sum(self, rate: Any) -> Any:
         """Return a function that gives the integrals of a rate from 0 to y, y + s, ..., n of them."""
@@ -557,7 +542,7 @@ class Lagrangian:
 
         return paid
 
-    def _copies(self, m: str, c: int) -> int:
+    def copies(self, m: str, c: int) -> int:
         """Return the least that the copies of a model on a class pay."""
         gpus, zero = self.window.classes[c], np.zeros(self.slots, dtype=object)
         hold = sum((parts[m] * price for parts, _, price in self.rows[c]), zero)
@@ -582,20 +567,26 @@ class Lagrangian:
                 begun[r + 1] = min(begun[r + 1], cost)
         return int(off[-1])
 
-    def _job(self, i: int) -> int:
+    def job(self, i: int) -> int:
         """Return the least that a job pays: a programme from the leaves to the root."""
-        j, n, s = self.counted[i], self.delays[i], self.s
-        pieces, (nodes, parent, priced) = self.window.pieces[j], self.trees[self.window.jobs[j].flow]
+        n, s, job, pieces = (
+            self.delays[i],
+            self.s,
+            self.window.jobs[self.counted[i]],
+            self.window.pieces[self.counted[i]],
+        )
+        (nodes, parent, priced), weight = self.trees[job.flow], math.floor(job.w * self.scale)
         starts, root, k = [*(x.start for x in pieces), max(x.end for x in pieces)], nodes[0], np.arange(n)
         reach = max(starts[u] for u in nodes) + n * s + max(way.r for x in pieces for way in x.ways)
-        demand(reach // s + 2 <= self.slots, f"the window of job {j} is too long")
+        demand(reach // s + 2 <= self.slots, f"the window of job {self.counted[i]} is too long")
         falls = [whole(fall) for fall in listed(self.falls[i], len(priced) * n)]
         parts, arms = self._parts(i, len(pieces)), dict[int, list[Any]]()
         arms[len(pieces)] = [(0, np.zeros(n, dtype=object))]
         for u, x in enumerate(pieces):
             arms[u] = [(way.r, self._running(i, x, way, parts[u], u == root)) for way in x.ways]
         for r, cost in arms[root]:
-            cost += [self._completing(i, end) for end in range(starts[root] + r, starts[root] + r + n * s, s)]
+            late = (starts[root] + r + s * k).astype(object) - job.d
+            cost += weight * (late > 0 if self.window.objective == "late_jobs" else np.maximum(0, late)).astype(object)
 
         def later(u: int, r: int, v: int) -> Any:
             return np.clip(k + (starts[u] + r - starts[v]) // s, 0, n - 1)
@@ -616,12 +607,6 @@ class Lagrangian:
                 arms[u] = [(r, cost + behind[later(u, r, v)]) for r, cost in arms[u]]
         return int(min(min(cost) for _, cost in arms[root]))
 
-    def _completing(self, i: int, end: int) -> Any:
-        """Return what a job pays for completing then, rounded down."""
-        job = self.window.jobs[self.counted[i]]
-        late = end > job.d if self.window.objective == "late_jobs" else max(0, end - job.d)
-        return math.floor(job.w * self.scale) * late
-
     def _parts(self, i: int, tasks: int) -> Any:
         """Return, per task of a job and row of places, which part of a batch it pays by delay."""
         parts = [defaultdict[int, Any](lambda: np.zeros(self.delays[i] - 1, dtype=np.int64)) for _ in range(tasks)]
@@ -640,8 +625,8 @@ class Lagrangian:
         unit, part = (1, 1) if row is None else (65_536, 65_536 if way.most == 1 else parts[row])
         if row is not None and way.most > 1:
             touched = np.maximum(np.append(part, 0), np.append(0, part)) if x.start % s else part
-            slots = np.flatnonzero(touched)
-            self.sold[row, way.most].append((slots + x.start // s, touched[slots]))
+            for slot in np.flatnonzero(touched).tolist():
+                self.sold[row, way.most, x.start // s + slot].append(int(touched[slot]))
         shared, own = self._prices(x, way, row)
         wait = np.zeros(n, dtype=object)
         if root and self.window.objective != "late_jobs":
@@ -667,13 +652,14 @@ class Lagrangian:
             self.sums[key] = [self._sum(rate) for rate in rates]
         return self.sums[key]
 
-    def _sold_once(self, most: int, slot: Any, part: Any) -> None:
-        """Demand that in no slot the largest parts of so many tasks add up to more than a batch."""
-        order = np.lexsort((-part, slot))
-        slot, part, total = slot[order], part[order], np.zeros(self.slots + 1, dtype=np.int64)
-        first = np.arange(len(slot)) - np.searchsorted(slot, slot) < most
-        np.add.at(total, slot[first], part[first])
-        demand(total.max() <= 65_536, "a place in a batch is sold twice")
+
+def lagrangian(window: Window, p: Any, prices: Any) -> Fraction:
+    """Return what prices prove: what jobs and models pay at least, less the price of all capacity."""
+    priced = Lagrangian(window, p, prices)
+    value = sum(map(priced.job, range(len(priced.counted)))) + sum(priced.copies(m, c) for m, c in priced.use)
+    for (_, most, _), parts in priced.sold.items():
+        demand(sum(sorted(parts)[-most:]) <= 65_536, "a place in a batch is sold twice")
+    return Fraction(value - priced.capacity(), priced.scale)
 
 
 def parts(window: Window, p: Any, _: Any) -> Fraction:
@@ -692,14 +678,7 @@ def parts(window: Window, p: Any, _: Any) -> Fraction:
     return value
 
 
-METHODS: dict[str, Any] = {
-    "critical_path": critical_path,
-    "mean_busy_time": mean_busy_time,
-    "energetic": energetic,
-    "fluid": fluid,
-    "lagrangian": lambda window, p, prices: Lagrangian(window, p, prices).value(),
-    "parts": parts,
-}
+METHODS = {each.__name__: each for each in (critical_path, mean_busy_time, energetic, fluid, lagrangian, parts)}
 
 
 def raised(window: Window, proof: Any) -> Any:
