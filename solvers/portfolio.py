@@ -265,7 +265,7 @@ def bound(
     starts: Starts = no_starts,
 ) -> Bounds:
     """Return the best bounds that the time allows: what `solve` proves, and a certificate nearly as good."""
-    from truenorth.solvers.bounds.certify_parts import CertifiedSearch
+    from truenorth.solvers.exact.certify_parts import CertifiedSearch
 
     search = cast(CertifiedSearch, CertifiedSearch.within(budget, instance, objective))
     formula, priced = None, None

@@ -19,9 +19,9 @@ from truenorth.models import Cluster, Instance, Job, Objective, scenario_hash
 from truenorth.models.objective import reported_bound
 from truenorth.solvers.bounds import closed_form, part_sums
 from truenorth.solvers.bounds.certificate import closed_form_document, parts_document
-from truenorth.solvers.bounds.certify_parts import CertifiedSearch
 from truenorth.solvers.bounds.verify import verify
 from truenorth.solvers.exact import exhaustive, parts, start_orders
+from truenorth.solvers.exact.certify_parts import CertifiedSearch
 from truenorth.solvers.search.dispatch import greedy
 
 SUMS = [objective for objective in Objective if objective.is_sum]
