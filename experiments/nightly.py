@@ -31,12 +31,14 @@ from truenorth.planner.answers.servers import ServersAnswer
 from truenorth.planner.answers.servers.sizes import Mix, Sizes, order, remainders
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.bounds.certificate import closed_form_document, lagrangian_document
+from truenorth.solvers.bounds.certify_parts import CertifiedSearch
 from truenorth.solvers.bounds.lagrangian.improve import improve
 from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.bounds.verify import verify
 from truenorth.solvers.budget import Method
-from truenorth.solvers.exact import cp_sat, exhaustive, milp
+from truenorth.solvers.exact import cp_sat, exhaustive, milp, parts, start_orders
 from truenorth.solvers.result import Result, Search
+from truenorth.solvers.search.dispatch import greedy
 
 _PROVED = Fraction(1, 1_000_000)
 """Relative difference within which a value counts as equal to its bound."""
@@ -122,6 +124,14 @@ def certificates(
     priced = improve(Search(instance, objective, seconds))
     if priced is not None:
         yield "lagrangian", json.loads(json.dumps(lagrangian_document(instance, objective, priced))), priced.bound
+    plan = greedy(instance, objective)
+    if priced is not None and plan is not None and start_orders.applies(instance, objective):
+        search = CertifiedSearch(instance, objective, seconds)
+        search.offer(plan)
+        parts.improve(search, priced, seconds)
+        if search.parts is not None:
+            bound, document = search.parts
+            yield "parts", json.loads(json.dumps(document)), bound
 
 
 def altered(document: dict[str, Any], count: int, rng: random.Random) -> Iterator[dict[str, Any]]:
