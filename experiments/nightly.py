@@ -18,8 +18,6 @@ from operator import le
 from pathlib import Path
 from typing import Annotated, Any
 
-from truenorth.solvers.bounds.certify_parts import CertifiedSearch
-
 import truenorth as tn
 from experiments.bench import ask
 from experiments.random_scenarios import UNITS_US, Draw, draw
@@ -38,6 +36,7 @@ from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.bounds.verify import verify
 from truenorth.solvers.budget import Method
 from truenorth.solvers.exact import cp_sat, exhaustive, milp, parts, start_orders
+from truenorth.solvers.exact.certify_parts import CertifiedSearch
 from truenorth.solvers.result import Result, Search
 from truenorth.solvers.search.dispatch import greedy
 
