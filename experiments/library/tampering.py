@@ -54,7 +54,9 @@ class Tampered:
 
     @property
     def agreed(self) -> bool:
-        """Whether both refuse, or both accept at the same number."""
+        """Whether both refuse, or both accept at the same number; of start orders the stranger may prove less."""
+        if self.project is not None and self.stranger is not None and "start_orders" in json.dumps(self.document):
+            return self.stranger <= self.project
         return self.beyond_stranger or self.project == self.stranger
 
     @property
