@@ -11,6 +11,7 @@ import signal
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
@@ -39,8 +40,8 @@ POLL_S = 0.1
 _MOST_OF_MEMORY = 0.9
 _START_S = 120.0
 """How much longer than anything else a process may take to set its device up."""
-_REPORT_BYTES = 48
-"""Of the six numbers that every report begins with."""
+_REPORT_BYTES = 56
+"""Of the seven numbers that every report begins with."""
 
 
 @dataclass(slots=True)
@@ -79,13 +80,14 @@ class DeviceProcess:
     def tell(self, *numbers: int) -> None:
         """Tell it something beside all orders; one that is gone need not know."""
         if self.number and self.control is not None:
-            self.control.send(pack(numbers))
+            with suppress(OSError):
+                self.control.send(pack(numbers))
 
     def hand_over(self, lane: Lane) -> None:
         """Have it serve a lane."""
         far, lane.far_end = lane.far_end, None
         if far is not None and self.number and self.control is not None:
-            with far:
+            with far, suppress(OSError):
                 socket.send_fds(self.control, [lane.name.encode()], [far.fileno()])
 
     def running(self) -> list[Order]:
@@ -310,19 +312,20 @@ class Crew:
                 report = self._reports.recv(LARGEST_MESSAGE, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return ended
-            number, how, began_ns, ended_ns, *span = unpack(report[:_REPORT_BYTES])
+            told_by, number, how, began_ns, ended_ns, *span = unpack(report[:_REPORT_BYTES])
             if number == READY:
                 refused = "" if how == Ended.WELL else report[_REPORT_BYTES:].decode()
-                self._take_ready(self.processes[began_ns], ended_ns, refused)
+                self._take_ready(self.processes[began_ns], told_by, refused)
                 continue
             order = self._orders.get(number)
-            if order is None or order.lane is None:
+            # What one process has told in the end is done once more by the next: its memory is not that one's.
+            if order is None or order.lane is None or told_by != self.process[order.gpu].number:
                 continue
             order.lane.take(order)
             order.take(how, began_ns, ended_ns, Span(*span), report[_REPORT_BYTES:])
             self._note_used(order)
             if how == Ended.WITH_DEVICE:
-                process = next(each for each in self.processes if order.lane in each.lanes)
+                process = self.process[order.gpu]
                 self._end(process, order.error or "", [order] if order.do.is_run else process.running())
                 if order.do.is_run:
                     continue

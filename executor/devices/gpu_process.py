@@ -12,7 +12,7 @@ import socket
 import sys
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
@@ -42,6 +42,8 @@ WITHDRAW, FORGET = range(2)
 """What the head may tell beside orders and lanes: orders to let be, and outputs that nobody needs any more."""
 _SWITCH_S = 0.0005
 """How long a thread may keep Python's lock while another wants it: a load must not wait behind a runner."""
+_LATEST = 3
+"""Runs of a lane whose outputs are there for those behind them, before the head knows of them."""
 _TRIED_BYTES = 65_536
 """Of the transfers while warming up."""
 _Results = tuple[Span, Sequence[int]]
@@ -80,6 +82,7 @@ class GpuProcess:
         self._instance, self._seatings, self._host, self._runner = instance, seatings, host, runner
         self._shelf, self._physical, self._gpus, self._reports = shelf, physical, gpus, reports
         self._stations: dict[int, Station] = {}
+        self._number = os.getpid()
         self._withdrawn: set[int] = set()
         self._job: list[int] = instance.task_job.tolist()
         self._template: list[int] = instance.task_template.tolist()
@@ -106,9 +109,9 @@ class GpuProcess:
                 self._stations[gpu] = station
                 for model, address in residents.get(gpu, {}).items():
                     station.load(model, address)
-            self._report((READY, Ended.WELL, index, os.getpid(), 0, 0))
+            self._report(READY, Ended.WELL, index, 0, 0, 0)
         except BaseException as error:  # the head decides what follows
-            self._report((READY, Ended.REFUSED, index, os.getpid(), 0, 0), in_words(error))
+            self._report(READY, Ended.REFUSED, index, 0, 0, 0, said=in_words(error))
         lanes = count()
         while True:
             message, fds, _, _ = socket.recv_fds(control, LARGEST_MESSAGE, 1)
@@ -125,15 +128,19 @@ class GpuProcess:
                 for offset in rest:
                     self._on_device.pop(offset, None)
 
-    def _report(self, numbers: Sequence[int], said: str = "") -> None:
-        self._reports.send(pack(numbers) + said.encode()[: LARGEST_MESSAGE // 2])
+    def _report(self, *numbers: int, said: str = "") -> None:
+        """Tell the head, and from which process: it may have another by now."""
+        self._reports.send(pack((self._number, *numbers)) + said.encode()[: LARGEST_MESSAGE // 2])
 
     def prepare(self, lane: _ServedLane, message: bytes) -> Callable[[], Callable[[], None]]:
         """Return what carries an order out, which then returns what waits for its end and reports it."""
         number, do, gpu, asked_ns, *args = unpack(message)
-        if do == Do.RUN:
+        if do != Do.RUN:
+            return partial(self._begin, number, partial(self._carry_out[Do(do)], self, lane, gpu, asked_ns, args))
+        try:
             return partial(self._begin, number, self._prepare_run(lane, gpu, asked_ns, args))
-        return partial(self._begin, number, partial(self._carry_out[Do(do)], self, lane, gpu, asked_ns, args))
+        except DeviceError as error:  # an input is not there any more
+            return partial(partial, self._report_error, number, time.perf_counter_ns(), error)
 
     def _begin(self, number: int, carry_out: Callable[[], _Finish]) -> Callable[[], None]:
         began_ns = time.perf_counter_ns()
@@ -150,13 +157,13 @@ class GpuProcess:
             self._report_error(number, began_ns, error)
             return
         times = began_ns, time.perf_counter_ns(), span.start_ns, span.end_ns
-        self._report((number, Ended.WELL, *times, *results))
+        self._report(number, Ended.WELL, *times, *results)
 
     def _report_error(self, number: int, began_ns: int, error: BaseException) -> None:
         how = Ended.REFUSED if isinstance(error, DeviceError) else Ended.RAISED
         if isinstance(error, torch.AcceleratorError) and not self._physical.answers():
             how = Ended.WITH_DEVICE
-        self._report((number, how, began_ns, time.perf_counter_ns(), 0, 0), in_words(error))
+        self._report(number, how, began_ns, time.perf_counter_ns(), 0, 0, said=in_words(error))
 
     # -- what may be ordered ----------------------------------------------------------------------------------------
 
@@ -168,13 +175,14 @@ class GpuProcess:
 
         def run() -> _Finish:
             """Begin the run, on what the one before it has put out."""
-            before = lane.fresh.pop(gpu, {})
+            fresh = lane.fresh[gpu]
             for source, work, name, size_bytes in coming:
-                if source not in before:
+                output = next((made[source] for made in fresh if source in made), None)
+                if output is None:
                     raise DeviceError("what it needs was not put out")
-                work.inputs[name] = before[source], size_bytes
+                work.inputs[name] = output, size_bytes
             pending = self._stations[gpu].begin_run(works, asked_ns, lane.number)
-            lane.fresh[gpu] = dict(zip(tasks, pending.result, strict=True))
+            fresh.append(dict(zip(tasks, pending.result, strict=True)))
             return lambda: (pending.wait(), self._put_out(pending.result))
 
         return run
@@ -305,12 +313,13 @@ class _ServedLane:
     number
         By which stations tell lanes apart.
     fresh
-        What the latest run on each planned GPU has put out here, by task; nothing if it failed.
+        What the latest runs on each planned GPU have put out here, by task: between a run and the one that needs it
+        others may have come to nothing.
     """
 
     def __init__(self, process: GpuProcess, number: int, orders: socket.socket, waits: bool) -> None:
         self._process, self.number, self._orders, self._waits = process, number, orders, waits
-        self.fresh: dict[int, Mapping[int, Tensor]] = {}
+        self.fresh: defaultdict[int, deque[Mapping[int, Tensor]]] = defaultdict(lambda: deque(maxlen=_LATEST))
         self._reading, self._state = threading.Lock(), threading.Lock()
         self._prepared: deque[Callable[[], Callable[[], None]]] = deque()
         self._reports: SimpleQueue[Callable[[], None]] = SimpleQueue()

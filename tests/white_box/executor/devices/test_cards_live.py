@@ -87,7 +87,9 @@ def test_what_a_card_does_not_recover_from_costs_its_job(cards: tuple[PretendedC
         card.failing["job 3 w/b"] = how
     run = run_live(two_models(), parse_policy("jit"), Small, replace(ON_CARDS, limit_s=1.0))
     assert 3 in failed(run)
-    assert {failure.message for failure in run.records.failures if failure.job != 3} <= {WITH_IT}
+    # The run before it is on a card that is lost, too.
+    said = {failure.message for failure in run.records.failures if failure.job != 3}
+    assert how == LOST or said <= {WITH_IT}
     assert [fault.what for fault in run.records.faults] == [STARTED_AGAIN]
     whole = {task: out for task, out in run.outputs.items() if task // 2 not in failed(run)}
     assert whole  # of a job that did not fail, one at most that nobody needed any more was lost with the card
