@@ -15,7 +15,7 @@ from fractions import Fraction
 from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 from typing import Any
 
 import numpy as np
@@ -189,6 +189,7 @@ class Trial(WithTimelines, WithRows):
         counted = self.counted(contender.name)
         bounds = [bound for run in counted if (bound := realised_bound_s(run)) is not None]
         latency_us = [run.latency_us[1] for run in counted]
+        late_us = [record.dispatch_us for run in counted for record in run.live.records.runs]
         jobs, foretold = len(scenario.instance.jobs), contender.forecast
         return ContenderRow(
             policy=contender.name,
@@ -200,6 +201,7 @@ class Trial(WithTimelines, WithRows):
             mean_latency_s=mean(us.mean() for us in latency_us) / MICROSECONDS_PER_SECOND if counted else None,
             realised_bound_s=mean(bounds) if bounds else None,
             latency_error=mean(run.latency_error or 0.0 for run in counted) if counted else None,
+            dispatch_us=median(late_us) if late_us else None,
             same_order=sum(run.same_placement and run.same_order for run in runs),
             different_outputs=_total([run.different for run in runs]),
             not_finite_outputs=sum(len(run.live.not_finite) for run in runs),
