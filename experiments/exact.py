@@ -10,6 +10,7 @@ from fractions import Fraction
 from functools import partial
 from importlib.metadata import version
 from itertools import product
+from pathlib import Path
 from typing import Annotated, Any
 
 from ortools.sat.python import cp_model
@@ -18,7 +19,7 @@ import truenorth as tn
 from experiments import authors
 from experiments.bench import ask, bench, plan_window
 from truenorth.models import Instance, Objective
-from truenorth.models.scenario import Scenario, scenario_from
+from truenorth.models.scenario import Scenario, load_scenario, scenario_from
 from truenorth.solvers.budget import Method
 from truenorth.solvers.exact import cp_sat, milp
 from truenorth.solvers.faults import SolverFaultWarning
@@ -92,48 +93,14 @@ def fork(seed: int) -> Scenario:
 FORKS = {43: 1_263_000, 78: 1_406_500, 153: 1_281_500, 197: 751_000}
 """Optima in microseconds of windows that fork, by seed: two solvers agree on them."""
 
-_BATCHES: dict[str, Any] = {
-    "cluster": {
-        "servers": 2,
-        "gpu": {"kind": "B", "memory": "5 GB", "load_bandwidth": "1 MB/s"},
-        "network": {"bandwidth": "1 GB/s"},
-    },
-    "models": {"m": {"weights": "4 GB"}},
-    "objective": "makespan",
-    "options": {"initial_residency": [{"gpu": "s0/g0", "model": "m"}]},
-}
-
-THREE_IN_BATCHES = _BATCHES | {
-    "batches": {"c": {"models": ["m"], "runtime": {"1": "1000 s", "4": "2000 s"}}},
-    "workflows": {name: {"tasks": {"t": {"batch": "c"}}} for name in "vw"},
-    "workload": {"jobs": [{"release": "0 s", "workflow": name} for name in "wvw"]},
-}
-"""All three together take 2,000 s on the GPU that has the model; a load takes longer than that."""
-
-TWO_CLASSES = _BATCHES | {
-    "cluster": _BATCHES["cluster"] | {"gpu": _BATCHES["cluster"]["gpu"] | {"load_overhead": "1000 s"}},
-    "batches": {
-        "c": {"models": ["m"], "runtime": {"1": "1000 s", "2": "2000 s", "4": "2000 s"}},
-        "e": {"models": ["m"], "runtime": {"1": "2000 s"}},
-    },
-    "workflows": {
-        "w": {"tasks": {"x": {"batch": "e"}, "y": {"batch": "e", "after": ["x"]}, "z": {"batch": "c"}}},
-        "v": {"tasks": {"x": {"batch": "c"}}},
-    },
-    "workload": {
-        "jobs": [
-            {"release": release, "workflow": name}
-            for release, name in (("0 s", "w"), ("4000 s", "v"), ("1000 s", "w"), ("0 s", "v"))
-        ]
-    },
-}
-"""The GPU without the model has it after 5,000 s: 2 T - 5,000 s hold the 10,000 s of work from T = 7,500 s on, and
-all times are multiples of 1,000 s."""
+THREE_IN_BATCHES, TWO_CLASSES = (
+    Path(__file__).with_suffix("") / f"{name}.yaml" for name in ("three_in_batches", "two_classes")
+)
 
 KNOWN: dict[str, tuple[Callable[[], Scenario], int]] = {
     **{f"fork {seed}": (partial(fork, seed), optimum) for seed, optimum in FORKS.items()},
-    "three in batches": (partial(scenario_from, THREE_IN_BATCHES), 2_000_000_000),
-    "two classes": (partial(scenario_from, TWO_CLASSES), 8_000_000_000),
+    "three in batches": (partial(load_scenario, THREE_IN_BATCHES), 2_000_000_000),
+    "two classes": (partial(load_scenario, TWO_CLASSES), 8_000_000_000),
 }
 """Windows by name, and their optima in microseconds."""
 

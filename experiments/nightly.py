@@ -35,8 +35,10 @@ from truenorth.solvers.bounds.lagrangian.improve import improve
 from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.bounds.verify import verify
 from truenorth.solvers.budget import Method
-from truenorth.solvers.exact import cp_sat, exhaustive, milp
+from truenorth.solvers.exact import cp_sat, exhaustive, milp, parts, start_orders
+from truenorth.solvers.exact.certify_parts import CertifiedSearch
 from truenorth.solvers.result import Result, Search
+from truenorth.solvers.search.dispatch import greedy
 
 _PROVED = Fraction(1, 1_000_000)
 """Relative difference within which a value counts as equal to its bound."""
@@ -122,6 +124,16 @@ def certificates(
     priced = improve(Search(instance, objective, seconds))
     if priced is not None:
         yield "lagrangian", json.loads(json.dumps(lagrangian_document(instance, objective, priced))), priced.bound
+    # The decoder behind `greedy` knows fewer windows than the bounds do: those of start orders it all knows.
+    proves = priced is not None and start_orders.applies(instance, objective)
+    plan = greedy(instance, objective) if proves else None
+    if priced is not None and plan is not None:
+        search = CertifiedSearch(instance, objective, seconds)
+        search.offer(plan)
+        parts.improve(search, priced, seconds)
+        if search.parts is not None:
+            bound, document = search.parts
+            yield "parts", json.loads(json.dumps(document)), bound
 
 
 def altered(document: dict[str, Any], count: int, rng: random.Random) -> Iterator[dict[str, Any]]:

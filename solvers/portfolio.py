@@ -265,7 +265,7 @@ def bound(
     starts: Starts = no_starts,
 ) -> Bounds:
     """Return the best bounds that the time allows: what `solve` proves, and a certificate nearly as good."""
-    from truenorth.solvers.bounds.certify_parts import CertifiedSearch
+    from truenorth.solvers.exact.certify_parts import CertifiedSearch
 
     search = cast(CertifiedSearch, CertifiedSearch.within(budget, instance, objective))
     formula, priced = None, None
@@ -278,8 +278,8 @@ def bound(
         _keep(search, solve(instance, objective, rest, starts=starts))
     if formula is None:
         formula = offer_formulas(search, budget)
-    certified = max(formula[0], priced.bound if priced else 0, search.parts[0] if search.parts else 0)
-    better = _certify(search, certified, priced)
+    certified = [formula[0], *([priced.bound] if priced else []), *([search.parts[0]] if search.parts else [])]
+    better = _certify(search, max(certified), priced)
     return Bounds(formula, better, search.parts, search.result("truenorth", budget.as_dict()))
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from torch.profiler import ProfilerActivity, profile
 
@@ -28,7 +29,7 @@ def activation_bytes(physical: Physical, run: Callable[[], object]) -> int:
         held = physical.card.peak_bytes()
         run()
         return physical.card.peak_bytes() - held
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=False) as seen:
+    with _hushed(), profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=False) as seen:
         run()
     changes = sorted(
         (event.start_ns(), event.nbytes())
@@ -40,3 +41,16 @@ def activation_bytes(physical: Physical, run: Callable[[], object]) -> int:
         held += change
         most = max(most, held)
     return most
+
+
+@contextmanager
+def _hushed() -> Iterator[None]:
+    """Keep to itself what torch's allocator prints of memory that is given back and older than the profiler."""
+    errors, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(errors, 2)
+        os.close(errors)
+        os.close(nowhere)

@@ -18,7 +18,7 @@ from truenorth.executor.devices.physical import physical_devices
 from truenorth.executor.devices.records import Records, measured
 from truenorth.executor.devices.runner import MakeRunner
 from truenorth.executor.engine import Engine
-from truenorth.executor.errors import PolicyError
+from truenorth.executor.errors import DeviceError, PolicyError
 from truenorth.executor.policies.baselines import Jit
 from truenorth.executor.policies.gateways import LeastRequests
 from truenorth.executor.policies.homed import Homed
@@ -49,6 +49,11 @@ class LiveSettings:
     sharing: Sharing | None = None
     limit_s: float = 30.0
     keep_outputs: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a limit that gives everything up at once."""
+        if not self.limit_s > 0:
+            raise DeviceError(f"a limit of {self.limit_s:g} s gives everything up at once; allowed is more than 0 s")
 
 
 @dataclass(frozen=True, slots=True)

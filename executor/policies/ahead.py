@@ -229,21 +229,21 @@ class Ahead(CentralQueue):
         for source, end_us, edge in sources:
             inputs_us = self.transfers.wait_for(inputs_us, edge, source, end_us)
         able_us, price_us = self._able(template, inputs_us, lanes)
-        start_us = np.maximum(able_us, lanes.free_us)
+        start_us: Row = np.maximum(able_us, lanes.free_us)
         fits = able_us + (0 if task in self.ready_us else runs_us) <= lanes.gap_us
         if site.share[template] < WHOLE:
             fits |= site.share[template] <= np.minimum(self._known.free_share, WHOLE - 1)
         np.copyto(start_us, able_us, where=fits)
-        end_us = start_us + runs_us
+        ends_us: Row = start_us + runs_us
         if site.batch[template] != NONE:
-            self._join_batches(template, able_us, start_us, end_us, lanes)
-        order = end_us + price_us
+            self._join_batches(template, able_us, start_us, ends_us, lanes)
+        order: Row = np.asarray(ends_us + price_us)
         if not site.stays:
-            order = np.where(end_us <= site.goes_us, order, float(UNREACHABLE))
+            order = np.where(ends_us <= site.goes_us, order, float(UNREACHABLE))
         gpu = least(order, self.favoured(task))
         if order.item(gpu) >= UNREACHABLE:
             return None
-        return ListedPlace(gpu, inputs_us.item(gpu), start_us.item(gpu), end_us.item(gpu))
+        return ListedPlace(gpu, inputs_us.item(gpu), start_us.item(gpu), ends_us.item(gpu))
 
     def _able(self, template: int, inputs_us: Row, lanes: ListedLanes) -> tuple[Row, Row | float]:
         """Return when inputs and models are there, and what evictions count, per GPU."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import count
-from math import ceil, exp, log
+from math import ceil, exp, inf, log
 
 import numpy as np
 
@@ -106,7 +105,9 @@ class Bookings:
 
     def first_start(self, gpu: int, earliest_us: int, run_us: int, end_us: int) -> int:
         """Return the first start of a run in a window that begins before a time; else that time."""
-        return next((begin_us for begin_us, _, _ in self._starts(gpu, earliest_us, run_us, end_us)), end_us)
+        for begin_us, _, _ in self._starts(gpu, earliest_us, run_us, end_us):
+            return begin_us
+        return end_us
 
     def _starts(self, gpu: int, earliest_us: int, run_us: int, end_us: int) -> Iterator[tuple[int, int, int]]:
         """Yield the possible starts of a run, one per window, with its first and last window."""
@@ -140,16 +141,18 @@ class Bookings:
 
     def look(self, gpu: int) -> None:
         """See anew where runs fit first on a GPU, from the present window on."""
-        booked, start, position = self._compute[gpu], self._here, 0
-        taken = sorted(window for window in booked if window >= start)
+        booked, start = self._compute[gpu], self._here
+        taken = iter(sorted([window for window in booked if window >= start]))
+        following = next(taken, inf)
         for whole, row in self._fit_us.items():
             if whole:
-                while position < len(taken) and taken[position] - start < whole:
-                    start = taken[position] + 1
-                    position += 1
+                while following - start < whole:
+                    start, following = int(following) + 1, next(taken, inf)
                 row[gpu] = start * self.window_us
             else:
-                window = next(window for window in count(start) if booked.get(window, 0.0) < 1.0)
+                window = start
+                while booked.get(window, 0.0) >= 1.0:
+                    window += 1
                 row[gpu] = self._begin_in(window, booked.get(window, 0.0))
 
     def _begin_in(self, window: int, share: float) -> int:

@@ -89,13 +89,12 @@ class Srpt(CentralQueue):
         self._line: list[tuple[int, int]] = []
         self._place_in_line: dict[int, tuple[int, int]] = {}
         self._free_at = np.zeros(site.n_gpus, np.int64)
-        self._seen_free = self._free_at
         self._choices: dict[int, _Choice] = {}
-        # GPUs that may have become better for some who wait, apart from those that are free earlier than before.
+        # GPUs that may have become better for some who wait.
         self._better: set[int] = set()
-        # Whether somebody has no choice, or GPUs are free at other times; else all choices stand until then, unless
-        # one of these GPUs falls idle.
-        self._news, self._until_us, self._chosen = True, 0, set[int]()
+        # Whether somebody has no choice, or GPUs are free at other times; and until when all choices stand otherwise:
+        # no longer than until their GPUs should fall free, so that it is seen if one does not.
+        self._news, self._until_us = True, 0
 
     def released(self, job: int) -> None:
         """Let the job's first tasks wait."""
@@ -136,26 +135,26 @@ class Srpt(CentralQueue):
 
     def offer(self) -> None:
         """Let every task choose the GPU on which it would finish first."""
-        now, choices = self.site.now, self._choices
+        now, idle, choices = self.site.now, self.idle, self._choices
         moved = self._see_costs()
         better, self._better = self._better | moved, set()
-        unsure = moved | self.idle
-        if not (self._news or better or now > self._until_us) and unsure.isdisjoint(self._chosen):
+        if not better and self._all_wait():
             return
         free = np.maximum(self._free_at, now)
-        better.update(np.flatnonzero(free < self._seen_free).tolist())
         free_of = free.data
-        in_line = self.in_line()
-        for position, task in enumerate(in_line):
+        in_line = tuple(self._line)
+        for position, (_, task) in enumerate(in_line):
             # Nobody is left to take one; who has not chosen now has to do it from the beginning.
-            if not self.idle:
-                for behind in in_line[position:]:
+            if not idle:
+                for _, behind in in_line[position:]:
                     choices.pop(behind, None)
                 break
+            if task not in self.ready_us:  # another one took it along
+                continue
             last = choices.get(task)
             if last is not None:
                 gpu, finish_us, run_us, free_us, until_us, costs = last
-                if free_of[gpu] == free_us and now <= until_us and gpu not in unsure:
+                if free_of[gpu] == free_us and now <= until_us and gpu not in idle and gpu not in moved:
                     for other in better:
                         if free_of[other] + costs[other] <= finish_us:
                             break
@@ -164,24 +163,33 @@ class Srpt(CentralQueue):
                         free_of[gpu] = free_us + run_us
                         continue
                 del choices[task]
-            gpu = NOWHERE  # unless it still waits: another one may have taken it along
-            if task in self.ready_us:
-                gpu = self._take_or_wait(task, self._choose(task, last, free, better), free)
+            gpu = self._take_or_wait(task, self._choose(task, last, free, better), free)
             if last is not None and gpu != last.gpu:
                 better.add(last.gpu)
-        self._note_choices(now)
+            better |= self._better  # nobody waits for these GPUs any more whom it took along
+        self._news = len(choices) < len(self._line)
+        if now > self._until_us:
+            self._until_us = min((choice.until_us for choice in choices.values()), default=now)
+
+    def _all_wait(self) -> bool:
+        """Say whether all choices stand, and none is idle."""
+        if self._news or self.site.now > self._until_us:
+            return False
+        return all(choice.gpu not in self.idle for choice in self._choices.values())
 
     def _see_costs(self) -> set[int]:
         """Take in what is seen of memories; return the GPUs where that changed."""
-        view, runs = self.view, self.runs.row
+        view, needs, runs = self.view, self.site.needs, self.runs.row
         view.advance()
-        moved, view.moved = view.moved, set()
         # Where GPUs go, it depends on the time whether a task still ends before.
         if not self.site.stays:
             self._costs.clear()
-        for template, costs in self._costs.items():
-            for gpu in moved:
-                costs[gpu] = runs[template].item(gpu) + view.load_cost(gpu, self.site.needs[template], self._server)
+        moved = view.moved
+        if moved:
+            view.moved = set()
+            for template, costs in self._costs.items():
+                for gpu in moved:
+                    costs[gpu] = runs[template].item(gpu) + view.load_cost(gpu, needs[template], self._server)
         return moved
 
     def _work_out_costs(self, template: int) -> Row:
@@ -189,16 +197,6 @@ class Srpt(CentralQueue):
         costs = self.runs.row[template].copy()
         self.view.add_load_costs(costs, self.site.needs[template], self._server, out=costs)
         return costs
-
-    def _note_choices(self, now: int) -> None:
-        """Note until when the choices stand if nothing happens."""
-        choices = self._choices.values()
-        self._seen_free = np.maximum(self._free_at, now)
-        self._news = len(choices) < len(self._line)
-        self._chosen = {choice.gpu for choice in choices}
-        if now > self._until_us:
-            self._until_us = min((choice.until_us for choice in choices), default=0)
-        self._until_us = min(self._until_us, min(map(self._free_at.data.__getitem__, self._chosen), default=now))
 
     def _take_or_wait(self, task: int, choice: _Choice, free: Row) -> int:
         """Bind a task if the GPU of its choice is idle, or have it counted on by those behind it; return that GPU."""
@@ -267,14 +265,20 @@ class Srpt(CentralQueue):
 
     def came(self, gpu: int) -> None:
         """Forget what was to run there before."""
-        self._free_at[gpu], self._news = self.site.now, True
+        self._see_free(gpu, self.site.now)
         super().came(gpu)
+
+    def _see_free(self, gpu: int, free_us: int) -> None:
+        """Note when a GPU will be free."""
+        before_us = self._free_at.item(gpu)
+        self._news |= before_us != free_us
+        if free_us < before_us:
+            self._better.add(gpu)
+        self._free_at[gpu] = free_us
 
     def started(self, task: int, gpu: int) -> None:
         """Take note of what is left, and of when the GPU will be free."""
         super().started(task, gpu)
-        end_us = self.site.run_end_us[gpu]
-        self._news |= self._free_at.item(gpu) != end_us
-        self._free_at[gpu] = end_us
+        self._see_free(gpu, self.site.run_end_us[gpu])
         self._work.started(task)
         self._move(self.site.job[task])

@@ -1,4 +1,4 @@
-"""``python -m experiments.library [improve | submit FILE | policies | draw]``: instances, and what is known of them.
+"""``python -m experiments.library [improve | submit FILE | tamper | policies | draw]``: instances, and what is known.
 
 Without a word everything is checked again, and library.md and its picture are written.
 """
@@ -120,6 +120,21 @@ def submit(
         return manners.NOT_ACHIEVED
     print(f"entered for {name}")
     return manners.DONE
+
+
+@app.command()
+def tamper(
+    count: Annotated[int, typer.Option(min=1, help="How many changed files.")] = 1000,
+    seed: Annotated[int, typer.Option(help="The same seed repeats the changes.")] = 0,
+    folder: Folder = FOLDER,
+) -> int:
+    """Change plans and certificates at random, and see that both verifiers agree on each."""
+    from experiments.library.tampering import summary
+    from experiments.library.tampering import tamper as tampered
+
+    lines, agreed = summary(tampered(Library(folder), count, seed))
+    print("\n".join(lines))
+    return manners.DONE if agreed else manners.NOT_ACHIEVED
 
 
 @app.command()

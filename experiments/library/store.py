@@ -303,8 +303,10 @@ def check_plan(scenario: Scenario, path: Path) -> tuple[Fraction, TimelineHeader
     file = read_timeline(path, scenario.instance)
     if file.timeline.realised:
         raise RefusedError(f"{path}: is what happened; allowed is a plan, in the given times")
-    if file.header.objective not in (None, str(scenario.objective)):
-        raise RefusedError(f"{path}: is a plan for {file.header.objective}; allowed is {scenario.objective}")
+    if file.header.objective != str(scenario.objective) or file.header.value is None:
+        raise RefusedError(
+            f"{path}: is a plan for {file.header.objective}; allowed is {scenario.objective}, with value"
+        )
     found = checked(scenario.objective, scenario.instance, file)
     if found.violations:
         more = f" (and {len(found.violations) - 1} more)" if len(found.violations) > 1 else ""

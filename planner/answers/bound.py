@@ -189,7 +189,7 @@ class VerdictRecord:
     valid: bool
     lower_bound: float | None
     reason: str | None
-    how: str | None
+    how: str | None = None
 
 
 def verdict_record(scenario: Scenario, verdict: Verdict) -> VerdictRecord:

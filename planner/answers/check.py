@@ -214,6 +214,8 @@ def _bound(claims: Claims, header: TimelineHeader) -> None:
     if value is None or bound is None:
         claims.against("gap", "is given without a value and a lower bound", header.gap, "none")
         return
+    if value == 0 < bound:
+        return  # above the value, as was said: there is no gap
     expected = gap(Fraction(value), Fraction(bound)) or 0.0
     if abs(header.gap - expected) <= OPTIMALITY_TOLERANCE:
         claims.checked.append("gap")

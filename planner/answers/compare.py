@@ -43,8 +43,8 @@ DEFAULT_POLICIES = (
 )  # fmt: skip
 STREAM_POLICIES = ("least_tokens", "least_tokens:known=yes", "prefix_affinity", "least_requests", "round_robin")
 """Who is asked where tasks are requests of streams; `known` tells what knowing the lengths of answers is worth."""
-AHEAD, LONGEST_LISTS = "ahead", 250_000
-"""Who lists all that is released for every GPU, at every event; and up to how many tasks x GPUs squared unasked."""
+AHEAD, LONGEST_LISTS = "ahead", 100_000
+"""Who lists all that is released, at every event; and up to how many tasks x GPUs unasked."""
 BATCHING_POLICIES = ("clockwork", "deferred")
 """Contenders besides, where tasks come in batch classes."""
 CLAIRVOYANCE = (
@@ -250,7 +250,7 @@ def _default_policies(scenario: Scenario, noise: str | None) -> tuple[str, ...]:
 
 
 def _lists_are_short(scenario: Scenario) -> bool:
-    return scenario.instance.n_tasks * scenario.instance.n_gpus**2 <= LONGEST_LISTS
+    return scenario.instance.n_tasks * scenario.instance.n_gpus <= LONGEST_LISTS
 
 
 def _starts(scenario: Scenario, simulations: Sequence[Simulation], held: Sequence[HeldSteps]) -> list[Timeline]:

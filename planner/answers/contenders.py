@@ -88,11 +88,10 @@ def rows_of(
         for name, value, metrics, knows, twin in sorted(entries, key=lambda entry: entry[1])
     ]
     known = {policy: parse(policy, scenario).knows for policy in broken}
-    refused = [  # no figure of a timeline that breaks a rule is true
-        ComparedPolicy(
-            policy, known[policy] is Knows.FUTURE, known[policy], False, None, None, None, None, None, *proved, why
-        )
-        for policy, why in broken.items()
+    none = (None,) * 5  # no figure of a timeline that breaks a rule is true
+    refused = [
+        ComparedPolicy(name, known[name] is Knows.FUTURE, known[name], False, *none, *proved, why)
+        for name, why in broken.items()
     ]
     return *ranked, *refused
 

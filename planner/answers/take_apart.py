@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from itertools import cycle, product
 from typing import TypeVar
 
@@ -17,7 +18,7 @@ from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.models.objective import Objective, timeline_value
 from truenorth.models.scenario import Scenario
 from truenorth.models.timeline import Timeline
-from truenorth.models.workload import Job, Task, Workflow
+from truenorth.models.workload import Task, Workflow
 from truenorth.planner.answers.check import given_us
 from truenorth.planner.answers.plan import plan_within
 from truenorth.planner.answers.policies.parse import RECEDING
@@ -33,6 +34,7 @@ from truenorth.planner.answers.regret import (
     RegretStep,
 )
 from truenorth.planner.answers.simulate import Simulation, simulate
+from truenorth.planner.answers.uncertain.told import with_workflows
 from truenorth.solvers.budget import Budget, tell_nobody
 from truenorth.solvers.result import Result, Search
 from truenorth.solvers.search.decoder import Decisions, Decoder
@@ -314,20 +316,12 @@ def with_placement(instance: Instance, gpu: Ints) -> Instance:
         Per task; tasks of a batch class on different GPUs are then of different ones. Shape [tasks].
     """
     gpus = tuple(replace(device, kind=f"on {device.id}") for device in instance.cluster.gpus)
-    known: dict[tuple[int, bytes], Workflow] = {}
-    jobs = []
-    for index, job in enumerate(instance.jobs):
-        tasks = instance.tasks_of(index)
-        places = gpu[tasks.start : tasks.stop]
-        key = (int(instance.job_workflow[index]), places.tobytes())
-        if key not in known:
-            known[key] = _placed(instance, job, tasks, places.tolist())
-        jobs.append(replace(job, workflow=known[key]))
-    return replace(instance, cluster=replace(instance.cluster, gpus=gpus), jobs=tuple(jobs))
+    jobs = with_workflows(instance, gpu, partial(_placed, instance))
+    return replace(instance, cluster=replace(instance.cluster, gpus=gpus), jobs=jobs)
 
 
-def _placed(instance: Instance, job: Job, numbers: range, places: Sequence[int]) -> Workflow:
-    """Return a job's workflow whose tasks run in one place; the times of other kinds stay, for critical paths."""
+def _placed(instance: Instance, workflow: Workflow, numbers: range, places: Ints) -> Workflow:
+    """Return a workflow whose tasks run in one place; the times of other kinds stay, for critical paths."""
 
     def place(task: Task, number: int, where: int) -> Task:
         """Return a task that runs on one GPU alone."""
@@ -338,8 +332,8 @@ def _placed(instance: Instance, job: Job, numbers: range, places: Sequence[int])
             return Task.of_class(task.name, batch, task.inputs, task.input_bytes)
         return replace(task, runtime_us=_move_times(task.runtime_us, instance.run_time(number, where), gpu))
 
-    workflow = job.workflow
-    return Workflow(workflow.name, tuple(map(place, workflow.tasks, numbers, places)), ideal_us=workflow.ideal_us)
+    tasks = tuple(map(place, workflow.tasks, numbers, places.tolist()))
+    return Workflow(workflow.name, tasks, ideal_us=workflow.ideal_us)
 
 
 def _move_times(times: Mapping[str, Times], here: Times, gpu: GPU) -> dict[str, Times]:

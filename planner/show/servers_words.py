@@ -27,8 +27,10 @@ def order_in_words(found: ServersRecord) -> str:
     best = found.alternatives[0]
     untried = found.policies[best.policy].not_simulated
     at_most = " at most" if untried else ""
+    price = best.size.price_per_hour or 0.0 if found.priced else 0.0
+    size = describe_mix(found, best.size.mix or []) if found.priced else say_servers(best.size.servers or 0)
     parts = [
-        _price(best) if found.priced else "",
+        f"{_amount(price)} per hour, {_rounded(price * HOURS_PER_MONTH)} a month" if found.priced else "",
         _headroom(found),
         _failures(found),
         f"{say_less(found, untried)} untried" if untried else "",
@@ -36,16 +38,7 @@ def order_in_words(found: ServersRecord) -> str:
     ]
     said = "; ".join(part for part in parts if part)
     served = f"Served by {best.policy}, {knowledge_in_words(best.knows, found.noise)}."
-    return f"Order{at_most} {_ordered(found, best)}{': ' if said else ''}{said}. {served}"
-
-
-def _ordered(found: ServersRecord, best: AlternativeSize) -> str:
-    return describe_mix(found, best.size.mix or []) if found.priced else say_servers(best.size.servers or 0)
-
-
-def _price(best: AlternativeSize) -> str:
-    price = best.size.price_per_hour or 0.0
-    return f"{_amount(price)} per hour, {_rounded(price * HOURS_PER_MONTH)} a month"
+    return f"Order{at_most} {size}{': ' if said else ''}{said}. {served}"
 
 
 def _amount(price: float) -> str:
@@ -195,7 +188,8 @@ def deployable_in_words(found: ServersRecord) -> str:
     best = found.alternatives[0]
     untried = found.policies[best.policy].not_simulated
     size = _sized(found, best.size)
-    needs = f"needs at most {size} ({_left_out(found, untried)})" if untried else f"needs {size}"
+    left_out = f"{say_less(found, untried)} {'was' if untried == 1 else 'were'} not tried for lack of time"
+    needs = f"needs at most {size} ({left_out})" if untried else f"needs {size}"
     spare = say_spare(found, ", {} of which may be gone")
     said = f"{_who(found, best)} {needs}{spare}{_better_informed(found)}{_floor(found)}"
     growth = found.growth
@@ -233,11 +227,6 @@ def say_less(found: ServersRecord, count: int) -> str:
     """Return so many sizes below the one found in words."""
     one, more = ("cheaper mix", "cheaper mixes") if len(found.groups) > 1 else ("smaller size", "smaller sizes")
     return f"{count} {one if count == 1 else more}"
-
-
-def _left_out(found: ServersRecord, untried: int) -> str:
-    """Return how many sizes below the one found were left out."""
-    return f"{say_less(found, untried)} {'was' if untried == 1 else 'were'} not tried for lack of time"
 
 
 def _floor(found: ServersRecord) -> str:
@@ -286,13 +275,17 @@ def strain_in_words(found: ServersRecord) -> str:
 
 def assumptions(found: ServersRecord, window: AssumedWindow) -> list[str]:
     """Return what an answer rests on, a sentence each; of a document that a folder holds."""
-    spare, rate = found.spare, found.rate
+    spare, rate, noise = found.spare, found.rate, found.noise
     held = window.resident_at_start
     return [
         *([f"Requests come {rate:g} times as fast as in the scenario."] if rate != 1 else []),
         f"It is the answer for {window.jobs:,} jobs released within {window.length_s:,.4g} s; other windows may "
         "need more (--replications).",
-        *_told(found),
+        *(
+            [f"Policies were simulated under the noise {noise}; floor and plan are without it."]
+            if noise is not None
+            else []
+        ),
         f"At the start {held} models are in memory." if held else "At the start no model is in memory: all are loaded.",
         f"Loads and runs of a GPU {'overlap' if window.overlap_loads else 'take turns'}; sizes, run times and "
         "prices are those of the scenario.",
@@ -328,12 +321,6 @@ def untried(found: ServersRecord) -> list[str]:
         count = found.open_sizes
         left.append(f"whether a plan would do with {'one cheaper size' if count == 1 else f'{count} cheaper sizes'}")
     return [f"Not settled within the time limit: {'; '.join(left)}."] if left else []
-
-
-def _told(found: ServersRecord) -> list[str]:
-    """Return under what policies were simulated, if not as the scenario stands."""
-    noise = found.noise
-    return [] if noise is None else [f"Policies were simulated under the noise {noise}; floor and plan are without it."]
 
 
 def _figure_of(strain: StrainReached) -> str:

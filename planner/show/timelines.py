@@ -260,6 +260,11 @@ def _name(what: str, process: int, thread: int, name: str) -> dict[str, Any]:
     return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": {"name": name}}
 
 
+def _slice(name: str, process: int, track: int, start_us: int, end_us: int, told: dict[str, Any]) -> dict[str, Any]:
+    when = {"ts": start_us, "dur": end_us - start_us}
+    return {"ph": "X", "name": name, "pid": process, "tid": track, **when, "args": told}
+
+
 def _runs(instance: Instance, timeline: Timeline, first: int) -> list[dict[str, Any]]:
     """Return a slice per run; runs at different heights, which share a GPU, need tracks of their own."""
     by_gpu, events = runs_by_gpu(instance, timeline), []
@@ -271,17 +276,9 @@ def _runs(instance: Instance, timeline: Timeline, first: int) -> list[dict[str, 
             task, size = run.tasks[0], len(run.tasks)
             batch = f" and {size - 1} more" if size > 1 else ""
             models = [instance.models[model].name for model in instance.task_needs(task)]
-            events.append(
-                {
-                    "ph": "X",
-                    "name": f"{instance.task_name(task)} (job {instance.task_job[task]}{batch})",
-                    "pid": first + gpu,
-                    "tid": _track(floors, run.low),
-                    "ts": run.start_us,
-                    "dur": run.end_us - run.start_us,
-                    "args": {"models": models} | ({"batch_size": size} if size > 1 else {}),
-                }
-            )
+            name = f"{instance.task_name(task)} (job {instance.task_job[task]}{batch})"
+            told = {"models": models} | ({"batch_size": size} if size > 1 else {})
+            events.append(_slice(name, first + gpu, _track(floors, run.low), run.start_us, run.end_us, told))
     return events
 
 
@@ -291,18 +288,17 @@ def _track(floors: list[float], low: float) -> int:
 
 
 def _loads(instance: Instance, timeline: Timeline, first: int) -> list[dict[str, Any]]:
+    loads = (residency for residency in timeline.residencies if not residency.initial)
     return [
-        {
-            "ph": "X",
-            "name": f"load {instance.models[residency.model].name}",
-            "pid": first + residency.gpu,
-            "tid": _COPY,
-            "ts": residency.load_start_us,
-            "dur": residency.ready_us - residency.load_start_us,
-            "args": {"evicted_us": residency.end_us},
-        }
-        for residency in timeline.residencies
-        if not residency.initial
+        _slice(
+            f"load {instance.models[r.model].name}",
+            first + r.gpu,
+            _COPY,
+            r.load_start_us,
+            r.ready_us,
+            {"evicted_us": r.end_us},
+        )
+        for r in loads
     ]
 
 

@@ -209,12 +209,14 @@ class Ways:
 
     Attributes
     ----------
+    instance
+        Whose they are.
     starts_us
         When the tasks of each batch class can start at the earliest, ascending.
     """
 
     def __init__(self, instance: Instance, alone: LoneJobs) -> None:
-        self._instance, self._alone = instance, alone
+        self.instance, self._alone = instance, alone
         self.starts_us: dict[int, list[int]] = {}
         batch = instance.template_batch.tolist()
         if instance.batches:
@@ -229,11 +231,11 @@ class Ways:
     def of(self, template: int) -> list[Way]:
         """Return the ways to run a template."""
         if template not in self._known:
-            self._known[template] = [way for c in range(len(self._instance.class_gpu)) for way in self._on(template, c)]
+            self._known[template] = [way for c in range(len(self.instance.class_gpu)) for way in self._on(template, c)]
         return self._known[template]
 
     def _on(self, template: int, c: int) -> Iterator[Way]:
-        instance, runs = self._instance, self._alone.runs(template, c)
+        instance, runs = self.instance, self._alone.runs(template, c)
         share, memory = int(instance.template_share[template]), int(instance.template_memory[template])
         for run in sorted(set(runs)):
             fewest, most = runs.index(run) + 1, len(runs) - runs[::-1].index(run)

@@ -51,7 +51,8 @@ class BatchPayments:
             Batch(*(whole(get(entry, name), 0, LATEST, "places") for name in Batch._fields))
             for entry in as_list(parameters["places"], None, "places")
         ]
-        known = {_batch(way): way for of_job in set(templates) for template in of_job for way in ways.of(template)}
+        # Of jobs that cost nothing, too: nobody pays for their batches, but the prover lists them.
+        known = {_batch(way): way for template in range(len(ways.instance.needs)) for way in ways.of(template)}
         if len(set(rows)) < len(rows) or not known.keys() >= set(rows):
             raise RefusedError("places names batches that cannot be, or some twice")
         self._most = {row: known[row].most for row in rows}

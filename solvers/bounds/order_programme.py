@@ -113,7 +113,7 @@ class OrderProgramme:
 
     def _to_go(self, steps: list[Step], links: list[_Link]) -> list[tuple[Step, Ints]]:
         """Return the states below the limit, sorted by key, and what must still follow each at least."""
-        to_go, left = np.zeros(steps[-1].states.count, np.int64), list[tuple[Step, Ints]]()
+        to_go, left = np.zeros(steps[-1].states.number, np.int64), list[tuple[Step, Ints]]()
         for number in range(len(steps) - 1, -1, -1):
             states, link = steps[number].states, links[number]
             below = np.flatnonzero(states.cost + to_go < self.limit)
@@ -141,7 +141,7 @@ class OrderProgramme:
     def _grow(self, step: Step, number: int) -> Step:
         """Return the states after one more start that something below the limit can follow."""
         grown, cells = [self._continue(Step(step.open, step.states.rows(slice(0))), 0)], 0
-        for first in range(0, step.states.count, _AT_ONCE):
+        for first in range(0, step.states.number, _AT_ONCE):
             part = Step(step.open, step.states.rows(slice(first, first + _AT_ONCE)))
             children = self._continue(part, first)
             children = Step(children.open, children.states.rows(self.bound(children.states) < self.limit))
@@ -166,7 +166,7 @@ class OrderProgramme:
     def _rests(self, states: States, now_us: Ints) -> Ints:
         """Return what the jobs that are not done cost at least if nothing of them starts before `now`."""
         terms, stages, prices = self.terms, self.terms.stages, self.terms.prices
-        done = stages.done[states.stage].all(axis=0)
+        done = np.asarray(stages.done[states.stage].all(axis=0))
         first = int(np.argmin(done)) if not done.all() else len(done)
         # Jobs that are released later have not begun, and are at their earliest.
         beyond = int(np.searchsorted(terms.release_us, now_us.max(initial=0), "right"))
@@ -181,7 +181,7 @@ class OrderProgramme:
 
     def _latest(self, states: States) -> Ints:
         """Return a time for each state after which nothing below the limit can start next."""
-        release_us, latest_us = self.terms.release_us, np.full(states.count, _NEVER)
+        release_us, latest_us = self.terms.release_us, np.full(states.number, _NEVER)
         first = int(np.searchsorted(release_us, states.now_us.min(initial=_NEVER), "right"))
         for job in range(first, len(release_us)):
             waits = np.flatnonzero((latest_us == _NEVER) & (states.now_us < release_us[job]))
@@ -203,7 +203,7 @@ class OrderProgramme:
         anywhere, states = by._replace(reach_us=0 * by.reach_us), step.states
         low = np.searchsorted(ahead.states.key, states.key, "left")
         high = np.searchsorted(ahead.states.key, states.key, "right")
-        found, most = np.zeros(states.count, np.bool_), np.zeros(states.count, np.int64)
+        found, most = np.zeros(states.number, np.bool_), np.zeros(states.number, np.int64)
         for offset in range(int((high - low).max(initial=0))):
             at = np.flatnonzero(low + offset < high)
             at = at[~found[at] | (to_go[low[at] + offset] > most[at])]

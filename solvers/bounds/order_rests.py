@@ -174,9 +174,12 @@ class StageTables:
             if len(left) > 1:
                 rest = np.maximum(rest, self._first_start(work, left, after))
             wants = int(np.bitwise_or.reduce([work.needs[place] for place in left] or [0]))
-            row = after + [NONE] * fill, not left, holds + [False] * fill, wants, rest, paid
-            for column, value in zip(self.rows, row, strict=True):
-                column.append(value)
+            self.rows.after.append(after + [NONE] * fill)
+            self.rows.done.append(not left)
+            self.rows.holds.append(holds + [False] * fill)
+            self.rows.wants.append(wants)
+            self.rows.rest.append(rest)
+            self.rows.paid.append(paid)
         return number[frozenset()]
 
     def stages(self, first: list[int]) -> Stages:
@@ -251,7 +254,7 @@ class StageTables:
             # The last column stands for all later ones, in which starting is free.
             cost[-1] = later[-1]
             options.append(np.minimum.accumulate(cost[::-1])[::-1])
-        return np.minimum(np.min(options, axis=0), self.far)
+        return np.asarray(np.minimum(np.min(options, axis=0), self.far))
 
 
 def _stages(before: list[frozenset[int]]) -> list[frozenset[int]]:

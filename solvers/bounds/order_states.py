@@ -51,7 +51,7 @@ class States(NamedTuple):
     parent: Ints
 
     @property
-    def count(self) -> int:
+    def number(self) -> int:
         """How many there are."""
         return len(self.cost)
 
@@ -90,13 +90,17 @@ class Step(NamedTuple):
 def join(steps: list[Step]) -> Step:
     """Return the states of several as one."""
     all_open = np.unique(np.concatenate([step.open for step in steps]))
-    columns: list[list[Ints]] = [list(step.states) for step in steps]
-    for step, own in zip(steps, columns, strict=True):
-        for name in ("end_us", "place"):
-            wide = np.zeros((step.states.count, len(all_open)), np.int64)
-            wide[:, np.searchsorted(all_open, step.open)] = getattr(step.states, name)
-            own[States._fields.index(name)] = wide
-    return Step(all_open, States._make(map(np.concatenate, zip(*columns, strict=True))))
+
+    def widen(step: Step, narrow: Ints) -> Ints:
+        wide = np.zeros((step.states.number, len(all_open)), np.int64)
+        wide[:, np.searchsorted(all_open, step.open)] = narrow
+        return wide
+
+    widened = [
+        step.states._replace(end_us=widen(step, step.states.end_us), place=widen(step, step.states.place))
+        for step in steps
+    ]
+    return Step(all_open, States._make(map(np.concatenate, zip(*widened, strict=True))))
 
 
 class Compared(NamedTuple):
@@ -179,7 +183,7 @@ def dominate(by: Compared, step: Step) -> Ints:
     """
     states = step.states
     order = np.lexsort((states.begun_us, states.cost, states.key))
-    instead, left = np.arange(states.count), np.arange(states.count)
+    instead, left = np.arange(states.number), np.arange(states.number)
     for back in range(1, _MOST_COMPARED + 1):
         # Of the others, those with so many states of their key before them; one that gave way stands for its better.
         left = left[left >= back]

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from truenorth.models import Instance, Objective, scenario_hash
 from truenorth.models.objective import reported_bound
-from truenorth.solvers.bounds.certified import RefusedError, get
+from truenorth.solvers.bounds.certified import RefusedError, get, whole
 from truenorth.solvers.bounds.part_sums import PARTS, add_parts
 from truenorth.solvers.bounds.priced import LAGRANGIAN, LagrangianCheck
 from truenorth.solvers.bounds.recomputed import OF_STREAMS, RECOMPUTED, least_value
@@ -55,8 +55,7 @@ def verify(instance: Instance, document: object) -> Verdict:
 
 
 def _header(instance: Instance, document: object) -> tuple[Objective, str, Fraction]:
-    if get(document, "schema_version") != 1:
-        raise RefusedError("schema_version must be 1")
+    whole(get(document, "schema_version"), 1, 1, "schema_version")
     if get(document, "scenario_hash") != scenario_hash(instance):
         raise RefusedError("scenario_hash belongs to another scenario")
     name, method, claim = get(document, "objective"), get(document, "method"), get(document, "lower_bound")
@@ -80,6 +79,8 @@ def _in_words(claim: Fraction) -> str:
 
 def _again(instance: Instance, objective: Objective, method: str, document: object) -> Fraction:
     """Return what a method that stands alone proves, in the units of `objective_value`."""
+    if not isinstance(get(document, "parameters"), dict):
+        raise RefusedError("parameters must be an object")
     if method == LAGRANGIAN:
         check = LagrangianCheck(instance, objective, get(document, "parameters"), get(document, "prices"))
         return least_value(instance, objective, Fraction(check.total(), check.scale))

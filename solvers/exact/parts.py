@@ -19,10 +19,10 @@ from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective, charges
 from truenorth.models.timeline import Timeline
 from truenorth.solvers.bounds import closed_form
-from truenorth.solvers.bounds.certify_parts import CertifiedSearch, PartProof
 from truenorth.solvers.bounds.lagrangian.improve import Priced
 from truenorth.solvers.bounds.lagrangian.improve import improve as raise_bound
 from truenorth.solvers.exact import start_orders
+from truenorth.solvers.exact.certify_parts import CertifiedSearch, PartProof
 from truenorth.solvers.exact.start_orders_tables import ComputeRate
 from truenorth.solvers.result import Search
 from truenorth.solvers.search.decoder import Decisions, Decoder

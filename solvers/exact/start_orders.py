@@ -33,7 +33,7 @@ from truenorth.solvers.result import Search
 from truenorth.solvers.search.decoder import Decisions, Decoder
 
 METHOD = "start-orders"
-"""Name of the bounds that this programme proves; `solvers.bounds.certify_parts` writes their certificates."""
+"""Name of the bounds that this programme proves; `solvers.exact.certify_parts` writes their certificates."""
 
 MOST_MODELS = 60
 MOST_STATES = 400_000

@@ -23,13 +23,13 @@ def main() -> int:
     """Print a line per policy and kind of workload; 1 if a past differs."""
     parser = argparse.ArgumentParser(prog="python -m tests.executor.prove_past", description=__doc__)
     parser.add_argument("--draws", type=int, default=1_000)
-    parser.add_argument("--policies", nargs="+", default=[*BATCHING, RECEDING], choices=[*BATCHING, RECEDING])
+    parser.add_argument("--policies", nargs="+", default=[*BATCHING, RECEDING])
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
     asked = [
         (policy, kind, options.draws)
         for policy, kind in product(options.policies, (*KINDS, BATCHES))
-        if kind == BATCHES or policy in (*POLICIES, RECEDING)
+        if kind == BATCHES or policy not in {*BATCHING} - {*POLICIES}
     ]
     failed = 0
     with ProcessPoolExecutor(options.workers) as pool:

@@ -86,6 +86,7 @@ def test_a_batch_takes_the_time_of_its_size(command: Command, tmp_path: Path) ->
         # What an outsider did: everything agrees with itself, and nothing with the timeline.
         ({"objective": objective(0.5), "lower_bound": 0.5, "gap": 0.0, "incumbents": []}, ["value"]),
         ({"objective": objective(1.3)}, ["value", "lower_bound", "gap", "incumbents"]),
+        ({"objective": objective(0), "lower_bound": 0.5, "gap": 0.5, "incumbents": []}, ["value", "lower_bound"]),
         ({"objective": objective(1.4, "makespan")}, ["value"]),
         ({"objective": objective(1.4, "happiness")}, ["objective"]),
         ({"lower_bound": 1.5, "gap": 0.0, "incumbents": []}, ["lower_bound", "gap"]),

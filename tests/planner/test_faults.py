@@ -16,13 +16,10 @@ from truenorth.planner.answers import versions
 from truenorth.planner.command import start
 
 
-def ask(folder: Path, *arguments: str) -> int:
-    path = folder / "scenario.json"
-    path.write_text(json.dumps(THREE_IN_BATCHES))
-    verb, *options = arguments
+def ask(verb: str, *options: str) -> int:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(start, "signal", Mock())  # the handlers of the tests stay
-        patch.setattr(sys, "argv", ["truenorth", verb, str(path), *options])
+        patch.setattr(sys, "argv", ["truenorth", verb, str(THREE_IN_BATCHES), *options])
         with pytest.raises(SystemExit) as ended:
             start.main()
     return int(ended.value.code or 0)
@@ -36,8 +33,8 @@ def denying(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("denying")
-def test_the_plan_is_kept_and_the_fault_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ask(tmp_path, "plan", "--method", "cp-sat", "--time-limit", "3", "--json") == 0
+def test_the_plan_is_kept_and_the_fault_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask("plan", "--method", "cp-sat", "--time-limit", "3", "--json") == 0
     told = capsys.readouterr()
     answer, lines = json.loads(told.out), told.err.splitlines()
     assert (answer["status"], answer["proved_by"], answer["confirmed_by"]) == ("FEASIBLE", None, None)
@@ -51,12 +48,10 @@ def test_the_plan_is_kept_and_the_fault_reported(tmp_path: Path, capsys: pytest.
     assert report["versions"]["ortools"] == versions.versions()["ortools"]
 
 
-def test_an_untested_solver_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_untested_solver_is_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert versions.untested_solvers() == []
     monkeypatch.setitem(versions.TESTED, "ortools", ("9.1",))
-    assert ask(tmp_path, "plan", "--time-limit", "3", "--json") == 0
+    assert ask("plan", "--time-limit", "3", "--json") == 0
     told = capsys.readouterr()
     named = f"ortools {versions.versions()['ortools']}"
     assert json.loads(told.out)["untested_solvers"] == [named]

@@ -175,20 +175,11 @@ class Sizes:
         if not is_within(self.counts, mix):
             document = without_idle_parts(document, build_cluster(cluster), self.scenario.instance.jobs)
         initial = [entry for entry in document.options.initial_residency if _kept(entry.gpu, mix, alone=len(mix) == 1)]
-        return document.model_copy(
-            update={
-                "cluster": cluster,
-                "restrictions": document.restrictions.model_copy(
-                    update={
-                        "pin": tuple(_pinned(entry, mix) for entry in document.restrictions.pin),
-                        "forbid": tuple(
-                            entry for entry in (_cut(e, mix) for e in document.restrictions.forbid) if entry.on
-                        ),
-                    }
-                ),
-                "options": document.options.model_copy(update={"initial_residency": tuple(initial)}),
-            }
-        )
+        pinned = tuple(_pinned(entry, mix) for entry in document.restrictions.pin)
+        forbidden = tuple(entry for entry in (_cut(each, mix) for each in document.restrictions.forbid) if entry.on)
+        restrictions = document.restrictions.model_copy(update={"pin": pinned, "forbid": forbidden})
+        options = document.options.model_copy(update={"initial_residency": tuple(initial)})
+        return document.model_copy(update={"cluster": cluster, "restrictions": restrictions, "options": options})
 
 
 def _is_bound(job: Job) -> bool:

@@ -11,10 +11,11 @@ writes: CSV, plain or gzip, with the columns workflow, task, p10_s, p50_s, p90_s
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from truenorth.models.record import unguard
 from truenorth.models.scenario import InputError, Scenario
 from truenorth.models.scenario.errors import allowed, quote
 from truenorth.models.timeline import Timeline
-from truenorth.models.workload import Task, Workflow
+from truenorth.models.workload import Job, Task, Workflow
 from truenorth.planner.inputs.samples import outer_quantiles_us, read_samples
 
 Floats = NDArray[np.float64]
@@ -152,20 +153,28 @@ def stretch(instance: Instance, factor: Floats) -> Instance:
     """
     if bool((factor == 1).all()):
         return instance
+    jobs = with_workflows(instance, factor, lambda workflow, _, own: stretch_workflow(workflow, own))
+    try:
+        return replace(instance, jobs=jobs)
+    except InstanceError as error:
+        most = float(factor.max())
+        raise NoiseError(f"run times up to {most:.3g} times as long: {error}; allowed are smaller ones") from None
+
+
+def with_workflows(
+    instance: Instance, values: NDArray[Any], change: Callable[[Workflow, range, NDArray[Any]], Workflow]
+) -> tuple[Job, ...]:
+    """Return the jobs with workflows changed by a value per task; those of one workflow and alike values share one."""
     made: dict[tuple[int, bytes], Workflow] = {}
     jobs = []
     for index, job in enumerate(instance.jobs):
         tasks = instance.tasks_of(index)
-        own = factor[tasks.start : tasks.stop]
+        own = values[tasks.start : tasks.stop]
         key = id(job.workflow), own.tobytes()
         if key not in made:
-            made[key] = stretch_workflow(job.workflow, own)
+            made[key] = change(job.workflow, tasks, own)
         jobs.append(replace(job, workflow=made[key]))
-    try:
-        return replace(instance, jobs=tuple(jobs))
-    except InstanceError as error:
-        most = float(factor.max())
-        raise NoiseError(f"run times up to {most:.3g} times as long: {error}; allowed are smaller ones") from None
+    return tuple(jobs)
 
 
 def stretch_workflow(workflow: Workflow, factor: Floats) -> Workflow:

@@ -51,10 +51,13 @@ def json_lines(file: TextIO, name: str) -> Iterator[JSONText]:
 
 
 class ReadEntry(NamedTuple):
-    """An entry of a list, read, and its text with its place."""
+    """An entry of a list, read, and its text with its place: the fields of a `JSONText`, which takes longer to make."""
 
     value: object
-    text: JSONText
+    text: str
+    file: str
+    first_line: int
+    path: Where
 
     def data(self) -> object:
         """Return the value."""
@@ -62,7 +65,7 @@ class ReadEntry(NamedTuple):
 
     def error(self, where: Where, problem: str) -> InputError:
         """Return the error that blames the value at `where`."""
-        return self.text.error(where, problem)
+        return JSONText(*self[1:]).error(where, problem)
 
 
 class Entries:
@@ -118,7 +121,7 @@ class Entries:
                 if not (self._may_go_on(error) and self._read(max(_CHUNK, len(self._text)))):
                     raise self._from(self._at, len(self._text)).refusal() from None
         start, self._at = self._at, end
-        return ReadEntry(value, self._from(start, end))
+        return ReadEntry(value, self._text[start:end], self._name, self._line_at(start), (self._position,))
 
     def _peek(self) -> str:
         """Return the next character that is no space, or nothing at the end of the file."""

@@ -28,7 +28,8 @@ from truenorth.executor.samples import FittedLine, Spread
 from truenorth.models import WHOLE, BatchClass, Edge, Link, MLModel, Task, Workflow
 from truenorth.models.scenario import InputError, Scenario, load_scenario, scenario_from
 from truenorth.models.streams import StreamSpeed
-from truenorth.planner.answers.profile import Profile, measured_document, profile
+from truenorth.planner.answers.profile import Profile, profile
+from truenorth.planner.answers.profile_document import measured_document
 from truenorth.planner.answers.uncertain.told import read_quantiles
 from truenorth.planner.inputs.samples import read_samples
 from truenorth.planner.show.profile import profile_view

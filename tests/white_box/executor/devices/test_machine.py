@@ -7,12 +7,16 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from tests.executor.devices.pretended import PretendedCard
 from truenorth.executor.devices import machine
+from truenorth.executor.devices.activations import activation_bytes
 from truenorth.executor.devices.cuda import _uuid
 from truenorth.executor.devices.machine import describe_cards, describe_machine, observe
 from truenorth.executor.devices.physical import physical_devices
+from truenorth.executor.devices.run import LiveSettings
+from truenorth.executor.errors import DeviceError
 
 
 class RefusedError(Exception):
@@ -137,3 +141,29 @@ def test_where_nothing_answers_nothing_is_said(monkeypatch: pytest.MonkeyPatch) 
         assert (list(seen.before), list(seen.during), list(seen.after), seen.energy_j) == ([], [], [], None)
     monkeypatch.setitem(sys.modules, "pynvml", Library())
     assert describe_cards([unknown.physical()]) == []
+
+
+def test_memory_that_is_older_than_the_profiler_is_given_back_without_a_word(capfd: pytest.CaptureFixture[str]) -> None:
+    """A thousand numbers of four bytes are made, then half as many; what goes meanwhile was there before."""
+    held = [torch.zeros(5000)]
+
+    def run() -> None:
+        held.append(torch.ones(1000))
+        held.append(torch.ones(500))
+        del held[0]
+
+    assert activation_bytes(physical_devices("cpu")[0], run) == 6000
+    assert capfd.readouterr().err == ""
+
+
+def test_a_card_tells_the_most_that_was_held_beside_what_was_held_before() -> None:
+    card = PretendedCard()
+    arena = card.physical().memory(10_000)
+    stream = card.physical().stream()
+    taken = activation_bytes(card.physical(), lambda: stream.carry_out(lambda: arena[:400].to(torch.int64) + 1))
+    assert taken == 2 * 8 * 400
+
+
+def test_a_limit_of_nothing_is_refused() -> None:
+    with pytest.raises(DeviceError, match=r"^a limit of 0 s gives everything up at once; allowed is more than 0 s$"):
+        LiveSettings(limit_s=0)

@@ -228,6 +228,18 @@ def test_working_memory_has_a_price() -> None:
     assert verify(built, _as_read(lagrangian_document(built, Objective.MEAN_LATENCY, found))).lower_bound == found.bound
 
 
+def test_batches_of_jobs_that_cost_nothing_are_known_to_the_verifier() -> None:
+    # Two jobs have no deadline, and their batch nobody who pays; the third is due before it can end.
+    late = Job(chain(task("t", 5), name="v"), 0, deadline_us=2)
+    free = chain(Task.of_class("t", PAIRS))
+    built = instance([Job(free, 0), Job(free, 0), late])
+    priced = climb(built, Objective.WEIGHTED_TARDINESS)
+    assert priced is not None
+    document = _as_read(lagrangian_document(built, Objective.WEIGHTED_TARDINESS, priced))
+    assert document["parameters"]["places"]
+    assert verify(built, document).lower_bound == priced.bound
+
+
 def _as_read(document: object) -> Any:
     return json.loads(json.dumps(document))
 

@@ -19,9 +19,9 @@ from truenorth.models import Cluster, Instance, Job, Objective, scenario_hash
 from truenorth.models.objective import reported_bound
 from truenorth.solvers.bounds import closed_form, part_sums
 from truenorth.solvers.bounds.certificate import closed_form_document, parts_document
-from truenorth.solvers.bounds.certify_parts import CertifiedSearch
 from truenorth.solvers.bounds.verify import verify
 from truenorth.solvers.exact import exhaustive, parts, start_orders
+from truenorth.solvers.exact.certify_parts import CertifiedSearch
 from truenorth.solvers.search.dispatch import greedy
 
 SUMS = [objective for objective in Objective if objective.is_sum]
@@ -243,5 +243,7 @@ def test_whatever_is_written_is_proved_again(objective: Objective, monkeypatch: 
             written += 1
             verdict = verify(built, json.loads(json.dumps(search.parts[1])))
             assert verdict.valid, verdict.reason
-            assert verdict.lower_bound == search.parts[0] <= search.value
+            assert verdict.lower_bound == search.parts[0]
+            assert search.value is not None
+            assert search.parts[0] <= search.value
     assert written

@@ -127,7 +127,8 @@ def _priced(tmp_path: Path) -> dict[str, Any]:
 
 
 def test_honest_certificates_are_valid(asked: Any, tmp_path: Path) -> None:
-    assert asked(Objective.LATE_JOBS, _late(tmp_path))[:2] == (0, {"valid": True, "lower_bound": 2.0, "reason": None})
+    valid = {"valid": True, "lower_bound": 2.0, "reason": None, "how": None}
+    assert asked(Objective.LATE_JOBS, _late(tmp_path))[:2] == (0, valid)
     assert asked(Objective.MEAN_LATENCY, _priced(tmp_path))[0] == 0
 
 

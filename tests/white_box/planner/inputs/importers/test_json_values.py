@@ -47,7 +47,7 @@ def test_any_list_is_read_as_by_the_standard_library(
 def test_every_entry_knows_its_lines_whatever_the_chunks() -> None:
     text = '\n[\n{"a": 1},\n\n{"a":\n2}\n,{"a": "\\n"}  ,\n{"a": 4}]\n'
     entries = Entries(io.StringIO(text), "log")
-    found = [(entry.data(), entry.text.first_line) for entry in entries]
+    found = [(entry.data(), entry.first_line) for entry in entries]
     assert found == [({"a": "1"}, 3), ({"a": "2"}, 5), ({"a": "\n"}, 7), ({"a": "4"}, 8)]
 
 
