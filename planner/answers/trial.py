@@ -24,7 +24,7 @@ from truenorth.executor import Policy, StoppedError, instance_for, replay, simul
 from truenorth.executor.devices.machine import describe_machine
 from truenorth.executor.devices.physical import physical_devices
 from truenorth.executor.devices.run import LiveRun, LiveSettings, live_crew, run_on
-from truenorth.executor.devices.runner import Runner
+from truenorth.executor.devices.runner import MakeRunner
 from truenorth.executor.errors import DeviceError
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.errors import QuestionError
@@ -214,7 +214,7 @@ class Trial(WithTimelines, WithRows):
 def trial(
     scenario: Scenario,
     policies: Sequence[str],
-    runner: Runner,
+    runner: MakeRunner,
     settings: LiveSettings,
     *,
     runner_name: str = "",
@@ -237,7 +237,7 @@ def trial(
     policies
         ``plan`` for a plan that is made here, names of policies with parameters, and paths of plan files.
     runner
-        Computes the tasks; what it calibrates holds for all runs.
+        Makes the runner that computes the tasks; what it calibrates holds for all runs.
     runner_name
         As it was named, for the report.
     time_limit_s

@@ -1,0 +1,330 @@
+"""What the process of a device does: it holds the device with its planned GPUs, and carries out what it is told.
+
+A thread per lane takes an order from the lane's socket, carries it out and reports how it ended. What a runner raises
+fails its order and nothing else; whatever ends the process is for the head to see.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import count
+from queue import SimpleQueue
+
+import torch
+from torch import Tensor
+
+from truenorth.executor.devices.addresses import Move
+from truenorth.executor.devices.decoding import Answer, Read
+from truenorth.executor.devices.lane import LARGEST_MESSAGE, Do, Ended, pack, unpack
+from truenorth.executor.devices.physical import Physical
+from truenorth.executor.devices.reference import run_job_alone
+from truenorth.executor.devices.runner import Runner
+from truenorth.executor.devices.shelf import Ref, Shelf
+from truenorth.executor.devices.station import Seating, Station, StationWork
+from truenorth.executor.devices.streams import Span
+from truenorth.executor.devices.weights import HostWeights
+from truenorth.executor.errors import DeviceError
+from truenorth.models import GPU, Instance
+
+COMING = -1
+"""The piece of an output that the run before on the same lane has only just put out."""
+READY = 0
+"""What a process reports as the end of, once it is set up."""
+WITHDRAW, FORGET = range(2)
+"""What the head may tell beside orders and lanes: orders to let be, and outputs that nobody needs any more."""
+_SWITCH_S = 0.0005
+"""How long a thread may keep Python's lock while another wants it: a load must not wait behind a runner."""
+_TRIED_BYTES = 65_536
+"""Of the transfers while warming up."""
+_Results = tuple[Span, Sequence[int]]
+"""When the device was busy with an order, and what came of it in numbers."""
+_Finish = Callable[[], _Results]
+_NEVER = Span(0, 0)
+
+
+class GpuProcess:
+    """A device with its planned GPUs.
+
+    Parameters
+    ----------
+    instance, seatings, host, runner, shelf
+        What all processes of a crew have.
+    physical
+        The device.
+    gpus
+        The planned GPUs on it, by number.
+    reports
+        Where ends are told.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        seatings: Mapping[tuple[int, int], Seating],
+        host: HostWeights,
+        runner: Runner,
+        shelf: Shelf,
+        physical: Physical,
+        gpus: Mapping[int, GPU],
+        reports: socket.socket,
+    ) -> None:
+        self._instance, self._seatings, self._host, self._runner = instance, seatings, host, runner
+        self._shelf, self._physical, self._gpus, self._reports = shelf, physical, gpus, reports
+        self._stations: dict[int, Station] = {}
+        self._withdrawn: set[int] = set()
+        # Where the head cannot read them outputs stay on the device, by their offset.
+        self._on_device: dict[int, Tensor] = {}
+        self._put = threading.Lock()
+
+    def serve(self, index: int, residents: Mapping[int, Mapping[int, int]], control: socket.socket) -> None:
+        """Set the device up, and serve lanes for as long as the head is there.
+
+        Parameters
+        ----------
+        index
+            Of this process, for its report.
+        residents
+            By planned GPU: models that are loaded first, and their addresses.
+        """
+        torch.set_num_threads(1)
+        sys.setswitchinterval(_SWITCH_S)
+        try:
+            for gpu, planned in self._gpus.items():
+                station = Station(planned, self._instance.models, self._host, self._runner, self._physical)
+                self._stations[gpu] = station
+                for model, address in residents.get(gpu, {}).items():
+                    station.load(model, address)
+            self._report((READY, Ended.WELL, index, os.getpid(), 0, 0))
+        except BaseException as error:  # the head decides what follows
+            self._report((READY, Ended.REFUSED, index, os.getpid(), 0, 0), in_words(error))
+        lanes = count()
+        while True:
+            message, fds, _, _ = socket.recv_fds(control, LARGEST_MESSAGE, 1)
+            if not message:
+                os._exit(0)
+            if fds:
+                served = _ServedLane(self, next(lanes), socket.socket(fileno=fds[0]), self._physical.is_cuda)
+                threading.Thread(target=served.serve, name=message.decode(), daemon=True).start()
+                continue
+            what, *rest = unpack(message)
+            if what == WITHDRAW:
+                self._withdrawn.update(rest)
+            elif what == FORGET:
+                for offset in rest:
+                    self._on_device.pop(offset, None)
+
+    def _report(self, numbers: Sequence[int], said: str = "") -> None:
+        self._reports.send(pack(numbers) + said.encode()[: LARGEST_MESSAGE // 2])
+
+    def begin(self, lane: _ServedLane, message: bytes) -> Callable[[], None]:
+        """Begin to carry an order out; return what waits for its end and reports it."""
+        number, do, gpu, asked_ns, *args = unpack(message)
+        began_ns = time.perf_counter_ns()
+        try:
+            finish = _let_be if number in self._withdrawn else self._begin[Do(do)](self, lane, gpu, asked_ns, args)
+        except BaseException as error:  # whatever a runner raises fails its task, not the process
+            return partial(self._report_error, number, began_ns, error)
+        return partial(self._finish, number, began_ns, finish)
+
+    def _finish(self, number: int, began_ns: int, finish: Callable[[], _Results]) -> None:
+        try:
+            span, results = finish()
+        except BaseException as error:  # a device tells late what has failed there
+            self._report_error(number, began_ns, error)
+            return
+        times = began_ns, time.perf_counter_ns(), span.start_ns, span.end_ns
+        self._report((number, Ended.WELL, *times, *results))
+
+    def _report_error(self, number: int, began_ns: int, error: BaseException) -> None:
+        how = Ended.REFUSED if isinstance(error, DeviceError) else Ended.RAISED
+        if isinstance(error, torch.AcceleratorError) and not self._physical.answers():
+            how = Ended.WITH_DEVICE
+        self._report((number, how, began_ns, time.perf_counter_ns(), 0, 0), in_words(error))
+
+    # -- what may be ordered ----------------------------------------------------------------------------------------
+
+    def _run(self, lane: _ServedLane, gpu: int, asked_ns: int, args: Sequence[int]) -> _Finish:
+        run_us, size, *rest = args
+        tasks, places = rest[:size], iter(rest[size:])
+        before = lane.fresh.pop(gpu, {})
+        works = [self._work(task, run_us, places, before) for task in tasks]
+        pending = self._stations[gpu].begin_run(works, asked_ns, lane.number)
+        lane.fresh[gpu] = dict(zip(tasks, pending.result, strict=True))
+        return lambda: (pending.wait(), self._put_out(pending.result))
+
+    def _work(self, task: int, run_us: int, places: Iterator[int], fresh: Mapping[int, Tensor]) -> StationWork:
+        """Return a task with its inputs, of which each lies at the next place."""
+        instance, inputs = self._instance, dict[str, tuple[Tensor, int]]()
+        job, template = int(instance.task_job[task]), int(instance.task_template[task])
+        workflow = instance.jobs[job].workflow
+        described = workflow.tasks[task - int(instance.job_first_task[job])]
+        for (offset, _), edge in zip(instance.inputs[template], described.inputs, strict=True):
+            piece, at = next(places), next(places)
+            if piece != COMING:
+                data = self._output(piece, at)
+            elif task + offset in fresh:
+                data = fresh[task + offset]
+            else:
+                raise DeviceError("what it needs was not put out")
+            inputs[edge.source] = data, edge.size_bytes
+        return StationWork(job, workflow.name, described.name, run_us, instance.needs[template], inputs)
+
+    def _iterate(self, lane: _ServedLane, gpu: int, asked_ns: int, args: Sequence[int]) -> _Finish:
+        template, reading, writing, *rest = args
+        reads = [Read(*rest[at : at + 3]) for at in range(0, 3 * reading, 3)]
+        writes = rest[3 * reading : 3 * reading + writing]
+        ends = rest[3 * reading + writing :]
+        answers = [Answer(*ends[at : at + 3]) for at in range(0, len(ends), 3)]
+        seating, station = self._seating(template, gpu), self._stations[gpu]
+        outputs, span = station.iterate(seating, reads, writes, answers, asked_ns, lane.number)
+        return lambda: (span, self._put_out(outputs))
+
+    def _load(self, lane: _ServedLane, gpu: int, asked_ns: int, args: Sequence[int]) -> _Finish:
+        model, address, anew, *rest = args
+        moves = [Move(*rest[at : at + 3]) for at in range(0, len(rest), 3)]
+        span, moves_us = self._stations[gpu].load_after(moves, model, address, asked_ns, bool(anew))
+        return lambda: (span, (moves_us,))
+
+    def _receive(self, lane: _ServedLane, gpu: int, asked_ns: int, args: Sequence[int]) -> _Finish:
+        piece, at, size_bytes, staged = args
+        received, span = self._stations[gpu].receive(self._shelf.bytes_at(piece, at), size_bytes, bool(staged))
+        return lambda: (span, self._put_out([received]))
+
+    def _publish(self, lane: _ServedLane, gpu: int, asked_ns: int, args: Sequence[int]) -> _Finish:
+        """Have outputs that are on the device where everybody can read them."""
+        for offset in args:
+            self._shelf.write(offset, self._output(0, offset))
+        return _let_be
+
+    def _try(self, lane: _ServedLane, gpu: int, asked_ns: int, args: Sequence[int]) -> _Finish:
+        """Load what a task needs and run it, in batches of every listed size, in an otherwise empty memory."""
+        instance, station, (workflow, position) = self._instance, self._stations[gpu], args
+        template = int(instance.template_first[workflow]) + position
+        run_us = int(instance.run_us[template, instance.gpu_class[gpu]])
+        station.load_alone(instance.needs[template])
+        if (template, int(instance.gpu_class[gpu])) in self._seatings:
+            _try_requests(station, self._seating(template, gpu))
+            return _let_be
+        empty = torch.zeros(0, dtype=torch.uint8, device=self._physical.device)
+        task, name = instance.workflows[workflow].tasks[position], instance.workflows[workflow].name
+        inputs = {edge.source: (empty, edge.size_bytes) for edge in task.inputs}
+        times = {1: run_us} if task.batch is None else task.batch.times_on(instance.cluster.gpus[gpu].kind)
+        for size, time_us in times.items():
+            station.run([StationWork(0, name, task.name, time_us, instance.needs[template], inputs)] * size)
+        return _let_be
+
+    def _try_transfer(self, lane: _ServedLane, gpu: int, asked_ns: int, args: Sequence[int]) -> _Finish:
+        """Bring something here, so that the first transfer that counts finds its way open."""
+        sent = torch.zeros(_TRIED_BYTES, dtype=torch.uint8)
+        self._stations[gpu].receive(sent, _TRIED_BYTES, self._instance.cluster.network.staged)
+        return _let_be
+
+    def _measure_copies(self, lane: _ServedLane, gpu: int, asked_ns: int, args: Sequence[int]) -> _Finish:
+        peak = round(self._stations[gpu].copy_peak(args[0]))
+        return lambda: (_NEVER, (peak,))
+
+    def _run_alone(self, lane: _ServedLane, gpu: int, asked_ns: int, args: Sequence[int]) -> _Finish:
+        job, size, *rest = args
+        given = {rest[at]: self._shelf.bytes_at(*rest[at + 1 : at + 3]) for at in range(size, len(rest), 3)}
+        outputs = run_job_alone(self._instance, self._seatings, self._stations[gpu], job, rest[:size], given)
+        refs = [self._shelf.put(outputs[task]) for task in rest[:size]]
+        return lambda: (_NEVER, [number for ref in refs for number in ref[1:]])
+
+    _begin = {  # noqa: RUF012
+        Do.RUN: _run,
+        Do.ITERATE: _iterate,
+        Do.LOAD: _load,
+        Do.RECEIVE: _receive,
+        Do.PUBLISH: _publish,
+        Do.TRY: _try,
+        Do.TRY_TRANSFER: _try_transfer,
+        Do.MEASURE_COPIES: _measure_copies,
+        Do.RUN_ALONE: _run_alone,
+    }
+
+    def _seating(self, template: int, gpu: int) -> Seating:
+        return self._seatings[template, int(self._instance.gpu_class[gpu])]
+
+    def _output(self, piece: int, at: int) -> Tensor:
+        """Return an output of this process, or what has reached it, on the device."""
+        if not self._physical.is_cuda:
+            return self._shelf.bytes_at(piece, at)
+        if at not in self._on_device:
+            raise DeviceError("its input was lost with the process that had it on its device")
+        return self._on_device[at]
+
+    def _put_out(self, outputs: Sequence[Tensor]) -> list[int]:
+        """Keep outputs; return where each lies and how many bytes it takes."""
+        found: list[int] = []
+        for output in outputs:
+            ref = self._keep(output)
+            found += ref.offset, ref.size_bytes
+        return found
+
+    def _keep(self, output: Tensor) -> Ref:
+        with self._put:  # lanes put out beside one another
+            ref = self._shelf.reserve(output)
+        if self._physical.is_cuda:
+            self._on_device[ref.offset] = output
+        else:
+            self._shelf.write(ref.offset, output)
+        return ref
+
+
+class _ServedLane:
+    """A lane as its process sees it.
+
+    Attributes
+    ----------
+    number
+        By which stations tell lanes apart.
+    fresh
+        What the latest run on each planned GPU has put out here, by task; nothing if it failed.
+    """
+
+    def __init__(self, process: GpuProcess, number: int, orders: socket.socket, waits: bool) -> None:
+        self._process, self.number, self._orders = process, number, orders
+        self.fresh: dict[int, Mapping[int, Tensor]] = {}
+        # Where a device computes by itself the next order is begun before the one before it has ended.
+        self._begun: SimpleQueue[Callable[[], None]] | None = SimpleQueue() if waits else None
+
+    def serve(self) -> None:
+        """Carry out what comes, until the head lets go."""
+        torch.set_num_threads(1)
+        if self._begun is not None:
+            threading.Thread(target=self._wait, args=(self._begun,), daemon=True).start()
+        while message := self._orders.recv(LARGEST_MESSAGE):
+            report = self._process.begin(self, message)
+            if self._begun is None:
+                report()
+            else:
+                self._begun.put(report)
+
+    def _wait(self, begun: SimpleQueue[Callable[[], None]]) -> None:
+        while True:
+            begun.get()()
+
+
+def _let_be() -> _Results:
+    """Return what comes of nothing."""
+    return _NEVER, ()
+
+
+def _try_requests(station: Station, seating: Seating) -> None:
+    """Work off a prompt as long as they come, or a chunk of it; take a step with the most requests, and with one."""
+    station.iterate(seating, [Read(0, 0, min(seating.chunk, seating.longest - 1))], ())
+    station.iterate(seating, [Read(request, 0, 1) for request in range(seating.seats)], ())
+    for requests in (seating.seats, 1, 0):  # in the end all seats are empty
+        station.iterate(seating, (), range(requests))
+
+
+def in_words(error: BaseException) -> str:
+    """Return an error as one line."""
+    said = str(error).partition("\n")[0].strip()
+    return said if isinstance(error, DeviceError) else f"{type(error).__name__}: {said}".rstrip(": ")
