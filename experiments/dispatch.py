@@ -115,4 +115,6 @@ def dispatch(
 
 
 if __name__ == "__main__":
-    ask(dispatch)
+    from experiments import dispatch as importable  # where another process finds the runner, too
+
+    ask(importable.dispatch)

@@ -1,7 +1,8 @@
 """What the process of a device does: it holds the device with its planned GPUs, and carries out what it is told.
 
-A thread per lane takes an order from the lane's socket, carries it out and reports how it ended. What a runner raises
-fails its order and nothing else; whatever ends the process is for the head to see.
+Of the threads of a lane one carries orders out that another has read and prepared meanwhile, and goes on with the next
+one before a third has told how it ended. What a runner raises fails its order and nothing else; whatever ends the
+process is for the head to see.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import socket
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
@@ -46,6 +48,7 @@ _Results = tuple[Span, Sequence[int]]
 """When the device was busy with an order, and what came of it in numbers."""
 _Finish = Callable[[], _Results]
 _NEVER = Span(0, 0)
+_NOTHING = torch.empty(0, dtype=torch.uint8)
 
 
 class GpuProcess:
@@ -78,6 +81,9 @@ class GpuProcess:
         self._shelf, self._physical, self._gpus, self._reports = shelf, physical, gpus, reports
         self._stations: dict[int, Station] = {}
         self._withdrawn: set[int] = set()
+        self._job: list[int] = instance.task_job.tolist()
+        self._template: list[int] = instance.task_template.tolist()
+        self._first: list[int] = instance.job_first_task.tolist()
         # Where the head cannot read them outputs stay on the device, by their offset.
         self._on_device: dict[int, Tensor] = {}
         self._put = threading.Lock()
@@ -109,8 +115,8 @@ class GpuProcess:
             if not message:
                 os._exit(0)
             if fds:
-                served = _ServedLane(self, next(lanes), socket.socket(fileno=fds[0]), self._physical.is_cuda)
-                threading.Thread(target=served.serve, name=message.decode(), daemon=True).start()
+                lane = _ServedLane(self, next(lanes), socket.socket(fileno=fds[0]), self._physical.is_cuda)
+                lane.start(message.decode())
                 continue
             what, *rest = unpack(message)
             if what == WITHDRAW:
@@ -122,12 +128,17 @@ class GpuProcess:
     def _report(self, numbers: Sequence[int], said: str = "") -> None:
         self._reports.send(pack(numbers) + said.encode()[: LARGEST_MESSAGE // 2])
 
-    def begin(self, lane: _ServedLane, message: bytes) -> Callable[[], None]:
-        """Begin to carry an order out; return what waits for its end and reports it."""
+    def prepare(self, lane: _ServedLane, message: bytes) -> Callable[[], Callable[[], None]]:
+        """Return what carries an order out, which then returns what waits for its end and reports it."""
         number, do, gpu, asked_ns, *args = unpack(message)
+        if do == Do.RUN:
+            return partial(self._begin, number, self._prepare_run(lane, gpu, asked_ns, args))
+        return partial(self._begin, number, partial(self._carry_out[Do(do)], self, lane, gpu, asked_ns, args))
+
+    def _begin(self, number: int, carry_out: Callable[[], _Finish]) -> Callable[[], None]:
         began_ns = time.perf_counter_ns()
         try:
-            finish = _let_be if number in self._withdrawn else self._begin[Do(do)](self, lane, gpu, asked_ns, args)
+            finish = _let_be if number in self._withdrawn else carry_out()
         except BaseException as error:  # whatever a runner raises fails its task, not the process
             return partial(self._report_error, number, began_ns, error)
         return partial(self._finish, number, began_ns, finish)
@@ -149,31 +160,41 @@ class GpuProcess:
 
     # -- what may be ordered ----------------------------------------------------------------------------------------
 
-    def _run(self, lane: _ServedLane, gpu: int, asked_ns: int, args: Sequence[int]) -> _Finish:
+    def _prepare_run(self, lane: _ServedLane, gpu: int, asked_ns: int, args: Sequence[int]) -> Callable[[], _Finish]:
         run_us, size, *rest = args
         tasks, places = rest[:size], iter(rest[size:])
-        before = lane.fresh.pop(gpu, {})
-        works = [self._work(task, run_us, places, before) for task in tasks]
-        pending = self._stations[gpu].begin_run(works, asked_ns, lane.number)
-        lane.fresh[gpu] = dict(zip(tasks, pending.result, strict=True))
-        return lambda: (pending.wait(), self._put_out(pending.result))
+        coming: list[tuple[int, StationWork, str, int]] = []
+        works = [self._work(task, run_us, places, coming) for task in tasks]
 
-    def _work(self, task: int, run_us: int, places: Iterator[int], fresh: Mapping[int, Tensor]) -> StationWork:
-        """Return a task with its inputs, of which each lies at the next place."""
-        instance, inputs = self._instance, dict[str, tuple[Tensor, int]]()
-        job, template = int(instance.task_job[task]), int(instance.task_template[task])
+        def run() -> _Finish:
+            """Begin the run, on what the one before it has put out."""
+            before = lane.fresh.pop(gpu, {})
+            for source, work, name, size_bytes in coming:
+                if source not in before:
+                    raise DeviceError("what it needs was not put out")
+                work.inputs[name] = before[source], size_bytes
+            pending = self._stations[gpu].begin_run(works, asked_ns, lane.number)
+            lane.fresh[gpu] = dict(zip(tasks, pending.result, strict=True))
+            return lambda: (pending.wait(), self._put_out(pending.result))
+
+        return run
+
+    def _work(
+        self, task: int, run_us: int, places: Iterator[int], coming: list[tuple[int, StationWork, str, int]]
+    ) -> StationWork:
+        """Return a task with its inputs, of which each lies at the next place; note those that are still to come."""
+        instance, template, job = self._instance, self._template[task], self._job[task]
         workflow = instance.jobs[job].workflow
-        described = workflow.tasks[task - int(instance.job_first_task[job])]
+        described = workflow.tasks[task - self._first[job]]
+        work = StationWork(job, workflow.name, described.name, run_us, instance.needs[template], {})
         for (offset, _), edge in zip(instance.inputs[template], described.inputs, strict=True):
             piece, at = next(places), next(places)
-            if piece != COMING:
-                data = self._output(piece, at)
-            elif task + offset in fresh:
-                data = fresh[task + offset]
+            work.inputs[edge.source] = _NOTHING, edge.size_bytes
+            if piece == COMING:
+                coming.append((task + offset, work, edge.source, edge.size_bytes))
             else:
-                raise DeviceError("what it needs was not put out")
-            inputs[edge.source] = data, edge.size_bytes
-        return StationWork(job, workflow.name, described.name, run_us, instance.needs[template], inputs)
+                work.inputs[edge.source] = self._output(piece, at), edge.size_bytes
+        return work
 
     def _iterate(self, lane: _ServedLane, gpu: int, asked_ns: int, args: Sequence[int]) -> _Finish:
         template, reading, writing, *rest = args
@@ -236,8 +257,7 @@ class GpuProcess:
         refs = [self._shelf.put(outputs[task]) for task in rest[:size]]
         return lambda: (_NEVER, [number for ref in refs for number in ref[1:]])
 
-    _begin = {  # noqa: RUF012
-        Do.RUN: _run,
+    _carry_out = {  # noqa: RUF012
         Do.ITERATE: _iterate,
         Do.LOAD: _load,
         Do.RECEIVE: _receive,
@@ -289,26 +309,54 @@ class _ServedLane:
     """
 
     def __init__(self, process: GpuProcess, number: int, orders: socket.socket, waits: bool) -> None:
-        self._process, self.number, self._orders = process, number, orders
+        self._process, self.number, self._orders, self._waits = process, number, orders, waits
         self.fresh: dict[int, Mapping[int, Tensor]] = {}
-        # Where a device computes by itself the next order is begun before the one before it has ended.
-        self._begun: SimpleQueue[Callable[[], None]] | None = SimpleQueue() if waits else None
+        self._reading, self._state = threading.Lock(), threading.Lock()
+        self._prepared: deque[Callable[[], Callable[[], None]]] = deque()
+        self._reports: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._is_busy, self._untold = False, 0
 
-    def serve(self) -> None:
-        """Carry out what comes, until the head lets go."""
+    def start(self, name: str) -> None:
+        """Serve it from now on."""
+        for serve in (self._serve, self._serve, self._tell):
+            threading.Thread(target=serve, name=name, daemon=True).start()
+
+    def _serve(self) -> None:
+        """Read orders; carry them out unless the other thread is at that, which then goes on with them."""
         torch.set_num_threads(1)
-        if self._begun is not None:
-            threading.Thread(target=self._wait, args=(self._begun,), daemon=True).start()
-        while message := self._orders.recv(LARGEST_MESSAGE):
-            report = self._process.begin(self, message)
-            if self._begun is None:
-                report()
-            else:
-                self._begun.put(report)
-
-    def _wait(self, begun: SimpleQueue[Callable[[], None]]) -> None:
         while True:
-            begun.get()()
+            with self._reading:
+                message = self._orders.recv(LARGEST_MESSAGE)
+                if not message:
+                    return
+                prepared = self._process.prepare(self, message)
+                with self._state:
+                    self._prepared.append(prepared)
+                    if self._is_busy:
+                        continue
+                    self._is_busy = True
+            self._carry_out()
+
+    def _carry_out(self) -> None:
+        """Carry out what is prepared; the end of what nothing follows is told at once."""
+        goes_on = True
+        while goes_on:
+            report = self._prepared.popleft()()
+            with self._state:
+                goes_on = self._is_busy = bool(self._prepared)
+                later = goes_on or self._untold or self._waits
+                self._untold += bool(later)
+            if later:
+                self._reports.put(report)
+            else:
+                report()
+
+    def _tell(self) -> None:
+        """Tell how orders have ended, in their order, where waiting for that would hold others up."""
+        while True:
+            self._reports.get()()
+            with self._state:
+                self._untold -= 1
 
 
 def _let_be() -> _Results:

@@ -177,8 +177,11 @@ class LiveDevice:
 
     def queue(self, tasks: Sequence[int], gpu: int, expected_us: int) -> None:
         """Have a batch ready behind the one that runs on its GPU, so that it starts at once when that ends."""
-        if gpu in self._queued or gpu not in self._latest:
+        queued = self._queued.get(gpu)
+        if gpu not in self._latest or (queued is not None and queued.tasks == tuple(tasks)):
             return
+        if queued is not None:
+            self._withdraw(self._queued.pop(gpu))
         if self._failed_jobs and any(self._job[task] in self._failed_jobs for task in tasks):
             return
         before, order = self._latest[gpu]

@@ -201,7 +201,7 @@ X, Y = chain(task("x", 100, ["m0"]), name="x"), chain(task("y", 100, ["m1"]), na
 
 def without_warm_up(make: MakeRunner) -> Runner:
     """Let nothing run before the clock does."""
-    patch.dict(GpuProcess._begin, {Do.TRY: lambda *_: lambda: (Span(0, 0), ())}).start()
+    patch.dict(GpuProcess._carry_out, {Do.TRY: lambda *_: lambda: (Span(0, 0), ())}).start()
     return make()
 
 
