@@ -90,7 +90,10 @@ def test_what_a_card_does_not_recover_from_costs_its_job(cards: tuple[PretendedC
     # The run before it is on a card that is lost, too.
     said = {failure.message for failure in run.records.failures if failure.job != 3}
     assert how == LOST or said <= {WITH_IT}
-    assert [fault.what for fault in run.records.faults] == [STARTED_AGAIN]
+    seen = [fault.what for fault in run.records.faults]
+    assert seen.count(STARTED_AGAIN) == 1
+    # What lay there and was to travel cannot, which may be noticed first.
+    assert all(what == STARTED_AGAIN or what.startswith("transfer to ") for what in seen)
     whole = {task: out for task, out in run.outputs.items() if task // 2 not in failed(run)}
     assert whole  # of a job that did not fail, one at most that nobody needed any more was lost with the card
     assert different_outputs(two_models(), Small, "cuda", whole, 30) == []
