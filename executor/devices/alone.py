@@ -78,7 +78,7 @@ def outputs_alone(
     Parameters
     ----------
     tasks
-        Those wanted; with a task, its predecessors.
+        Those wanted.
     limit_s
         As for `different_outputs`; of a job that takes longer nothing is yielded.
     given

@@ -25,7 +25,7 @@ from truenorth.executor.devices.lane import LARGEST_MESSAGE, Do, Ended, Lane, Or
 from truenorth.executor.devices.physical import Physical
 from truenorth.executor.devices.processes import Equipment, Start, Template
 from truenorth.executor.devices.runner import MakeRunner
-from truenorth.executor.devices.shelf import Ref
+from truenorth.executor.devices.shelf import Ref, Shelf
 from truenorth.executor.devices.station import Seating
 from truenorth.executor.devices.streams import Span
 from truenorth.executor.errors import DeviceError
@@ -63,8 +63,6 @@ class DeviceProcess:
         In the system; 0 while there is none.
     is_ready
         Whether it has set its device up.
-    free
-        Behind all outputs in its piece of the shelf.
     """
 
     index: int
@@ -74,7 +72,6 @@ class DeviceProcess:
     number: int = 0
     is_ready: bool = False
     began_s: float = 0.0
-    free: int = 0
     control: socket.socket | None = None
 
     def tell(self, *numbers: int) -> None:
@@ -90,20 +87,27 @@ class DeviceProcess:
             with far, suppress(OSError):
                 socket.send_fds(self.control, [lane.name.encode()], [far.fileno()])
 
-    def running(self) -> list[Order]:
-        """Return the runs that it is at."""
-        return [lane.first for lane in self.lanes if lane.computes and lane.first is not None]
+    def running(self, shelf: Shelf) -> list[Order]:
+        """Return the runs that it is at: the last ones begun, even if it has yet to tell how those before ended."""
+        begun = [self.begun(lane, shelf) for lane in self.lanes if lane.computes]
+        return [order for order in begun if order is not None]
 
-    def overdue(self) -> Order | None:
+    def begun(self, lane: Lane, shelf: Shelf) -> Order | None:
+        """Return what a lane has begun last, unless its end has been told."""
+        return lane.under_way.get(shelf.begun(self.index, self.lanes.index(lane)))
+
+    def overdue(self, shelf: Shelf) -> Order | None:
         """Return an order that is beyond its limit; a run that others may wait for comes before these."""
         if not self.is_ready:
             return None
         for lane in self.lanes:
-            order = lane.overdue()
+            # A card may be at the first of those begun; a core is at the last, which may keep it from telling.
+            begun = lane.first if self.physical.is_cuda else self.begun(lane, shelf)
+            order = lane.overdue(begun)
             if order is None:
                 continue
-            earlier = [each for each in self.lanes if each.computes and each.first and each.since_ns <= lane.since_ns]
-            if lane.computes or not earlier:
+            others = [each for each in self.lanes if each is not lane and each.computes and each.first]
+            if (lane.computes and begun) or all(each.since_ns > lane.since_ns for each in others):
                 return order
         return None
 
@@ -253,7 +257,7 @@ class Crew:
             process.control.close()
         process.control, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with far:
-            start = Start(process.index, process.free, residents)
+            start = Start(process.index, residents)
             process.number = self._template.fork(start, far, self._far_reports)
         process.is_ready, process.began_s = False, time.monotonic()
         for lane in process.lanes:
@@ -323,18 +327,12 @@ class Crew:
                 continue
             order.lane.take(order)
             order.take(how, began_ns, ended_ns, Span(*span), report[_REPORT_BYTES:])
-            self._note_used(order)
             if how == Ended.WITH_DEVICE:
                 process = self.process[order.gpu]
-                self._end(process, order.error or "", [order] if order.do.is_run else process.running())
+                self._end(process, order.error or "", [order] if order.do.is_run else process.running(self.shelf))
                 if order.do.is_run:
                     continue
             ended.append(order)
-
-    def _note_used(self, order: Order) -> None:
-        """Take note of how far a piece of the shelf is used: a process that is started again begins behind that."""
-        if order.do in (Do.RUN, Do.ITERATE, Do.RECEIVE, Do.RUN_ALONE) and order.results:
-            self.process[order.gpu].free = sum(order.results[-2:])
 
     def _take_ready(self, process: DeviceProcess, number: int, refused: str) -> None:
         if process.number != number:
@@ -351,9 +349,10 @@ class Crew:
         if not process.number:
             return
         if process.number in gone:
-            self._end(process, _in_words(gone[process.number]), process.running() if process.is_ready else ())
+            running = process.running(self.shelf) if process.is_ready else ()
+            self._end(process, _in_words(gone[process.number]), running)
             return
-        stuck = process.overdue()
+        stuck = process.overdue(self.shelf)
         if stuck is not None and stuck.lane is not None:
             why = f"{stuck.lane.name} was stuck for more than {stuck.limit_s:.3g} s"
             self._end(process, why, [stuck] if stuck.do.is_run else (), is_stuck=True)

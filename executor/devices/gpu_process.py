@@ -136,14 +136,16 @@ class GpuProcess:
         """Return what carries an order out, which then returns what waits for its end and reports it."""
         number, do, gpu, asked_ns, *args = unpack(message)
         if do != Do.RUN:
-            return partial(self._begin, number, partial(self._carry_out[Do(do)], self, lane, gpu, asked_ns, args))
+            carry_out = partial(self._carry_out[Do(do)], self, lane, gpu, asked_ns, args)
+            return partial(self._begin, lane.number, number, carry_out)
         try:
-            return partial(self._begin, number, self._prepare_run(lane, gpu, asked_ns, args))
+            return partial(self._begin, lane.number, number, self._prepare_run(lane, gpu, asked_ns, args))
         except DeviceError as error:  # an input is not there any more
             return partial(partial, self._report_error, number, time.perf_counter_ns(), error)
 
-    def _begin(self, number: int, carry_out: Callable[[], _Finish]) -> Callable[[], None]:
+    def _begin(self, lane: int, number: int, carry_out: Callable[[], _Finish]) -> Callable[[], None]:
         began_ns = time.perf_counter_ns()
+        self._shelf.note_begun(lane, number)
         try:
             finish = _let_be if number in self._withdrawn else carry_out()
         except BaseException as error:  # whatever a runner raises fails its task, not the process

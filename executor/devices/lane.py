@@ -203,14 +203,24 @@ class Lane:
 
     @property
     def first(self) -> Order | None:
-        """What is being carried out, as far as can be known here."""
+        """The first that no report was taken of."""
         return next(iter(self.under_way.values()), None)
 
-    def overdue(self) -> Order | None:
-        """Return the order that is being carried out if it is beyond its limit."""
-        order = self.first
-        late = order is not None and time.perf_counter_ns() - self.since_ns > order.limit_s * _NS_PER_S
-        return order if late else None
+    def overdue(self, begun: Order | None) -> Order | None:
+        """Return the order that is being carried out if it is beyond its limit.
+
+        Parameters
+        ----------
+        begun
+            That order; how those before it ended has yet to be told. None: it is the first.
+        """
+        limit_s = 0.0
+        for order in self.under_way.values():
+            limit_s += order.limit_s
+            if begun is None or begun is order:
+                late = time.perf_counter_ns() - self.since_ns > limit_s * _NS_PER_S
+                return order if late else None
+        return None
 
     def close(self) -> None:
         """Let whoever serves it end."""

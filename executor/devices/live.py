@@ -378,6 +378,10 @@ class LiveDevice:
                 self._fail(task, its, self._wall_us(), ending.why)
         for order in blamed:
             self._under_way -= 1
+            queued = self._queued.get(order.gpu)
+            if queued is not None and queued.order is order:  # the engine has yet to order it, maybe elsewhere
+                for task in queued.tasks:
+                    self._fail(task, order.gpu, self._wall_us(), ending.why)
             order.done(order)
         self._note_fault(STARTED_AGAIN, gpu, ending.why)
         at_fault = [self._template[order.args[2]] if order.do == Do.RUN else order.args[0] for order in blamed]

@@ -69,14 +69,11 @@ class Start:
     ----------
     index
         Which of the crew's it is.
-    free
-        From where on it may put outputs into its piece of the shelf.
     residents
         By planned GPU: models that are to be in its memory, and their addresses.
     """
 
     index: int
-    free: int = 0
     residents: Mapping[int, Mapping[int, int]] | None = None
 
 
@@ -283,7 +280,7 @@ def _fork_devices(
             head.close()
             own.close()
             Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_GO)
-            shelf.own(start.index, start.free)
+            shelf.own(start.index)
             physical, gpus = equipment.devices[start.index]
             physical.pin(room)
             GpuProcess(equipment.instance, equipment.seatings, host, runner, shelf, physical, gpus, reports).serve(

@@ -27,15 +27,18 @@ def run_job_alone(
     seatings
         By template of a request and GPU class: how its stream class is served.
     wanted
-        The tasks; with a task, its predecessors.
+        The tasks; whatever they need is computed, too.
     given
         What successors get in place of what is put out here, by task.
     """
     workflow, first = instance.jobs[job].workflow, instance.tasks_of(job).start
-    outputs: dict[int, Tensor] = {}
+    outputs, needed = dict[int, Tensor](), set(wanted)
+    for position in reversed(workflow.topological):
+        if first + position in needed:
+            needed.update(first + workflow.position[edge.source] for edge in workflow.tasks[position].inputs)
     for position in workflow.topological:
         task, number = workflow.tasks[position], first + position
-        if number not in wanted:
+        if number not in needed:
             continue
         needs = instance.task_needs(number)
         station.load_alone(needs)

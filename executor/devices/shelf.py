@@ -1,7 +1,8 @@
 """Where outputs lie: shared memory without a name, a piece per process of a GPU, which outlives that process.
 
 Whoever owns a piece appends to it; everybody reads there, and the head frees what nobody needs any more. A piece is so
-large that it is never full, and takes memory only where something lies.
+large that it is never full, and takes memory only where something lies. Before all outputs stands what must be known of
+an owner that ends without a word: how far it had come, and the order that each of its lanes has begun last.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ import torch
 from torch import Tensor
 
 PIECE_BYTES = 1 << 42
+_FIRST = 1 << 16
+"""Where outputs begin, behind the next free byte and the orders that lanes have begun."""
+_NUMBER = struct.Struct("q")
 _HEAD = 32
 """Numbers before an output: its bytes, the place of its kind of number in `_DTYPES`, its dimensions and their sizes."""
 _HEAD_BYTES = 8 * _HEAD
@@ -50,11 +54,21 @@ class Shelf:
         self._bytes = [torch.frombuffer(each, dtype=torch.uint8) for each in self._maps]
         for piece in pieces:
             os.close(piece)
-        self._own = self._free = 0
+        self._own = 0
 
-    def own(self, piece: int, begin: int = 0) -> None:
-        """Append to a piece from now on, from a byte on."""
-        self._own, self._free = piece, begin
+    def own(self, piece: int) -> None:
+        """Append to a piece from now on, behind what whoever owned it before has put there; no lane has begun."""
+        self._own = piece
+        self._maps[piece][_NUMBER.size : _FIRST] = bytes(_FIRST - _NUMBER.size)
+
+    def note_begun(self, lane: int, number: int) -> None:
+        """Take note, for whoever outlives this process, of the order that a lane begins."""
+        _NUMBER.pack_into(self._maps[self._own], _NUMBER.size * (lane + 1), number)
+
+    def begun(self, piece: int, lane: int) -> int:
+        """Return the number of the order that a lane has begun last; 0 if it has begun none."""
+        number: int = _NUMBER.unpack_from(self._maps[piece], _NUMBER.size * (lane + 1))[0]
+        return number
 
     def put(self, output: Tensor) -> Ref:
         """Append an output."""
@@ -66,9 +80,11 @@ class Shelf:
         """Return where an output is to lie, behind all others."""
         pages = -(-(_HEAD_BYTES + output.nbytes) // mmap.PAGESIZE)  # only whole pages can be freed
         size_bytes = pages * mmap.PAGESIZE
-        # What lies at the beginning was freed long ago.
-        offset = self._free if self._free + size_bytes <= PIECE_BYTES else 0
-        self._free = offset + size_bytes
+        room = self._maps[self._own]
+        offset = max(_FIRST, *_NUMBER.unpack_from(room))
+        if offset + size_bytes > PIECE_BYTES:  # what lies at the beginning was freed long ago
+            offset = _FIRST
+        _NUMBER.pack_into(room, 0, offset + size_bytes)
         return Ref(self._own, offset, size_bytes)
 
     def write(self, offset: int, output: Tensor) -> None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 from unittest.mock import patch
 
@@ -20,11 +21,14 @@ import torch
 from torch import Tensor
 
 from tests.executor.devices.small import Small
+from truenorth.executor.devices import gpu_process
 from truenorth.executor.devices.physical import Physical
 from truenorth.executor.devices.runner import MakeRunner, Runner, RunnerCall
 from truenorth.executor.devices.station import Station
 
 LONG_S = 60.0
+LATE_S = 0.2
+QUEUED_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,17 @@ class In:
                 return
             self.once.touch()
         self.do()
+
+
+@dataclass(frozen=True)
+class Slowly:
+    """Lets every run take so long that the next one is queued behind it."""
+
+    before: Callable[[RunnerCall], None]
+
+    def __call__(self, call: RunnerCall) -> None:
+        time.sleep(QUEUED_S)
+        self.before(call)
 
 
 @dataclass(frozen=True)
@@ -97,6 +112,21 @@ def small(before: Callable[[RunnerCall], None]) -> Small:
 def without_answers(make: MakeRunner) -> Runner:
     """Let devices answer no call once something has failed there."""
     patch.object(Physical, "answers", lambda physical: False).start()
+    return make()
+
+
+class Late(SimpleQueue[Any]):
+    """Gives out what was put into it long after that."""
+
+    def get(self, *how: Any) -> Any:
+        found = super().get(*how)
+        time.sleep(LATE_S)
+        return found
+
+
+def slow_to_tell(make: MakeRunner) -> Runner:
+    """Let processes tell how an order ended long after they have begun the next one that waits."""
+    patch.object(gpu_process, "SimpleQueue", Late).start()
     return make()
 
 

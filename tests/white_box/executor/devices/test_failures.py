@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from tests.executor.devices.faulty import (
     In,
     Raise,
+    Slowly,
     assert_on_device,
     be_killed,
     exhaust_memory,
@@ -23,6 +24,7 @@ from tests.executor.devices.faulty import (
     hang,
     leave,
     segmentation_fault,
+    slow_to_tell,
     small,
     spin,
     without_answers,
@@ -153,6 +155,25 @@ def test_what_ends_a_process_costs_the_job_that_it_was_at(
     assert failed.message.endswith(said)
     assert [(fault.what, fault.message) for fault in run.records.faults] == [(STARTED_AGAIN, failed.message)]
     assert ran(run) - {6} == {0, 1, 2, 3, 4, 8, 9, 10, 11}
+    assert check(on, run.timeline) == []
+    assert different_outputs(on, Small, "cpu", run.outputs, 30) == []
+
+
+@pytest.mark.parametrize(("do", "said"), ENDS.values(), ids=ENDS)
+def test_what_a_process_had_yet_to_tell_is_not_what_ended_it(do: Callable[[], None], said: str) -> None:
+    """Every x is queued behind the one before it, which has ended, untold, when job 1 ends the process; it runs again.
+
+    So does job 0, and the jobs behind run once; nobody's output lies where another's does.
+    """
+    on = instance([X] * 5, ["m0"], gpus(1, BYTES))
+    plan = simulate(on, parse_policy("jit"))
+    runner = partial(slow_to_tell, partial(small, Slowly(In(do, job=1))))
+    run = run_live(on, replay_of(on, plan), runner, SHORT, plan=plan)
+    (failed,) = run.records.failures
+    assert failed.job == 1
+    assert failed.message.endswith(said)
+    assert [fault.what for fault in run.records.faults] == [STARTED_AGAIN]
+    assert ran(run) == {0, 2, 3, 4}
     assert check(on, run.timeline) == []
     assert different_outputs(on, Small, "cpu", run.outputs, 30) == []
 

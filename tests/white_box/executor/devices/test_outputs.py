@@ -15,6 +15,7 @@ from truenorth.executor import parse_policy, replay
 from truenorth.executor.devices.alone import different_outputs, outputs_alone
 from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
 from truenorth.executor.devices.runner import RunnerCall
+from truenorth.executor.devices.shelf import Shelf, make_piece
 from truenorth.executor.runners.synthetic import SyntheticRunner
 from truenorth.models import Instance, Job, MLModel, Placement, Residency, Timeline, check
 
@@ -140,3 +141,28 @@ def test_a_model_that_slides_over_its_old_place_keeps_every_byte() -> None:
     assert [(move.model, move.gpu) for move in run.records.moves] == [(1, 0)]
     assert len(run.records.loads) == 3
     assert different_outputs(on, SyntheticRunner, "cpu", run.outputs, 30) == []
+
+
+def test_an_output_is_compared_even_if_what_it_came_of_was_lost() -> None:
+    """Of a, b and c only the output of c is there; a wrong one in its place is found."""
+    on = instance([ABC], ["m0", "m1", "m2"], gpus(1, BYTES))
+    output = run_live(on, parse_policy("jit"), Small, KEPT).outputs[2]
+    assert different_outputs(on, Small, "cpu", {2: output}, 30) == []
+    assert different_outputs(on, Small, "cpu", {2: -output}, 30) == [2]
+
+
+def test_who_takes_a_piece_over_appends_behind_and_has_begun_nothing() -> None:
+    """The first owner has begun orders 7 and 8 on lanes 0 and 2, and two outputs; the next one adds a third."""
+    shelf = Shelf([make_piece(), make_piece()])
+    shelf.own(1)
+    shelf.note_begun(0, 7)
+    shelf.note_begun(2, 8)
+    refs = [shelf.put(torch.full((3,), float(value))) for value in range(2)]
+    assert [shelf.begun(1, lane) for lane in range(4)] == [7, 0, 8, 0]
+    assert [shelf.begun(0, lane) for lane in range(4)] == [0, 0, 0, 0]
+
+    shelf.own(1)
+    refs.append(shelf.put(torch.full((3,), 2.0)))
+    assert [shelf.begun(1, lane) for lane in range(4)] == [0, 0, 0, 0]
+    assert [ref.offset + ref.size_bytes for ref in refs[:2]] == [ref.offset for ref in refs[1:]]
+    assert [shelf.read(ref).tolist() for ref in refs] == [[0.0] * 3, [1.0] * 3, [2.0] * 3]
