@@ -533,6 +533,7 @@ class LiveDevice:
         elif model == NOWHERE:
             return
         self._lost.add(gpu)
+        self._latest.pop(gpu, None)  # nothing is queued there until the engine knows
         for queued in self._queued.values():  # whoever decides from now on may use memories otherwise
             self._withdraw(queued)
         self._queued.clear()
