@@ -92,6 +92,10 @@ class DeviceProcess:
         begun = [self.begun(lane, shelf) for lane in self.lanes if lane.computes]
         return [order for order in begun if order is not None]
 
+    def on_device(self, shelf: Shelf) -> list[Order]:
+        """Return the runs that its device is at, which may be behind those begun last."""
+        return [lane.first for lane in self.lanes if lane.computes and lane.first and self.begun(lane, shelf)]
+
     def begun(self, lane: Lane, shelf: Shelf) -> Order | None:
         """Return what a lane has begun last, unless its end has been told."""
         return lane.under_way.get(shelf.begun(self.index, self.lanes.index(lane)))
@@ -329,7 +333,7 @@ class Crew:
             order.take(how, began_ns, ended_ns, Span(*span), report[_REPORT_BYTES:])
             if how == Ended.WITH_DEVICE:
                 process = self.process[order.gpu]
-                self._end(process, order.error or "", [order] if order.do.is_run else process.running(self.shelf))
+                self._end(process, order.error or "", [order] if order.do.is_run else process.on_device(self.shelf))
                 if order.do.is_run:
                     continue
             ended.append(order)
