@@ -136,12 +136,16 @@ class Site(ServingExecution):
             return
         for member in tasks:
             # Inputs that the running batch itself makes are as good as there.
-            coming = sum(member + offset in run.tasks for offset, _ in self.needed_inputs(member))
+            coming = self.coming(member, run.tasks)
             if self.gpu[member] != gpu or self.started_us[member] >= 0 or self.inputs_missing[member] != coming:
                 return
         alone_us = self.run_us[template][self.gpu_class[gpu]]
         expected_us = self.batch_time(self.batch[template], gpu, len(tasks)) if others else alone_us
         self._device.queue(tuple(sorted(tasks)), gpu, expected_us)
+
+    def coming(self, task: int, running: Sequence[int]) -> int:
+        """Return how many inputs of a task a run puts out."""
+        return sum(task + offset in running for offset, _ in self.needed_inputs(task))
 
     def _refuse_start(self, task: int) -> NoReturn:
         """Say what a task lacks."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from itertools import product
 from statistics import quantiles
 from typing import Annotated, Any
@@ -81,8 +82,8 @@ def dispatch_us(instance: Instance, policy: str, launch: float) -> list[int]:
     plan = simulate(instance, parse_policy("srpt")) if policy == "plan" else None
     chosen: Callable[[], Policy] = parse_policy(policy) if plan is None else replay(instance, plan)
     cores = [Physical(torch.device("cpu"), f"virtual GPU {gpu}") for gpu in range(instance.n_gpus)]
-    with patch("truenorth.executor.devices.crew.physical_devices", lambda kind: cores):
-        live = run_live(instance, chosen, Waiting(launch), LiveSettings(), plan=plan)
+    with patch("truenorth.executor.devices.run.physical_devices", lambda kind: cores):
+        live = run_live(instance, chosen, partial(Waiting, launch), LiveSettings(), plan=plan)
     if live.records.failures:
         raise SystemExit(f"a task failed: {live.records.failures[0].message}")
     return [run.dispatch_us for run in live.records.runs]
@@ -114,4 +115,6 @@ def dispatch(
 
 
 if __name__ == "__main__":
-    ask(dispatch)
+    from experiments import dispatch as importable  # where another process finds the runner, too
+
+    ask(importable.dispatch)

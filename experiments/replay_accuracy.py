@@ -14,8 +14,8 @@ from rich.console import Console
 
 from experiments.bench import ask
 from truenorth.executor.devices.run import LiveSettings
-from truenorth.executor.devices.runner import Runner
-from truenorth.executor.runners.factory import parse_runner
+from truenorth.executor.devices.runner import MakeRunner
+from truenorth.executor.runners.factory import runner_named
 from truenorth.executor.samples import Spread
 from truenorth.models.scenario import Scenario, load_scenario
 from truenorth.planner.answers.profile import profile
@@ -36,7 +36,7 @@ def replay_accuracy(
     rounds: Annotated[int, "rounds of the profile"] = 12,
 ) -> None:
     """Print the trial, and how far run times in it are from the profile's, and the profile's from one another."""
-    chosen = parse_runner(runner)
+    chosen = runner_named(runner)
     data = yaml.safe_load(SCENARIO.read_text())
     data["cluster"]["servers"] = gpus
     data["workload"]["poisson"] |= {"rate": f"{rate * gpus} /s", "jobs": jobs}
@@ -67,9 +67,11 @@ def replay_accuracy(
     print(f"  a single sample of the profile, off its mean  {_scatter(samples.runs.values()):>9.1%}")
 
 
-def _profile(scenario: Scenario, runner: Runner, rounds: int, beside: int, folder: Path) -> tuple[Scenario, Samples]:
+def _profile(
+    scenario: Scenario, runner: MakeRunner, rounds: int, beside: int, folder: Path
+) -> tuple[Scenario, Samples]:
     """Return the measured scenario and the samples."""
-    made = profile(scenario, runner, device="cpu", rounds=rounds, beside=beside)
+    made = profile(scenario, runner(), device="cpu", rounds=rounds, beside=beside)
     _, samples = made.save(folder / "profiled.yaml")
     return made.measured, read_samples(samples)
 

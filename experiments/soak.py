@@ -44,7 +44,7 @@ def reload_often(reloads: int) -> int:
     workflows = [Workflow(f"w{place}", (Task("t", {"*": 1}, (f"m{place}",)),)) for place in range(_MODELS)]
     jobs = tuple(Job(workflows[job % _MODELS], 0) for job in range(_EVERY))
     on = Instance(_cluster(1), _models(), jobs, catalogue=tuple(workflows))
-    settings, runner = LiveSettings(keep_outputs=True), SyntheticRunner()
+    settings, runner = LiveSettings(keep_outputs=True), SyntheticRunner
     first: dict[int, Tensor] = {}
     done = wrong = 0
     print(f"{'reloads':>8}{'memory MB':>11}{'wrong':>7}")
@@ -84,7 +84,7 @@ def plan_live(minutes: float, rate: float, gpus: int) -> int:
 
 
 def _run(on: Instance, policy: Callable[[], Policy]) -> LiveRun:
-    settings, runner = LiveSettings(), SyntheticRunner()
+    settings, runner = LiveSettings(), SyntheticRunner
     with live_crew(on, runner, settings) as crew:
         return run_on(crew, on, policy, settings)
 

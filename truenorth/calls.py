@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from truenorth.executor.devices.run import LiveSettings
-    from truenorth.executor.devices.runner import Runner
+    from truenorth.executor.devices.runner import MakeRunner
     from truenorth.planner.answers.bound import Bound, VerdictRecord
     from truenorth.planner.answers.check import Checked
     from truenorth.planner.answers.compare import Comparison
@@ -337,7 +337,7 @@ def profile(
     computing, settings, name = _devices(scenario, device=device, runner=runner)
     from truenorth.planner.answers.profile import profile as measure
 
-    return measure(scenario, computing, device=settings.device, runner_name=name, rounds=rounds, beside=beside)
+    return measure(scenario, computing(), device=settings.device, runner_name=name, rounds=rounds, beside=beside)
 
 
 def _devices(
@@ -347,18 +347,18 @@ def _devices(
     runner: str | None = None,
     virtual: str | None = None,
     limit: str | float = 30.0,
-) -> tuple[Runner, LiveSettings, str]:
-    """Return what computes, on what, and its name."""
+) -> tuple[MakeRunner, LiveSettings, str]:
+    """Return what makes what computes, on what, and its name."""
     from truenorth.models.errors import require_extra
 
     choose("device", device, ("cpu", "cuda"))
     sharing: Any = None if virtual is None else choose("virtual", virtual, ("parallel", "serial"))
     require_extra("devices")
     from truenorth.executor.devices.run import LiveSettings
-    from truenorth.executor.runners.factory import default_runner, parse_runner
+    from truenorth.executor.runners.factory import default_runner, runner_named
 
     runner = runner or default_runner(scenario.instance)
-    return parse_runner(runner), LiveSettings(device, sharing, seconds("limit", limit)), runner
+    return runner_named(runner), LiveSettings(device, sharing, seconds("limit", limit)), runner
 
 
 def _samples(path: str | Path | None) -> Samples | None:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
-from queue import Empty, SimpleQueue
+from itertools import chain
 
 import torch
 from torch import Tensor
 
-from truenorth.executor.devices.crew import seatings_of
-from truenorth.executor.devices.decoding import Answer, Read
-from truenorth.executor.devices.lane import Lane, Order, one_thread_each
+from truenorth.executor.devices.crew import POLL_S, Crew
+from truenorth.executor.devices.lane import Do, Order
 from truenorth.executor.devices.physical import physical_devices
-from truenorth.executor.devices.runner import Runner
-from truenorth.executor.devices.station import Station, StationWork
-from truenorth.executor.devices.weights import HostWeights
-from truenorth.models import Instance, Tokens
+from truenorth.executor.devices.runner import MakeRunner
+from truenorth.executor.devices.shelf import Ref
+from truenorth.executor.errors import DeviceError
+from truenorth.models import Instance
 
 _US_PER_S = 1_000_000
 
@@ -29,7 +27,7 @@ stacked inputs are rounded otherwise."""
 
 def different_outputs(
     instance: Instance,
-    runner: Runner,
+    make: MakeRunner,
     kind: str,
     outputs: Mapping[int, Tensor],
     limit_s: float,
@@ -42,6 +40,8 @@ def different_outputs(
 
     Parameters
     ----------
+    make
+        Makes the runner.
     kind
         ``cpu`` or ``cuda``.
     outputs
@@ -57,7 +57,7 @@ def different_outputs(
         If the device or the runner cannot serve the instance.
     """
     given = {task: outputs[task] for task in batched if task in outputs}
-    alone = dict(outputs_alone(instance, runner, kind, outputs.keys(), limit_s, given))
+    alone = dict(outputs_alone(instance, make, kind, outputs.keys(), limit_s, given))
 
     def agrees(task: int) -> bool:
         return (_close if task in given else have_same_bits)(alone[task], outputs[task])
@@ -67,7 +67,7 @@ def different_outputs(
 
 def outputs_alone(
     instance: Instance,
-    runner: Runner,
+    make: MakeRunner,
     kind: str,
     tasks: Collection[int],
     limit_s: float,
@@ -78,9 +78,9 @@ def outputs_alone(
     Parameters
     ----------
     tasks
-        Those wanted; with a task, its predecessors.
+        Those wanted.
     limit_s
-        As for `different_outputs`; nothing more is yielded after a job that takes longer.
+        As for `different_outputs`; of a job that takes longer nothing is yielded.
     given
         Outputs that successors get in place of those computed here, by task.
 
@@ -89,68 +89,37 @@ def outputs_alone(
     DeviceError
         If the device or the runner cannot serve the instance.
     """
-    physical = physical_devices(kind)[0]
-    host = HostWeights(instance.models, runner, physical)
     most = max(sum(int(instance.weight_bytes[model]) for model in models) for models in instance.needs)
     gpu = replace(instance.cluster.gpus[0], memory_bytes=max(most, 1), slots=())
-    station = Station(gpu, instance.models, host, runner, physical)
-    reports: SimpleQueue[Order] = SimpleQueue()
-    with one_thread_each():
-        lane = Lane("reference", reports)
-        try:
-            for job in range(len(instance.jobs)):
-                wanted = [task for task in instance.tasks_of(job) if task in tasks]
-                limit = limit_s + sum(task.fastest_us for task in instance.jobs[job].workflow.tasks) / _US_PER_S
-                lane.submit(Order(partial(_job_alone, instance, station, job, wanted, given or {}), limit, _no_one))
-                yield from (reports.get(timeout=limit).result or {}).items()
-        except Empty:
-            return
-        finally:
-            lane.close()
+    crew = Crew(instance, make, physical_devices(kind)[:1], [gpu], limit_s)
+    try:
+        for job in range(len(instance.jobs)):
+            wanted = [task for task in instance.tasks_of(job) if task in tasks]
+            refs = {task: crew.shelf.put(output) for task, output in (given or {}).items() if task in wanted}
+            args = (job, len(wanted), *wanted, *chain.from_iterable((task, *ref[:2]) for task, ref in refs.items()))
+            limit = limit_s + sum(task.fastest_us for task in instance.jobs[job].workflow.tasks) / _US_PER_S
+            for task, ref in zip(wanted, _carry_out(crew, args, limit), strict=False):
+                yield task, crew.shelf.read(ref).clone()
+                crew.shelf.free(ref)
+    finally:
+        crew.close()
 
 
-def _no_one(order: Order) -> None:
-    """Tell nobody."""
-
-
-def _job_alone(
-    instance: Instance, station: Station, job: int, wanted: Collection[int], given: Mapping[int, Tensor]
-) -> dict[int, Tensor]:
-    workflow, first = instance.jobs[job].workflow, instance.tasks_of(job).start
-    outputs: dict[int, Tensor] = {}
-    for position in workflow.topological:
-        task, number = workflow.tasks[position], first + position
-        if number not in wanted:
-            continue
-        needs = instance.task_needs(number)
-        station.load_alone(needs)
-        if instance.streams is not None and task.stream is not None:
-            outputs[number] = _answer_alone(instance, instance.streams.tokens(number), station, number)
-            continue
-        sources = {edge.source: first + workflow.position[edge.source] for edge in task.inputs}
-        inputs = {
-            edge.source: (given.get(sources[edge.source], outputs[sources[edge.source]]), edge.size_bytes)
-            for edge in task.inputs
-        }
-        work = StationWork(job, workflow.name, task.name, task.fastest_us, needs, inputs)
-        (outputs[number],), _ = station.run([work])
-    return outputs
-
-
-def _answer_alone(instance: Instance, tokens: Tokens, station: Station, task: int) -> Tensor:
-    """Return the tokens that a request gets which nobody is beside."""
-    template = int(instance.task_template[task])
-    seating = max((of for (at, _), of in seatings_of(instance).items() if at == template), key=lambda of: of.longest)
-    seating = replace(seating, seats=1)
-    prompt, uncached, output = tokens
-    iterations: list[tuple[list[Read], list[int]]] = [
-        ([Read(task, begin, min(seating.chunk, prompt - begin))], [])
-        for begin in range(prompt - uncached, prompt, seating.chunk)
-    ]
-    iterations += [([], [task])] * (output - 1)
-    for reads, writes in iterations:
-        (answer,), _ = station.iterate(seating, reads, writes, [Answer(task, prompt, output)])
-    return answer
+def _carry_out(crew: Crew, args: tuple[int, ...], limit_s: float) -> list[Ref]:
+    """Have a job run alone; return where the outputs lie, none if it failed."""
+    over: list[Order] = []
+    lane = crew.compute_lane(0)
+    lane.submit(Order(Do.RUN_ALONE, 0, args, limit_s, over.append))
+    while not over:
+        over += crew.take_reports(POLL_S)
+        for ending in crew.endings:
+            if not ending.blamed:
+                raise DeviceError(ending.why)
+            over += ending.blamed
+            crew.start(ending.process)
+        crew.endings.clear()
+    results = over[0].results
+    return [Ref(0, *results[at : at + 2]) for at in range(0, len(results), 2)]
 
 
 def have_same_bits(one: Tensor, other: Tensor) -> bool:

@@ -1,27 +1,35 @@
-"""Who carries out a run on devices: a station and its lanes per planned GPU, dealt out over the physical devices."""
+"""Who carries out a run on devices: a process per device with the planned GPUs on it, and the lanes of each.
+
+The processes hold memory, streams and the code of runners; here is only what was ordered of them and which addresses
+are taken. One that is killed, is stuck, or whose device answers no call any more is ended, and another takes its place.
+"""
 
 from __future__ import annotations
 
+import select
+import signal
+import socket
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
-from itertools import chain
+from dataclasses import dataclass, field
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import Literal, get_args
 
 import numpy as np
-import torch
 
-from truenorth.executor.devices.decoding import Read, served_model
-from truenorth.executor.devices.lane import Lane, LostError, Order
-from truenorth.executor.devices.physical import Physical, physical_devices
-from truenorth.executor.devices.runner import Runner
-from truenorth.executor.devices.station import Seating, Station, StationWork
-from truenorth.executor.devices.weights import HostWeights
+from truenorth.executor.devices.addresses import AddressSpace, Move
+from truenorth.executor.devices.decoding import served_model
+from truenorth.executor.devices.gpu_process import FORGET, READY, WITHDRAW
+from truenorth.executor.devices.lane import LARGEST_MESSAGE, Do, Ended, Lane, Order, let_be, pack, unpack
+from truenorth.executor.devices.physical import Physical
+from truenorth.executor.devices.processes import Equipment, Start, Template
+from truenorth.executor.devices.runner import MakeRunner
+from truenorth.executor.devices.shelf import Ref, Shelf
+from truenorth.executor.devices.station import Seating
+from truenorth.executor.devices.streams import Span
 from truenorth.executor.errors import DeviceError
-from truenorth.models import NEVER, Instance
+from truenorth.models import GPU, NEVER, Instance
 
 Sharing = Literal["parallel", "serial"]
 """How several planned GPUs share a physical device: side by side, or one run at a time."""
@@ -30,91 +38,203 @@ POLL_S = 0.1
 """How often somebody looks for orders beyond their limit."""
 
 _MOST_OF_MEMORY = 0.9
-_TRIED_BYTES = 65_536
-"""Of the transfers while warming up."""
+_START_S = 120.0
+"""How much longer than anything else a process may take to set its device up."""
+_REPORT_BYTES = 56
+"""Of the seven numbers that every report begins with."""
+
+
+@dataclass(slots=True)
+class DeviceProcess:
+    """The process of a device, as the head sees it.
+
+    Parameters
+    ----------
+    index
+        Which of the crew's it is; also that of its piece of the shelf.
+    physical, gpus
+        The device, and the planned GPUs on it.
+
+    Attributes
+    ----------
+    lanes
+        What it serves.
+    number
+        In the system; 0 while there is none.
+    is_ready
+        Whether it has set its device up.
+    """
+
+    index: int
+    physical: Physical
+    gpus: Sequence[int]
+    lanes: list[Lane] = field(default_factory=list)
+    number: int = 0
+    is_ready: bool = False
+    began_s: float = 0.0
+    control: socket.socket | None = None
+
+    def tell(self, *numbers: int) -> None:
+        """Tell it something beside all orders; one that is gone need not know."""
+        if self.number and self.control is not None:
+            with suppress(OSError):
+                self.control.send(pack(numbers))
+
+    def hand_over(self, lane: Lane) -> None:
+        """Have it serve a lane."""
+        far, lane.far_end = lane.far_end, None
+        if far is not None and self.number and self.control is not None:
+            with far, suppress(OSError):
+                socket.send_fds(self.control, [lane.name.encode()], [far.fileno()])
+
+    def running(self, shelf: Shelf) -> list[Order]:
+        """Return the runs that it is at: the last ones begun, even if it has yet to tell how those before ended."""
+        begun = [self.begun(lane, shelf) for lane in self.lanes if lane.computes]
+        return [order for order in begun if order is not None]
+
+    def on_device(self, shelf: Shelf) -> list[Order]:
+        """Return the runs that its device is at, which may be behind those begun last."""
+        return [lane.first for lane in self.lanes if lane.computes and lane.first and self.begun(lane, shelf)]
+
+    def begun(self, lane: Lane, shelf: Shelf) -> Order | None:
+        """Return what a lane has begun last, unless its end has been told."""
+        return lane.under_way.get(shelf.begun(self.index, self.lanes.index(lane)))
+
+    def overdue(self, shelf: Shelf) -> Order | None:
+        """Return an order that is beyond its limit; a run that others may wait for comes before these."""
+        if not self.is_ready:
+            return None
+        for lane in self.lanes:
+            # A card may be at the first of those begun; a core is at the last, which may keep it from telling.
+            begun = lane.first if self.physical.is_cuda else self.begun(lane, shelf)
+            order = lane.overdue(begun)
+            if order is None:
+                continue
+            others = [each for each in self.lanes if each is not lane and each.computes and each.first]
+            if (lane.computes and begun) or all(each.since_ns > lane.since_ns for each in others):
+                return order
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A process that has ended, or had to be.
+
+    Parameters
+    ----------
+    process
+        It; its lanes hold what is still to be done.
+    why
+        In words.
+    blamed
+        The runs that it was at, whose reports are these; none if it was at none.
+    is_stuck
+        Whether it had to be ended since something took too long.
+    """
+
+    process: DeviceProcess
+    why: str
+    blamed: Sequence[Order]
+    is_stuck: bool = False
 
 
 class Crew:
-    """Stations and lanes.
+    """Processes and lanes.
 
     Parameters
     ----------
     instance
-        Its GPUs, models and tasks.
-    runner
-        Computes the tasks.
-    kind
-        ``cpu`` or ``cuda``.
-    sharing
-        None: every planned GPU has a physical device (a core of the CPU) to itself.
+        Its models and tasks.
+    make
+        Makes the runner that computes the tasks.
+    physical
+        The device of every planned GPU.
+    gpus
+        The planned GPUs.
     limit_s
         How much longer than given anything may take.
+    serial
+        Whether GPUs of one device take turns.
 
     Attributes
     ----------
-    stations, copy, incoming
-        Per planned GPU.
-    reports
-        Where orders end up.
+    spaces
+        Per planned GPU: which addresses are taken.
+    copy, incoming
+        Lanes per planned GPU.
+    processes
+        Per device.
+    endings
+        Processes that have ended and that nobody has taken care of.
     seatings
         By template of a request and GPU class: how its stream class is served there.
 
     Raises
     ------
     DeviceError
-        If there are too few devices, too little memory, or the runner cannot serve the models.
+        If there is too little memory, or the runner cannot serve the models.
     """
 
-    def __init__(self, instance: Instance, runner: Runner, kind: str, sharing: Sharing | None, limit_s: float) -> None:
-        self._instance = instance
+    def __init__(
+        self,
+        instance: Instance,
+        make: MakeRunner,
+        physical: Sequence[Physical],
+        gpus: Sequence[GPU],
+        limit_s: float,
+        serial: bool = False,
+    ) -> None:
+        self._instance, self.physical, self.limit_s, self._serial = instance, physical, limit_s, serial
+        if not physical[0].is_cuda:
+            _refuse_too_much(sum(gpu.memory_bytes for gpu in gpus) + int(instance.weight_bytes.sum()))
         self.seatings = seatings_of(instance)
-        self._runner = runner
-        self.limit_s = limit_s
-        self.physical = assign(instance.n_gpus, physical_devices(kind), sharing)
-        if kind == "cpu":
-            _refuse_too_much(self._arena_bytes(range(instance.n_gpus)) + int(instance.weight_bytes.sum()))
-        self._host = HostWeights(instance.models, runner, self.physical[0])
-        self.stations = [self._station(gpu) for gpu in range(instance.n_gpus)]
-        self.reports: SimpleQueue[Order] = SimpleQueue()
-        self._look_s = 0.0
-        self._stuck: set[int] = set()
-        self._serial = sharing == "serial"
-        self._compute: list[list[Lane]] = self._compute_lanes()
-        self.copy = self._copy_lanes()
-        self.incoming = [
-            Lane(f"{gpu.id} incoming transfers", self.reports, physical.answers)
-            for gpu, physical in zip(instance.cluster.gpus, self.physical, strict=True)
+        self.spaces = [AddressSpace(gpu, [model.weight_bytes for model in instance.models]) for gpu in gpus]
+        self.processes = [
+            DeviceProcess(index, device, [gpu for gpu, its in enumerate(physical) if its == device])
+            for index, device in enumerate(dict.fromkeys(physical))
         ]
+        self.process = [next(each for each in self.processes if gpu in each.gpus) for gpu in range(len(gpus))]
+        self.endings: list[Ending] = []
+        self._cold: set[int] = set()
+        self._look_s = 0.0
+        self._orders: dict[int, Order] = {}
+        self._names = [gpu.id for gpu in gpus]
+        devices = [(each.physical, {gpu: gpus[gpu] for gpu in each.gpus}) for each in self.processes]
+        self._template = Template(Equipment(instance, make, self.seatings, devices))
+        self.shelf = self._template.shelf
+        self._reports, self._far_reports = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._compute = self._compute_lanes()
+        self.copy = self._copy_lanes()
+        self.incoming = [self._lane(gpu, f"{name} incoming transfers") for gpu, name in enumerate(self._names)]
+        try:
+            for process in self.processes:
+                self.start(process)
+            while not all(process.is_ready for process in self.processes):
+                self.take_reports(POLL_S)
+                self._raise_ending()
+        except BaseException:
+            self.close()
+            raise
 
-    def _station(self, gpu: int) -> Station:
-        """Return a station for a GPU, with nothing in its memory."""
-        instance = self._instance
-        return Station(instance.cluster.gpus[gpu], instance.models, self._host, self._runner, self.physical[gpu])
-
-    def _arena_bytes(self, gpus: Iterable[int]) -> int:
-        return sum(self._instance.cluster.gpus[gpu].memory_bytes for gpu in gpus)
+    def _lane(self, gpu: int, name: str, computes: bool = False) -> Lane:
+        lane = Lane(name, self._orders, computes)
+        self.process[gpu].lanes.append(lane)
+        return lane
 
     def _compute_lanes(self) -> list[list[Lane]]:
         """Return the first lane of every GPU's runs; the same for all GPUs of a device where runs are serialised."""
-        shared: dict[Physical, list[Lane]] = {}
-        lanes = []
-        for gpu, physical in zip(self._instance.cluster.gpus, self.physical, strict=True):
-            if not self._serial:
-                lanes.append([Lane(f"{gpu.id} compute engine", self.reports, physical.answers)])
-                continue
-            if physical not in shared:
-                shared[physical] = [Lane(f"{physical.name} compute engine", self.reports, physical.answers)]
-            lanes.append(shared[physical])
-        return lanes
+        if not self._serial:
+            return [[self._lane(gpu, f"{name} compute engine", True)] for gpu, name in enumerate(self._names)]
+        shared = {
+            each.index: [self._lane(each.gpus[0], f"{each.physical.name} compute engine", True)]
+            for each in self.processes
+        }
+        return [shared[process.index] for process in self.process]
 
     def _copy_lanes(self) -> list[Lane]:
         """Return the lane of every GPU's loads; planned GPUs on one CUDA device take turns on its one copy engine."""
         engines = copy_engines(self.physical)
-        names = [gpu.id for gpu in self._instance.cluster.gpus]
-        made = {
-            engine: Lane(f"{names[engine]} copy engine", self.reports, self.physical[engine].answers)
-            for engine in dict.fromkeys(engines)
-        }
+        made = {engine: self._lane(engine, f"{self._names[engine]} copy engine") for engine in dict.fromkeys(engines)}
         return [made[engine] for engine in engines]
 
     def compute_lane(self, gpu: int) -> Lane:
@@ -124,111 +244,190 @@ class Crew:
             return lanes[0]
         idle = next((lane for lane in lanes if not lane.under_way), None)
         if idle is None:
-            idle = Lane(lanes[0].name, self.reports, self.physical[gpu].answers)
+            idle = self._lane(gpu, lanes[0].name, True)
             lanes.append(idle)
+            self.process[gpu].hand_over(idle)
         return idle
 
-    @property
-    def lanes(self) -> list[Lane]:
-        """Every lane once."""
-        return list(dict.fromkeys([*chain.from_iterable(self._compute), *self.copy, *self.incoming]))
+    def start(self, process: DeviceProcess) -> None:
+        """Start the process of a device, with what is resident on its GPUs, and tell it all that was ordered of it."""
+        told = [order for lane in process.lanes for order in lane.under_way.values()]
+        loading = {(order.gpu, order.args[0]) for order in told if order.do == Do.LOAD}
+        residents = {
+            gpu: {model: at for model, at in self.spaces[gpu].address.items() if (gpu, model) not in loading}
+            for gpu in process.gpus
+        }
+        if process.control is not None:
+            process.control.close()
+        process.control, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with far:
+            start = Start(process.index, residents)
+            process.number = self._template.fork(start, far, self._far_reports)
+        process.is_ready, process.began_s = False, time.monotonic()
+        for lane in process.lanes:
+            lane.close()
+            lane.open()
+            for order in lane.under_way.values():
+                if order.done == let_be:
+                    process.tell(WITHDRAW, order.number)
+            process.hand_over(lane)
+            lane.send_all()
+
+    def free(self, ref: Ref) -> None:
+        """Give the memory of an output back."""
+        self.shelf.free(ref)
+        process = self.processes[ref.piece]
+        if process.physical.is_cuda:
+            process.tell(FORGET, ref.offset)
 
     def close(self) -> None:
-        """End the threads and free the memory."""
-        for lane in self.lanes:
-            lane.close()
-        self.stations.clear()
+        """End the processes, and free the memory."""
+        self._template.close()
+        for process in self.processes:
+            for lane in process.lanes:
+                lane.close()
+            if process.control is not None:
+                process.control.close()
+        self._reports.close()
+        self._far_reports.close()
+
+    # -- what is reported -------------------------------------------------------------------------------------------
 
     def take_reports(self, wait_s: float) -> list[Order]:
-        """Return the orders that have ended or are given up, after waiting for at least one for at most so long."""
-        ended: list[Order] = []
-        if wait_s <= 0 and self.reports.empty() and time.monotonic() < self._look_s:
-            return ended  # asked so often that it must cost nothing
-        with suppress(Empty):
-            if wait_s > 0:
-                ended.append(self.reports.get(timeout=wait_s))
-            while not self.reports.empty():
-                ended.append(self.reports.get_nowait())
-        awaited = [order for order in ended if order.lane is not None and order.lane.taken(order)]
-        return awaited + self._take_overdue() if time.monotonic() >= self._look_s else awaited
-
-    def _take_overdue(self) -> list[Order]:
-        """Return the orders that are given up now, and put fresh lanes in the place of those stuck in them."""
-        self._look_s = time.monotonic() + POLL_S
-        overdue = [(lane, order) for lane in self.lanes if (order := lane.overdue()) is not None]
-        for lane, _ in overdue:
-            self._replace(lane)
-        return [order for _, order in overdue]
-
-    def _replace(self, lost: Lane) -> None:
-        """Put a fresh lane in the place of one that is stuck, so that others' orders behind it go on."""
-        fresh = lost.replace()
-        lanes_of = zip(self._compute, self.copy, self.incoming, strict=True)
-        stuck = {gpu for gpu, (compute, *others) in enumerate(lanes_of) if lost in (*compute, *others)}
-        for gpu in stuck:
-            self.stations[gpu].forget(lost.thread)
-        self._stuck |= stuck
-        for lanes in (*self._compute, self.copy, self.incoming):
-            lanes[:] = [fresh if lane is lost else lane for lane in lanes]
-
-    def renew(self) -> None:
-        """Wait for what an earlier run left under way; set GPUs up anew, and warm them, on which something is stuck.
-
-        What is stuck stays behind with the memory that it uses, and touches nothing that comes after it.
+        """Return the orders that have ended, after waiting for at least one, or an ending, for at most so long.
 
         Raises
         ------
         DeviceError
-            If there is no memory for that beside what is stuck.
+            If all processes are gone.
         """
-        while any(lane.under_way for lane in self.lanes):
-            self.take_reports(POLL_S)
-        for gpu in self._set_up_stuck():
-            with suppress(LostError):  # what is stuck again is left to the run proper
-                self.prepare([gpu])
-        self._set_up_stuck()
+        told = self._template.fileno()
+        if wait_s > 0 and told in select.select([self._reports.fileno(), told], [], [], wait_s)[0]:
+            self._look_s = 0.0
+        ended = self._read_reports()
+        if time.monotonic() >= self._look_s:
+            self._look_s = time.monotonic() + POLL_S
+            gone = self._template.ended()
+            ended += self._read_reports()  # what they have told before they ended
+            for process in self.processes:
+                self._look_after(process, dict(gone))
+        return ended
 
-    def _set_up_stuck(self) -> Sequence[int]:
-        """Put fresh stations in the place of those in which something is stuck; return which."""
-        stuck, self._stuck = sorted(self._stuck), set()
-        if stuck and not self.physical[0].is_cuda:
-            _refuse_too_much(self._arena_bytes(stuck))
-        for gpu in stuck:
-            self.stations[gpu] = self._station(gpu)
-        return stuck
+    def _read_reports(self) -> list[Order]:
+        ended: list[Order] = []
+        while True:
+            try:
+                report = self._reports.recv(LARGEST_MESSAGE, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return ended
+            told_by, number, how, began_ns, ended_ns, *span = unpack(report[:_REPORT_BYTES])
+            if number == READY:
+                refused = "" if how == Ended.WELL else report[_REPORT_BYTES:].decode()
+                self._take_ready(self.processes[began_ns], told_by, refused)
+                continue
+            order = self._orders.get(number)
+            # What one process has told in the end is done once more by the next: its memory is not that one's.
+            if order is None or order.lane is None or told_by != self.process[order.gpu].number:
+                continue
+            order.lane.take(order)
+            order.take(how, began_ns, ended_ns, Span(*span), report[_REPORT_BYTES:])
+            if how == Ended.WITH_DEVICE:
+                process = self.process[order.gpu]
+                self._end(process, order.error or "", [order] if order.do.is_run else process.on_device(self.shelf))
+                if order.do.is_run:
+                    continue
+            ended.append(order)
+
+    def _take_ready(self, process: DeviceProcess, number: int, refused: str) -> None:
+        if process.number != number:
+            return  # it was ended meanwhile
+        if refused:
+            self._end(process, refused, ())
+            return
+        process.is_ready, now_ns = True, time.perf_counter_ns()
+        for lane in process.lanes:
+            lane.since_ns = now_ns
+
+    def _look_after(self, process: DeviceProcess, gone: Mapping[int, int]) -> None:
+        """Take note of a process that has ended, and end one that is stuck."""
+        if not process.number:
+            return
+        if process.number in gone:
+            running = process.running(self.shelf) if process.is_ready else ()
+            self._end(process, _in_words(gone[process.number]), running)
+            return
+        stuck = process.overdue(self.shelf)
+        if stuck is not None and stuck.lane is not None:
+            why = f"{stuck.lane.name} was stuck for more than {stuck.limit_s:.3g} s"
+            self._end(process, why, [stuck] if stuck.do.is_run else (), is_stuck=True)
+        elif not process.is_ready and time.monotonic() - process.began_s > _START_S + self.limit_s:
+            self._end(process, f"{process.physical.name} was not set up in {_START_S + self.limit_s:g} s", ())
+
+    def _end(self, process: DeviceProcess, why: str, blamed: Sequence[Order], is_stuck: bool = False) -> None:
+        """End a process, and fail the runs that are to blame."""
+        if not process.number:
+            return
+        self._template.kill(process.number)
+        process.number = 0
+        self._cold.update(process.gpus)
+        for order in blamed:
+            began_ns = order.lane.since_ns if order.lane is not None else 0
+            order.fail(why, began_ns, time.perf_counter_ns())
+        self.endings.append(Ending(process, why, blamed, is_stuck))
+
+    def _raise_ending(self) -> None:
+        """Raise for a process that has ended, where nothing goes on without it."""
+        for ending in self.endings:
+            raise DeviceError(ending.why)
+
+    # -- before the clock starts ------------------------------------------------------------------------------------
+
+    def renew(self) -> None:
+        """Wait for what an earlier run left under way, and warm those up that were started again.
+
+        Raises
+        ------
+        DeviceError
+            If a process cannot be started.
+        """
+        while any(lane.under_way for process in self.processes if process.number for lane in process.lanes):
+            self.take_reports(POLL_S)
+        self.endings.clear()
+        for space in self.spaces:
+            space.address.clear()
+        for process in self.processes:
+            if not process.number:
+                for lane in process.lanes:
+                    for order in list(lane.under_way.values()):
+                        lane.take(order)
+                self.start(process)
+        cold, self._cold = sorted(self._cold), set()
+        self.prepare(cold)
 
     def prepare(self, gpus: Sequence[int]) -> None:
         """Warm the engines of GPUs up.
 
         Every task that a GPU can run is run there once, in batches of every listed size, with empty inputs, while
-        nothing else happens; what it raises is left to the run proper.
+        nothing else happens; what it raises, or ends, is left to the run proper.
 
         Raises
         ------
         DeviceError
             If the runner's modules and weights do not agree, or something is stuck.
         """
-        trials: list[tuple[Lane, Callable[[], object]]] = [
-            (self.compute_lane(gpu), partial(self._try, gpu, workflow, position))
-            for gpu in gpus
-            for workflow in range(len(self._instance.workflows))
-            for position in range(len(self._instance.workflows[workflow].tasks))
-        ]
-        trials += [
-            (self.incoming[gpu], partial(self._try_transfer, gpu, source))
-            for gpu in gpus
-            for source in dict.fromkeys(self.physical)
-        ]
-        for trial in trials:
-            (order,) = self.carry_out([trial])
-            if isinstance(order.error, DeviceError):
-                raise order.error
-
-    def _try_transfer(self, gpu: int, source: Physical) -> None:
-        """Bring something from a device, so that the first transfer that counts finds its way open."""
-        sent = torch.zeros(_TRIED_BYTES, dtype=torch.uint8, device=source.device)
-        source.wait()
-        self.stations[gpu].receive(sent, _TRIED_BYTES, self._instance.cluster.network.staged)
+        instance = self._instance
+        for gpu in gpus:
+            trials = [
+                (Do.TRY, (workflow, position))
+                for workflow in range(len(instance.workflows))
+                for position in range(len(instance.workflows[workflow].tasks))
+                if instance.run_us[instance.template_first[workflow] + position, instance.gpu_class[gpu]] != NEVER
+            ]
+            for do, args in (*trials, (Do.TRY_TRANSFER, ())):
+                lane = self.incoming[gpu] if do == Do.TRY_TRANSFER else self.compute_lane(gpu)
+                order = self.carry_out(lane, do, gpu, args)
+                if order.how == Ended.REFUSED:
+                    raise DeviceError(order.error or "")
 
     def load_initial(self, wanted: Mapping[tuple[int, int], int]) -> None:
         """Bring the initial residencies into memory, those with an address in a plan first.
@@ -240,45 +439,34 @@ class Crew:
         """
         instance = self._instance
         for resident in sorted(instance.initial, key=lambda r: (r.gpu, r.model) not in wanted):
-            station = self.stations[resident.gpu]
-            moves = station.space.take(resident.model, resident.slot, wanted.get((resident.gpu, resident.model)))
-            address = station.space.address[resident.model]
-            load = partial(station.load_after, moves, resident.model, address, 0)
-            for order in self.carry_out([(self.copy[resident.gpu], load)]):
-                if order.error is not None:
-                    name = instance.models[resident.model].name
-                    raise DeviceError(f"{instance.cluster.gpus[resident.gpu].id}: {name}: {order.error}")
+            space, model = self.spaces[resident.gpu], resident.model
+            moves = space.take(model, resident.slot, wanted.get((resident.gpu, model)))
+            args = load_arguments(model, space.address[model], moves)
+            order = self.carry_out(self.copy[resident.gpu], Do.LOAD, resident.gpu, args)
+            if order.error is not None:
+                raise DeviceError(f"{self._names[resident.gpu]}: {instance.models[model].name}: {order.error}")
 
-    def carry_out(self, works: Iterable[tuple[Lane, Callable[[], object]]]) -> list[Order]:
-        """Do things on lanes and wait for all of them, before the clock starts."""
-        ended: list[Order] = []
-        orders = [(lane, Order(work, self.limit_s, ended.append)) for lane, work in works]
-        for lane, order in orders:
-            lane.submit(order)
-        while len(ended) < len(orders):
+    def carry_out(self, lane: Lane, do: Do, gpu: int, args: Sequence[int]) -> Order:
+        """Do something and wait for it, before the clock starts; what ends a process is started again.
+
+        Raises
+        ------
+        DeviceError
+            If it is stuck, or ends a process that is not at a run.
+        """
+        over: list[Order] = []
+        lane.submit(Order(do, gpu, args, self.limit_s, over.append))
+        while not over:
             for order in self.take_reports(POLL_S):
                 order.done(order)
-        return ended
-
-    def _try(self, gpu: int, workflow: int, position: int) -> None:
-        """Load what a task needs and run it, in an otherwise empty memory; do nothing if it cannot run there."""
-        station, instance = self.stations[gpu], self._instance
-        template = int(instance.template_first[workflow]) + position
-        run_us = int(instance.run_us[template, instance.gpu_class[gpu]])
-        if run_us == NEVER:
-            return
-        station.load_alone(instance.needs[template])
-        seating = self.seatings.get((template, int(instance.gpu_class[gpu])))
-        if seating is not None:
-            _try_requests(station, seating)
-            return
-        empty = torch.zeros(0, dtype=torch.uint8, device=station.physical.device)
-        task = instance.workflows[workflow].tasks[position]
-        inputs = {edge.source: (empty, edge.size_bytes) for edge in task.inputs}
-        times = {1: run_us} if task.batch is None else task.batch.times_on(instance.cluster.gpus[gpu].kind)
-        for size, time_us in times.items():
-            name, needs = instance.workflows[workflow].name, instance.needs[template]
-            station.run([StationWork(0, name, task.name, time_us, needs, inputs)] * size)
+            for ending in self.endings:
+                if not ending.blamed or ending.is_stuck:
+                    raise DeviceError(ending.why)
+                self.start(ending.process)
+                for order in ending.blamed:
+                    order.done(order)
+            self.endings.clear()
+        return over[0]
 
     def measure_copies(self) -> float:
         """Empty every memory, and return the peak bandwidth of a pinned copy in bytes per second (0 without models).
@@ -288,25 +476,32 @@ class Crew:
         DeviceError
             If copying does not work.
         """
-        for station in self.stations:
-            station.space.address.clear()
+        for space in self.spaces:
+            space.address.clear()
         sizes = self._instance.weight_bytes.tolist()
-        fitting = [model for model, size in enumerate(sizes) if size <= self.stations[0].space.size_bytes]
+        fitting = [model for model, size in enumerate(sizes) if size <= self.spaces[0].size_bytes]
         if not fitting:
             return 0.0
-        largest = max(fitting, key=sizes.__getitem__)
-        order = self.carry_out([(self.copy[0], partial(self.stations[0].copy_peak, largest))])[0]
+        order = self.carry_out(self.copy[0], Do.MEASURE_COPIES, 0, (max(fitting, key=sizes.__getitem__),))
         if order.error is not None:
             raise DeviceError(f"{self.copy[0].name}: copying does not work: {order.error}")
-        return float(order.result)
+        return float(order.results[0])
 
 
-def _try_requests(station: Station, seating: Seating) -> None:
-    """Work off a prompt as long as they come, or a chunk of it; take a step with the most requests, and with one."""
-    station.iterate(seating, [Read(0, 0, min(seating.chunk, seating.longest - 1))], ())
-    station.iterate(seating, [Read(request, 0, 1) for request in range(seating.seats)], ())
-    for requests in (seating.seats, 1, 0):  # in the end all seats are empty
-        station.iterate(seating, (), range(requests))
+def load_arguments(model: int, address: int, moves: Sequence[Move], anew: bool = False) -> list[int]:
+    """Return the numbers that tell a process to load a model, after those that make way for it."""
+    return [model, address, anew, *(number for move in moves for number in (move.model, move.address, move.before))]
+
+
+def _in_words(exit_code: int) -> str:
+    """Return how a process has ended.
+
+    >>> _in_words(-9), _in_words(3)
+    ('its process was killed by SIGKILL', 'its process ended with exit code 3')
+    """
+    if exit_code < 0:
+        return f"its process was killed by {signal.Signals(-exit_code).name}"
+    return f"its process ended with exit code {exit_code}"
 
 
 def seatings_of(instance: Instance) -> dict[tuple[int, int], Seating]:

@@ -1,27 +1,58 @@
-"""A lane: a thread that does one thing after another and reports how each ended, whatever happens in it."""
+"""A lane: one thing after another in the process of a GPU, as the head sees it; orders, and how they are told to it.
+
+Orders and reports are rows of whole numbers, and go through sockets that keep messages whole: nobody spins, and the
+queue of a lane is the kernel's.
+"""
 
 from __future__ import annotations
 
-import sys
-import threading
+import socket
+import struct
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from queue import SimpleQueue
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum, auto
+from itertools import count, islice
 
-import torch
-
-from truenorth.executor.errors import DeviceError
+from truenorth.executor.devices.streams import Span
 
 _NS_PER_S = 1_000_000_000
-_SWITCH_S = 0.0005
-"""How long a thread may keep Python's lock while another wants it: the engine must not wait behind a runner."""
+_MOST_SENT = 64
+"""Orders that are told to a lane before any of them has ended: the rest waits here, lest a socket be full."""
+LARGEST_MESSAGE = 1 << 17
+_NEVER = Span(0, 0)
 
 
-class LostError(DeviceError):
-    """An engine of a GPU was stuck beyond its limit."""
+class Do(IntEnum):
+    """What is ordered. Each has numbers of its own behind the GPU and the instant at which it was asked for."""
+
+    RUN = auto()
+    ITERATE = auto()
+    LOAD = auto()
+    RECEIVE = auto()
+    PUBLISH = auto()
+    TRY = auto()
+    TRY_TRANSFER = auto()
+    MEASURE_COPIES = auto()
+    RUN_ALONE = auto()
+
+    @property
+    def is_run(self) -> bool:
+        """Whether the code of a runner computes."""
+        return self in (Do.RUN, Do.ITERATE, Do.TRY, Do.RUN_ALONE)
+
+
+class Ended(IntEnum):
+    """How an order has ended: well, by an error of the runner or of this project, with its device, or not at all."""
+
+    WELL = auto()
+    RAISED = auto()
+    REFUSED = auto()
+    WITH_DEVICE = auto()
+    GIVEN_UP = auto()
+
+
+_numbers = count(1)
 
 
 @dataclass(slots=True)
@@ -30,136 +61,173 @@ class Order:
 
     Parameters
     ----------
-    work
-        What is done; its result is reported.
+    do, gpu, args
+        What, on which planned GPU, and with what.
     limit_s
         How long it may take before it is given up.
     done
         Called by whoever takes the report, with the result or the error.
+    again
+        Returns what to do it with if it has to be done once more after an unknown part of it was; None: the same.
 
     Attributes
     ----------
+    number
+        By which it is reported.
     lane
         Which carries it out.
-    began_ns, ended_ns
-        When it was taken up and reported; None: not yet.
-    result, error
-        How it ended.
-    ends_device
-        Whether nothing more can be done on the device since: it was stuck, or answers no call any more.
+    began_ns, ended_ns, span
+        When it was taken up, reported, and when the device was busy with it; None: not yet.
+    results, error
+        How it ended; an error in words.
+    how
+        Whose error it is.
     """
 
-    work: Callable[[], Any]
+    do: Do
+    gpu: int
+    args: Sequence[int]
     limit_s: float
     done: Callable[[Order], None]
+    again: Callable[[], Sequence[int]] | None = None
+    number: int = field(default_factory=lambda: next(_numbers))
     lane: Lane | None = None
     began_ns: int | None = None
     ended_ns: int | None = None
-    result: Any = None
-    error: BaseException | None = None
-    ends_device: bool = False
+    span: Span = _NEVER
+    results: Sequence[int] = ()
+    error: str | None = None
+    how: Ended = Ended.WELL
+
+    @property
+    def message(self) -> bytes:
+        """What is told to the lane."""
+        return pack((self.number, self.do, self.gpu, time.perf_counter_ns(), *self.args))
+
+    def take(self, how: int, began_ns: int, ended_ns: int, span: Span, rest: bytes) -> None:
+        """Take in what a report says."""
+        self.how, self.began_ns, self.ended_ns, self.span = Ended(how), began_ns, ended_ns, span
+        if self.how == Ended.WELL:
+            self.results = unpack(rest)
+        else:
+            self.error = rest.decode(errors="replace")
+
+    def fail(self, why: str, began_ns: int, ended_ns: int) -> None:
+        """Take in that it is given up."""
+        if self.lane is not None:
+            self.lane.take(self)
+        self.how, self.error, self.began_ns, self.ended_ns = Ended.GIVEN_UP, why, began_ns, ended_ns
+
+
+def pack(numbers: Sequence[int]) -> bytes:
+    """Return whole numbers as a message.
+
+    >>> unpack(pack([3, -1]))
+    (3, -1)
+    """
+    return struct.pack(f"{len(numbers)}q", *numbers)
+
+
+def unpack(message: bytes) -> tuple[int, ...]:
+    """Return the whole numbers of a message."""
+    return struct.unpack(f"{len(message) // 8}q", message)
 
 
 class Lane:
-    """A daemon thread with a queue of orders.
+    """A queue of orders.
 
     Parameters
     ----------
     name
         For messages.
-    reports
-        Where orders go when they have ended.
-    answers
-        Says whether the device still answers, after CUDA has reported an error.
+    orders
+        All orders that are under way anywhere, by number.
+    computes
+        Whether runs are what it carries out.
 
     Attributes
     ----------
-    lost
-        Why the lane takes no more orders, or None.
     under_way
-        Orders that nobody has taken a report of.
+        Orders that nobody has taken a report of, by number, in their order.
+    since_ns
+        When the first of them began, as far as can be known here.
+    far_end
+        Of the socket, for the process that is to serve it; None once it has been handed over.
     """
 
-    def __init__(self, name: str, reports: SimpleQueue[Order], answers: Callable[[], bool] = lambda: True) -> None:
-        self.name = name
-        self._answers = answers
-        self.lost: str | None = None
+    def __init__(self, name: str, orders: dict[int, Order], computes: bool = False) -> None:
+        self.name, self.computes, self._orders = name, computes, orders
         self.under_way: dict[int, Order] = {}
-        self._orders: SimpleQueue[Order | None] = SimpleQueue()
-        self._reports = reports
-        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
-        self._thread.start()
+        self.since_ns = 0
+        self.open()
 
-    @property
-    def thread(self) -> int:
-        """What the thread is known by."""
-        return self._thread.ident or 0
+    def open(self) -> None:
+        """Begin anew with a process that has been told nothing; what is under way waits for `send_all`."""
+        self.far_end: socket.socket | None
+        self._near, self.far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._sent = 0
 
     def submit(self, order: Order) -> None:
         """Have something done after everything ordered before."""
+        if not self.under_way:
+            self.since_ns = time.perf_counter_ns()
         order.lane = self
-        self.under_way[id(order)] = order
-        self._orders.put(order)
+        self.under_way[order.number] = self._orders[order.number] = order
+        self._send_on()
 
-    def taken(self, order: Order) -> bool:
-        """Take note of a report; say whether anybody still waits for it."""
-        return self.under_way.pop(id(order), None) is not None
-
-    def overdue(self) -> Order | None:
-        """Give up the order that is being carried out if it is beyond its limit, and the lane with it; return it."""
-        now = time.perf_counter_ns()
+    def send_all(self) -> None:
+        """Tell a fresh process what is under way."""
+        self.since_ns = time.perf_counter_ns()
         for order in self.under_way.values():
-            running = order.began_ns is not None and order.ended_ns is None
-            if running and now - (order.began_ns or now) > order.limit_s * _NS_PER_S:
-                self.lost = f"{self.name} was stuck for more than {order.limit_s:.3g} s"
-                order.error, order.ends_device = LostError(self.lost), True
-                del self.under_way[id(order)]
-                return order
+            order.args = order.args if order.again is None else order.again()
+        self._send_on()
+
+    def _send_on(self) -> None:
+        try:
+            for order in islice(self.under_way.values(), self._sent, _MOST_SENT):
+                self._near.send(order.message)
+                self._sent += 1
+        except OSError:  # its process has just ended: whoever takes note of that has all of this sent again
+            self._sent = _MOST_SENT
+
+    def take(self, order: Order) -> bool:
+        """Take note that an order has ended; say whether anybody still waits for it."""
+        self._orders.pop(order.number, None)
+        if self.under_way.pop(order.number, None) is None:
+            return False
+        self.since_ns = time.perf_counter_ns()
+        self._sent -= 1
+        if len(self.under_way) > self._sent:
+            self._send_on()
+        return True
+
+    @property
+    def first(self) -> Order | None:
+        """The first that no report was taken of."""
+        return next(iter(self.under_way.values()), None)
+
+    def overdue(self, begun: Order | None) -> Order | None:
+        """Return the order that is being carried out if it is beyond its limit.
+
+        Parameters
+        ----------
+        begun
+            That order; how those before it ended has yet to be told. None: it is the first.
+        """
+        limit_s = 0.0
+        for order in self.under_way.values():
+            limit_s += order.limit_s
+            if begun is None or begun is order:
+                late = time.perf_counter_ns() - self.since_ns > limit_s * _NS_PER_S
+                return order if late else None
         return None
 
-    def replace(self) -> Lane:
-        """Return a lane that carries out what still waits here."""
-        fresh = Lane(self.name, self._reports, self._answers)
-        for order in self.under_way.values():
-            fresh.submit(order)
-        self.under_way.clear()
-        return fresh
-
     def close(self) -> None:
-        """Let the thread end; one that is stuck is left behind."""
-        self._orders.put(None)
-        if self.lost is None:
-            self._thread.join(1.0)
-
-    def _serve(self) -> None:
-        torch.set_num_threads(1)
-        while (order := self._orders.get()) is not None:
-            if order.lane is not self:
-                continue  # it was handed on while this thread was stuck
-            order.began_ns = time.perf_counter_ns()
-            try:
-                order.result = order.work()
-            except BaseException as error:  # whatever a runner raises fails its task, not the run
-                order.error = error
-                # Asked here, where a device that never answers holds nobody up but this order, which has its limit.
-                order.ends_device = isinstance(error, torch.AcceleratorError) and not self._answers()
-            order.ended_ns = time.perf_counter_ns()
-            order.work = let_be  # it may hold the order before this one, and so on to the first
-            self._reports.put(order)
+        """Let whoever serves it end."""
+        self._near.close()
+        if self.far_end is not None:
+            self.far_end.close()
 
 
-def let_be(*_: object) -> None:
-    """Do nothing: stands for work, or for a report, that nobody wants."""
-
-
-@contextmanager
-def one_thread_each() -> Iterator[None]:
-    """Give every lane one thread of computation, and the engine Python's lock soon after it asks."""
-    threads, interval = torch.get_num_threads(), sys.getswitchinterval()
-    torch.set_num_threads(1)
-    sys.setswitchinterval(_SWITCH_S)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-        sys.setswitchinterval(interval)
+def let_be(order: Order) -> None:
+    """Do nothing: stands for a report that nobody wants."""

@@ -1,8 +1,9 @@
-"""The live device: carries out the engine's orders on stations and lanes, on a clock that runs by itself.
+"""The live device: has the engine's orders carried out by processes of GPUs, on a clock that runs by itself.
 
 A failure never holds up the engine. A run that fails is reported as ended, the job's other tasks then end at once
-without running, and the failure is kept; loads and transfers are tried again. So a policy goes on with the other jobs
-and need not know. A GPU that fails for good is reported as lost.
+without running, and the failure is kept; loads and transfers are tried again. A process that ends is started again, and
+told once more what it had not done; the run that it was at has failed. So a policy goes on with the other jobs and need
+not know. A GPU that fails for good is reported as lost.
 
 What must be kept of a run is written down only when nothing else is to be done: until then the next one may wait.
 """
@@ -14,19 +15,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from heapq import heappop, heappush
+from itertools import chain
 from typing import TypeVar
 
 from torch import Tensor
 
 from truenorth.executor.device import ARRIVAL, LOAD_END, LOST, RUN_END, STRIDE_END, Event
 from truenorth.executor.devices.addresses import Packing
-from truenorth.executor.devices.crew import POLL_S, Crew
-from truenorth.executor.devices.decoding import Answer, Read
-from truenorth.executor.devices.lane import Lane, LostError, Order, let_be
+from truenorth.executor.devices.crew import POLL_S, Crew, DeviceProcess, Ending, load_arguments
+from truenorth.executor.devices.digests import Digest, digest
+from truenorth.executor.devices.gpu_process import WITHDRAW
+from truenorth.executor.devices.lane import Do, Ended, Lane, Order, let_be
 from truenorth.executor.devices.outputs import Outputs
 from truenorth.executor.devices.records import (
     SET_ASIDE,
-    STUCK,
+    STARTED_AGAIN,
     TRIES,
     Failure,
     Fault,
@@ -36,9 +39,8 @@ from truenorth.executor.devices.records import (
     Record,
     Records,
 )
-from truenorth.executor.devices.station import StationWork
+from truenorth.executor.devices.shelf import Ref
 from truenorth.executor.devices.streams import Span
-from truenorth.executor.errors import DeviceError
 from truenorth.executor.execution import NOWHERE
 from truenorth.models import NONE, Instance
 from truenorth.models.strides import Iteration, StreamRun, Stride
@@ -86,7 +88,7 @@ class LiveDevice:
     packing
         Addresses that a plan has for its loads.
     keep_outputs
-        Whether outputs stay after the last use.
+        Whether outputs are kept.
 
     Attributes
     ----------
@@ -99,7 +101,9 @@ class LiveDevice:
     iterates
         Always: who joins an iteration is known when the one before it has ended.
     outputs
-        What tasks have put out.
+        Where lies what tasks have put out.
+    digests, kept
+        Of outputs that nobody needs any more, by task, and these themselves if they are kept.
     """
 
     exact = False
@@ -108,7 +112,10 @@ class LiveDevice:
 
     def __init__(self, instance: Instance, crew: Crew, packing: Packing, keep_outputs: bool) -> None:
         self.now = 0
-        self.outputs = Outputs(instance, keep_outputs)
+        self.outputs = Outputs(instance, self._leave, crew.free)
+        self.digests: dict[int, Digest] = {}
+        self.kept: dict[int, Tensor] = {}
+        self._keep_outputs = keep_outputs
         self._instance, self._crew, self._packing = instance, crew, packing
         self._job: list[int] = instance.task_job.tolist()
         self._template: list[int] = instance.task_template.tolist()
@@ -129,6 +136,7 @@ class LiveDevice:
         self._ended_us = [0] * instance.n_gpus
         self._faults = Faults()
         self._lost: set[int] = set()
+        self._served: dict[int, Sequence[int]] = {}
         self._failed_jobs: set[int] = set()
         self._starts: set[tuple[int, int, int]] = set()
 
@@ -163,26 +171,36 @@ class LiveDevice:
             self._latest.pop(gpu, None)
             self._end_run(run, self.now, self.now, errors)
             return
-        works = [self.outputs.work(task, gpu, expected_us) for task in members]
-        work = partial(self._crew.stations[gpu].run, works, time.perf_counter_ns())
-        order = Order(work, self._limit_s(expected_us), partial(self._run_done, run))
+        order = self._order_of(members, gpu, expected_us, (), partial(self._run_done, run))
         self._latest[gpu] = members, order
         self._give(self._crew.compute_lane(gpu), order)
 
     def queue(self, tasks: Sequence[int], gpu: int, expected_us: int) -> None:
         """Have a batch ready behind the one that runs on its GPU, so that it starts at once when that ends."""
-        if gpu in self._queued or gpu not in self._latest:
+        queued = self._queued.get(gpu)
+        if gpu not in self._latest or (queued is not None and queued.tasks == tuple(tasks)):
             return
+        if queued is not None:
+            self._withdraw(self._queued.pop(gpu))
         if self._failed_jobs and any(self._job[task] in self._failed_jobs for task in tasks):
             return
         before, order = self._latest[gpu]
-        works = [self.outputs.work(task, gpu, expected_us, coming=before) for task in tasks]
-        run = partial(self._crew.stations[gpu].run, works)
-        needed = any(source in before for task in tasks for source in self.outputs.sources(task))
-        work = partial(self._run_behind, before, order, tasks, works, run) if needed else run
-        queued = self._queued[gpu] = _Queued(tuple(tasks), Order(work, self._limit_s(expected_us), let_be))
+        queued = _Queued(tuple(tasks), self._order_of(tasks, gpu, expected_us, before, let_be))
+        self._queued[gpu] = queued
         queued.order.done = queued.note_end
         self._give(order.lane or self._crew.compute_lane(gpu), queued.order)
+
+    def _order_of(
+        self, tasks: Sequence[int], gpu: int, expected_us: int, before: Sequence[int], done: Callable[[Order], None]
+    ) -> Order:
+        """Return the order of a batch, whose inputs the one before it on the same lane may still have to put out."""
+
+        def arguments() -> list[int]:
+            coming = [task for task in before if task not in self.outputs.of]
+            places = chain.from_iterable(self.outputs.places(task, gpu, coming) for task in tasks)
+            return [expected_us, len(tasks), *tasks, *places]
+
+        return Order(Do.RUN, gpu, arguments(), self._limit_s(expected_us), done, arguments)
 
     def serve(self, gpu: int, number: int, run: StreamRun, stride: Stride) -> None:
         """Have an iteration taken, without the requests of jobs that have failed."""
@@ -194,6 +212,7 @@ class LiveDevice:
             for task in members:
                 self._fail(task, gpu, self.now, "its GPU is lost")
             members = []
+        self._served[gpu] = [task for task in members if task not in iteration.last]
         if not members:
             self._pass_on(gpu, number, iteration, self.now)
             return
@@ -201,32 +220,29 @@ class LiveDevice:
         template, now = self._template[members[0]], self.now
         stream, decodes = self._stream[template], len(iteration.decodes)
         record = IterationRecord(stream, gpu, now, now, now, stride.length_us, 0, None, None, 0, prompt_tokens, decodes)
-        reads = [
-            Read(task, self._prompt[task] - rest, taken) for task, rest, taken in iteration.prompts if task in members
-        ]
+        reads = [(task, self._prompt[task] - rest, taken) for task, rest, taken in iteration.prompts if task in members]
         writes = [task for task in iteration.decodes if task in members]
-        answers = [Answer(task, self._prompt[task], self._answer[task]) for task in iteration.last if task in members]
-        seating = self._crew.seatings[template, self._gpu_class[gpu]]
-        work = partial(self._crew.stations[gpu].iterate, seating, reads, writes, answers, time.perf_counter_ns())
+        answers = [(task, self._prompt[task], self._answer[task]) for task in iteration.last if task in members]
+        args = [template, len(reads), len(writes), *chain(*reads), *writes, *chain(*answers)]
         done = partial(self._iteration_done, record, number, iteration, members)
-        self._give(self._crew.compute_lane(gpu), Order(work, self._limit_s(stride.length_us), done))
+        self._give(self._crew.compute_lane(gpu), Order(Do.ITERATE, gpu, args, self._limit_s(stride.length_us), done))
 
     def load(self, model: int, gpu: int, slot: int | None, expected_us: int) -> None:
         """Have a model copied to its address, after those that must make way."""
-        station, number = self._crew.stations[gpu], self._loads_on[gpu]
+        space, number = self._crew.spaces[gpu], self._loads_on[gpu]
         size = int(self._instance.weight_bytes[model])
         record = Record(model, gpu, self.now, self.now, self.now, expected_us, size)
         self._loads_on[gpu] += 1
-        moves = station.space.take(model, slot, self._packing.loads.get((gpu, number)))
+        moves = space.take(model, slot, self._packing.loads.get((gpu, number)))
         self._records.moves += [MovedModel(move.model, gpu, self.now) for move in moves]
-        load = partial(station.load_after, moves, model, station.space.address[model], time.perf_counter_ns())
+        args, anew = (load_arguments(model, space.address[model], moves, again) for again in (False, True))
         expected_us += sum(self._instance.load_time(move.model, gpu) for move in moves)
-        self._begin_load(record, load, expected_us, TRIES)
+        self._begin_load(record, args, anew, expected_us, TRIES)
 
     def evict(self, model: int, gpu: int) -> None:
         """Give a model's address away."""
-        if model in self._crew.stations[gpu].space.address:
-            self._crew.stations[gpu].space.free(model)
+        if model in self._crew.spaces[gpu].address:
+            self._crew.spaces[gpu].free(model)
 
     def drop(self, tasks: Sequence[int]) -> None:
         """Fail the job of tasks that no GPU is left to run."""
@@ -242,9 +258,7 @@ class LiveDevice:
         if self._job[source] in self._failed_jobs:
             self.at(self.now + expected_us, ARRIVAL, target, number)
             return False
-        staged = self._instance.cluster.network.staged
-        work = partial(self._crew.stations[gpu].receive, self.outputs.of[source], size, staged)
-        self._begin_transfer(record, work, number, TRIES)
+        self._begin_transfer(record, number, TRIES)
         return False
 
     def at(self, time_us: int, kind: int, subject: int, number: int) -> None:
@@ -290,34 +304,16 @@ class LiveDevice:
         self._under_way += 1
         lane.submit(order)
 
-    def _run_behind(
-        self,
-        before: Sequence[int],
-        order: Order,
-        tasks: Sequence[int],
-        works: Sequence[StationWork],
-        run: Callable[[], tuple[list[Tensor], Span]],
-    ) -> tuple[list[Tensor], Span]:
-        """Run a batch on what the one before it on the same lane has only just put out."""
-        if order.error is not None:
-            raise DeviceError("what it needs was not put out")
-        fresh = dict(zip(before, order.result[0], strict=True))
-        for task, work in zip(tasks, works, strict=True):
-            self.outputs.complete(work, task, fresh)
-        return run()
-
     def _iteration_done(
         self, record: IterationRecord, number: int, iteration: Iteration, members: Sequence[int], order: Order
     ) -> None:
         """Take in how an iteration ended."""
         if order.error is not None:
-            take_in = partial(self._iteration_failed, record, number, iteration, members, order, order.error)
-            self._when_known(record.gpu, order, take_in)
+            self._iteration_failed(record, number, iteration, members, order, order.error)
             return
-        answers, span = order.result
-        self.outputs.of.update(zip((task for task in iteration.last if task in members), answers, strict=True))
-        self._faults.clear(record.gpu)
-        self._end_iteration(self._during(record, span), number, iteration)
+        self._put_out([task for task in iteration.last if task in members], order)
+        self._faults.note_success(record.gpu, self._template[members[0]])
+        self._end_iteration(self._during(record, order.span), number, iteration)
 
     def _iteration_failed(
         self,
@@ -326,12 +322,12 @@ class LiveDevice:
         iteration: Iteration,
         members: Sequence[int],
         order: Order,
-        error: BaseException,
+        error: str,
     ) -> None:
         """Take in that an iteration has failed, and with it the jobs of all its requests."""
-        record = replace(self._until_now(record, order), error=_in_words(error))
+        record = replace(self._until_now(record, order), error=error)
         for task in members:
-            self._fail(task, record.gpu, record.end_us, _in_words(error))
+            self._fail(task, record.gpu, record.end_us, error)
         self._end_iteration(record, number, iteration)
         self._note_failed(record.gpu, members[0], order, error, record.end_us)
 
@@ -357,7 +353,8 @@ class LiveDevice:
 
     def _withdraw(self, queued: _Queued) -> None:
         """Let nothing come of a batch that is queued up; it may have begun already."""
-        queued.order.work = queued.order.done = let_be
+        queued.order.done = let_be
+        self._crew.process[queued.order.gpu].tell(WITHDRAW, queued.order.number)
 
     def _take_reports(self, wait_s: float) -> bool:
         """Take in what is reported within some seconds; say whether anything was."""
@@ -365,45 +362,75 @@ class LiveDevice:
         for order in orders:
             self._under_way -= 1
             order.done(order)
+        if self._crew.endings:
+            endings, self._crew.endings = self._crew.endings, []
+            for ending in endings:
+                self._go_on_after(ending)
+            return True
         return bool(orders)
+
+    def _go_on_after(self, ending: Ending) -> None:
+        """Fail the runs that ended a process and start it again; too often, and its GPUs are lost."""
+        process, blamed = ending.process, ending.blamed
+        gpu = blamed[0].gpu if blamed else process.gpus[0]
+        for its in process.gpus:
+            for task in self._served.pop(its, ()):  # what they have read and said so far is gone
+                self._fail(task, its, self._wall_us(), ending.why)
+        for order in blamed:
+            self._under_way -= 1
+            queued = self._queued.get(order.gpu)
+            if queued is not None and queued.order is order:  # the engine has yet to order it, maybe elsewhere
+                for task in queued.tasks:
+                    self._fail(task, order.gpu, self._wall_us(), ending.why)
+            order.done(order)
+        self._note_fault(STARTED_AGAIN, gpu, ending.why)
+        at_fault = [self._template[order.args[2]] if order.do == Do.RUN else order.args[0] for order in blamed]
+        others = len(self._lost.union(process.gpus)) < self._instance.n_gpus
+        if self._faults.note_ending(process.gpus[0], at_fault) and (others or not blamed):
+            # At the instant of the run's end, lest the next one begin there.
+            at_us = self._ended_us[gpu] if blamed else self._wall_us()
+            for its in process.gpus:
+                self._lose(its, ending.why, at_us)
+        if self._lost.issuperset(process.gpus) and not blamed:
+            self._abandon(process)
+        else:
+            self._crew.start(process)  # to end what had begun, even where nothing begins any more
+
+    def _abandon(self, process: DeviceProcess) -> None:
+        """Fail all that was ordered of a process that cannot be started."""
+        for order in [order for lane in process.lanes for order in lane.under_way.values()]:
+            self._under_way -= 1
+            order.fail("its GPU is lost", self._origin_ns, time.perf_counter_ns())
+            order.done(order)
 
     def _run_done(self, run: _DeviceRun, order: Order) -> None:
         """Take in how a batch ended."""
         if order.error is not None:
-            self._when_known(run.gpu, order, partial(self._run_failed, run, order, order.error))
+            self._run_failed(run, order, order.error)
             return
-        outputs, span = order.result
         members = [task for task in run.tasks if task not in run.errors] if run.errors else run.tasks
-        self.outputs.of.update(zip(members, outputs, strict=True))
-        self._end_run(run, max(run.ordered_us, self._us(span.start_ns)), self._us(span.end_ns), run.errors)
-        self._faults.clear(run.gpu)
+        self._put_out(members, order)
+        start_us, end_us = self._us(order.span.start_ns), self._us(order.span.end_ns)
+        self._end_run(run, max(run.ordered_us, start_us), end_us, run.errors)
+        self._faults.note_success(run.gpu, self._template[run.tasks[0]])
 
-    def _run_failed(self, run: _DeviceRun, order: Order, error: BaseException) -> None:
+    def _put_out(self, tasks: Sequence[int], order: Order) -> None:
+        """Take note of where outputs lie."""
+        piece, results = self._crew.process[order.gpu].index, order.results
+        for at, task in enumerate(tasks):
+            self.outputs.of[task] = Ref(piece, results[2 * at], results[2 * at + 1])
+
+    def _run_failed(self, run: _DeviceRun, order: Order, error: str) -> None:
         """Take in that a batch has failed."""
         start_us = run.ordered_us if order.began_ns is None else max(run.ordered_us, self._us(order.began_ns))
         end_us = self._wall_us() if order.ended_ns is None else self._us(order.ended_ns)
-        end_us = self._end_run(run, start_us, end_us, dict.fromkeys(run.tasks, _in_words(error)) | dict(run.errors))
+        end_us = self._end_run(run, start_us, end_us, dict.fromkeys(run.tasks, error) | dict(run.errors))
         self._note_failed(run.gpu, run.tasks[0], order, error, end_us)
 
-    def _when_known(self, gpu: int, order: Order, take_in: Callable[[], None]) -> None:
-        """Have a failure taken in; behind a run that is stuck the device is asked first whether it goes on."""
-        if not isinstance(order.error, LostError):
-            take_in()
-            return
-
-        def answered(asked: Order) -> None:
-            """Take the failure in as that of the GPU, unless that has answered."""
-            order.ends_device = asked.error is not None or not asked.result
-            take_in()
-
-        self._note_fault(STUCK, gpu, order.error)
-        ask = Order(self._crew.physical[gpu].answers, self._limit_s(0), answered)
-        self._give(self._crew.compute_lane(gpu), ask)
-
-    def _note_failed(self, gpu: int, task: int, order: Order, error: BaseException, at_us: int) -> None:
+    def _note_failed(self, gpu: int, task: int, order: Order, error: str, at_us: int) -> None:
         """Set a GPU aside if what failed there says that it has to be."""
         others = len(self._lost | {gpu}) < self._instance.n_gpus
-        if order.ends_device or (self._faults.note_run(gpu, self._template[task]) and others):
+        if order.how != Ended.GIVEN_UP and self._faults.note_run(gpu, self._template[task]) and others:
             self._lose(gpu, error, at_us)
 
     def _end_run(self, run: _DeviceRun, start_us: int, end_us: int, errors: Mapping[int, str]) -> int:
@@ -438,65 +465,82 @@ class LiveDevice:
             self._starts.add((run.gpu, batch, start_us))
         return start_us
 
-    def _begin_load(self, record: Record, load: partial[tuple[Span, int]], expected_us: int, tries: int) -> None:
-        done = partial(self._load_done, record, partial(load, anew=True), expected_us, tries - 1)
-        self._give(self._crew.copy[record.gpu], Order(load, self._limit_s(expected_us), done))
-
-    def _load_done(
-        self, record: Record, again: partial[tuple[Span, int]], expected_us: int, tries: int, order: Order
+    def _begin_load(
+        self, record: Record, args: Sequence[int], anew: Sequence[int], expected_us: int, tries: int
     ) -> None:
+        done = partial(self._load_done, record, anew, expected_us, tries - 1)
+        order = Order(Do.LOAD, record.gpu, args, self._limit_s(expected_us), done, lambda: anew)
+        self._give(self._crew.copy[record.gpu], order)
+
+    def _load_done(self, record: Record, anew: Sequence[int], expected_us: int, tries: int, order: Order) -> None:
         """Report the end of a load; one that failed is tried again, and with the last try the GPU is lost."""
         gpu = record.gpu
         if order.error is None:
-            span, moves_us = order.result
-            loaded = replace(self._during(record, span), moves_us=moves_us)
+            loaded = replace(self._during(record, order.span), moves_us=order.results[0])
             self._records.loads.append(loaded)
             self.at(loaded.end_us, LOAD_END, record.subject, gpu)
             return
-        self._note_fault(f"load of {self._instance.models[record.subject].name}", gpu, order.error)
-        if tries and gpu not in self._lost and not order.ends_device:
-            self._begin_load(record, again, expected_us, tries)
+        if order.how != Ended.GIVEN_UP:
+            self._note_fault(f"load of {self._instance.models[record.subject].name}", gpu, order.error)
+        if tries and gpu not in self._lost:
+            self._begin_load(record, anew, anew, expected_us, tries)
         else:
             self._lose(gpu, order.error, self._wall_us(), record.subject)
 
-    def _begin_transfer(self, record: Record, work: Callable[[], object], number: int, tries: int) -> None:
-        done = partial(self._transfer_done, record, work, number, tries - 1)
-        self._give(self._crew.incoming[record.gpu], Order(work, self._limit_s(record.expected_us), done))
+    def _begin_transfer(self, record: Record, number: int, tries: int) -> None:
+        """Have an output travel, from where everybody can read it."""
+        ref, limit_s = self.outputs.of[record.subject], self._limit_s(record.expected_us)
+        source = self.outputs.ran_on[record.subject]
+        done = partial(self._transfer_done, record, number, tries - 1)
+        args = ref.piece, ref.offset, record.size_bytes, self._instance.cluster.network.staged
+        receive = Order(Do.RECEIVE, record.gpu, args, limit_s, done)
+        if not self._crew.physical[source].is_cuda:
+            self._give(self._crew.incoming[record.gpu], receive)
+            return
 
-    def _transfer_done(self, record: Record, work: Callable[[], object], number: int, tries: int, order: Order) -> None:
+        def published(order: Order) -> None:
+            """Go on with the second half of the way."""
+            if order.error is None:
+                self._give(self._crew.incoming[record.gpu], receive)
+            else:
+                done(order)
+
+        self._give(self._crew.incoming[source], Order(Do.PUBLISH, source, (ref.offset,), limit_s, published))
+
+    def _transfer_done(self, record: Record, number: int, tries: int, order: Order) -> None:
         """Report an arrival; a transfer that failed is tried again, and with the last try the job fails."""
-        target, error = record.target or 0, None
-        if order.error is None:
-            received, span = order.result
-            self.outputs.receive(record.subject, target, record.gpu, received)
-            record = self._during(record, span)
+        target, error = record.target or 0, order.error
+        if error is None:
+            copy = Ref(self._crew.process[record.gpu].index, *order.results)
+            self.outputs.receive(record.subject, target, record.gpu, copy)
+            record = self._during(record, order.span)
+        elif order.how == Ended.GIVEN_UP:
+            return  # whoever waits for it goes elsewhere
         else:
-            self._note_fault(f"transfer to {self._instance.task_name(target)}", record.gpu, order.error)
-            if order.ends_device:
-                self._lose(record.gpu, order.error, self._wall_us())  # whoever waits for it goes elsewhere
-                return
+            self._note_fault(f"transfer to {self._instance.task_name(target)}", record.gpu, error)
             if tries:
-                self._begin_transfer(record, work, number, tries)
+                self._begin_transfer(record, number, tries)
                 return
-            record, error = self._until_now(record, order), _in_words(order.error)
+            record = self._until_now(record, order)
             self._fail(target, record.gpu, record.end_us, f"its input did not arrive: {error}")
         self._records.transfers.append(replace(record, error=error))
         self.at(max(record.ordered_us + record.expected_us, record.end_us), ARRIVAL, target, number)
 
-    def _lose(self, gpu: int, error: BaseException, at_us: int, model: int = NOWHERE) -> None:
+    def _lose(self, gpu: int, error: str, at_us: int, model: int = NOWHERE) -> None:
         """Report a GPU as lost, and a load there as one that will not end."""
         if gpu not in self._lost:
             self._note_fault(SET_ASIDE, gpu, error)
         elif model == NOWHERE:
             return
         self._lost.add(gpu)
+        self._latest.pop(gpu, None)  # nothing is queued there until the engine knows
         for queued in self._queued.values():  # whoever decides from now on may use memories otherwise
             self._withdraw(queued)
         self._queued.clear()
         self.at(at_us, LOST, gpu, model)
 
-    def _note_fault(self, what: str, gpu: int, error: BaseException) -> None:
-        self._records.faults.append(Fault(what, gpu, self._wall_us(), _in_words(error)))
+    def _note_fault(self, what: str, gpu: int, said: str) -> None:
+        self._records.faults.append(Fault(what, gpu, self._wall_us(), said))
 
     def _fail(self, task: int, gpu: int | None, at_us: int, message: str) -> None:
         """Fail a task's job, once."""
@@ -504,6 +548,37 @@ class LiveDevice:
         if job not in self._failed_jobs:
             self._failed_jobs.add(job)
             self._records.failures.append(Failure(job, task, gpu, at_us, message))
+
+    def _leave(self, task: int, ref: Ref) -> None:
+        """Take leave of an output, once the head can read it."""
+        gpu = self._crew.processes[ref.piece].gpus[0]
+        if not self._crew.physical[gpu].is_cuda:
+            self._digest(task, ref)
+            return
+
+        def published(order: Order) -> None:
+            """Read it, unless it was lost with its device."""
+            if order.error is None:
+                self._digest(task, ref)
+            else:
+                self._crew.free(ref)
+
+        self._give(self._crew.incoming[gpu], Order(Do.PUBLISH, gpu, (ref.offset,), self._limit_s(0), published))
+
+    def _digest(self, task: int, ref: Ref) -> None:
+        """Keep the digest of an output, and the output itself at most in the head's memory."""
+        output = self._crew.shelf.read(ref)
+        self.digests[task] = digest(output)
+        if self._keep_outputs:
+            self.kept[task] = output.clone()
+        self._crew.free(ref)
+
+    def finish(self) -> None:
+        """Wait for what is still under way, and take leave of all outputs."""
+        self._write_down()
+        self.outputs.finish()
+        while self._under_way:
+            self._take_reports(POLL_S)
 
     # -- times ----------------------------------------------------------------------------------------------------
 
@@ -523,9 +598,3 @@ class LiveDevice:
         start = record.ordered_us if order.began_ns is None else max(record.ordered_us, self._us(order.began_ns))
         end = self._wall_us() if order.ended_ns is None else self._us(order.ended_ns)
         return replace(record, start_us=start, end_us=max(start, end))
-
-
-def _in_words(error: BaseException) -> str:
-    """Return an error as one line."""
-    said = str(error).partition("\n")[0].strip()
-    return said if isinstance(error, DeviceError) else f"{type(error).__name__}: {said}".rstrip(": ")

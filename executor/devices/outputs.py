@@ -2,91 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 
-import torch
-from torch import Tensor
-
-from truenorth.executor.devices.digests import Digest, digest
-from truenorth.executor.devices.station import StationWork
+from truenorth.executor.devices.gpu_process import COMING
+from truenorth.executor.devices.shelf import Ref
 from truenorth.models import Instance
-
-_NOTHING = torch.empty(0, dtype=torch.uint8)
 
 
 class Outputs:
-    """Outputs of tasks, and copies of them that have reached the GPU of a successor.
+    """Where the outputs of tasks lie, and copies of them that have reached the GPU of a successor.
 
     Parameters
     ----------
     instance
         Who needs what.
-    keep
-        Whether outputs stay after the last use.
+    leave
+        Told of every output that nobody needs any more, with its task.
+    free
+        Told of every copy that nobody needs any more.
 
     Attributes
     ----------
     of
-        By task.
-    digests
-        Of outputs that nobody needs any more, by task.
+        By task, as long as somebody needs it.
+    ran_on
+        By task that has run, or would have: where.
     """
 
-    def __init__(self, instance: Instance, keep: bool) -> None:
-        self.of: dict[int, Tensor] = {}
-        self.digests: dict[int, Digest] = {}
-        self._instance, self._keep = instance, keep
+    def __init__(self, instance: Instance, leave: Callable[[int, Ref], None], free: Callable[[Ref], None]) -> None:
+        self.of: dict[int, Ref] = {}
+        self.ran_on: dict[int, int] = {}
+        self._instance, self._leave, self._free = instance, leave, free
         self._job: list[int] = instance.task_job.tolist()
         self._first: list[int] = instance.job_first_task.tolist()
         self._template: list[int] = instance.task_template.tolist()
-        self._received: dict[tuple[int, int], dict[int, Tensor]] = {}
-        self._ran_on: dict[int, int] = {}
+        self._received: dict[tuple[int, int], dict[int, Ref]] = {}
         self._uses_left = [len(instance.outputs[template]) for template in self._template]
 
     def note_place(self, tasks: Sequence[int], gpu: int) -> None:
         """Take note of where tasks run, or would have."""
         for task in tasks:
-            self._ran_on[task] = gpu
+            self.ran_on[task] = gpu
 
-    def receive(self, source: int, target: int, gpu: int, output: Tensor) -> None:
+    def receive(self, source: int, target: int, gpu: int, copy: Ref) -> None:
         """Keep a copy for a task that has no place yet.
 
         It was sent before its task moved elsewhere if that has one, and nobody wants it.
         """
-        if target not in self._ran_on:
-            self._received.setdefault((source, target), {})[gpu] = output
+        if target in self.ran_on:
+            self._free(copy)
+            return
+        self._received.setdefault((source, target), {})[gpu] = copy
 
-    def work(self, task: int, gpu: int, run_us: int, coming: Collection[int] = ()) -> StationWork:
-        """Return a task with the inputs that have reached its GPU.
+    def places(self, task: int, gpu: int, coming: Collection[int] = ()) -> list[int]:
+        """Return where the inputs of a task lie that have reached its GPU: of each the piece and the place in it.
 
         Parameters
         ----------
         coming
-            Tasks that have not put anything out yet; `complete` is to fill their outputs in.
+            Tasks that have not put anything out yet; their outputs come on the same lane.
         """
-        job = self._job[task]
-        workflow, first = self._instance.jobs[job].workflow, self._first[job]
-        described, inputs = workflow.tasks[task - first], {}
-        for edge in described.inputs:
-            source = first + workflow.position[edge.source]
+        found: list[int] = []
+        for source in self.sources(task):
             if source in coming:
-                output = _NOTHING
-            elif self._ran_on[source] == gpu:
-                output = self.of[source]
+                found += COMING, 0
             else:
-                output = self._received[source, task][gpu]
-            inputs[edge.source] = output, edge.size_bytes
-        needs = self._instance.needs[self._template[task]]
-        return StationWork(job, workflow.name, described.name, run_us, needs, inputs)
-
-    def complete(self, work: StationWork, task: int, fresh: Mapping[int, Tensor]) -> None:
-        """Fill in what has only just been put out on its GPU, by task."""
-        first = self._first[self._job[task]]
-        tasks = self._instance.jobs[self._job[task]].workflow.tasks
-        for source, output in fresh.items():
-            name = tasks[source - first].name if 0 <= source - first < len(tasks) else None
-            if name in work.inputs:
-                work.inputs[name] = output, work.inputs[name][1]
+                ref = self.of[source] if self.ran_on[source] == gpu else self._received[source, task][gpu]
+                found += ref.piece, ref.offset
+        return found
 
     def sources(self, task: int) -> list[int]:
         """Return the tasks whose outputs a task needs."""
@@ -102,24 +85,22 @@ class Outputs:
     def forget_inputs(self, task: int) -> None:
         """Forget what reached a task that is over, and outputs that it was the last to use."""
         for source in self.sources(task):
-            self._received.pop((source, task), None)
+            for copy in self._received.pop((source, task), {}).values():
+                self._free(copy)
             self._uses_left[source] -= 1
             self._forget(source)
         self._forget(task)
 
     def _forget(self, task: int) -> None:
         if self._uses_left[task] <= 0 and task in self.of:
-            self._take_leave(task)
+            self._leave(task, self.of.pop(task))
 
     def finish(self) -> None:
-        """Take leave of what nobody was the last to use, since jobs have failed."""
-        for task in list(self.of):
-            self._take_leave(task)
-
-    def _take_leave(self, task: int) -> None:
-        """Keep the digest of an output, and the output itself at most in the host's memory."""
-        output = self.of.pop(task)
-        if task not in self.digests:
-            self.digests[task] = digest(output)
-        if self._keep:
-            self.of[task] = output.cpu()
+        """Forget what nobody was the last to use, since jobs have failed."""
+        for task, ref in self.of.items():
+            self._leave(task, ref)
+        for copies in self._received.values():
+            for copy in copies.values():
+                self._free(copy)
+        self.of.clear()
+        self._received.clear()

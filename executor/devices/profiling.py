@@ -10,6 +10,7 @@ A round's samples are plain data, so that they can be kept as it ends, and a pro
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -25,7 +26,6 @@ from torch import Tensor, nn
 from truenorth.executor.devices.activations import activation_bytes
 from truenorth.executor.devices.cuda import STREAMS
 from truenorth.executor.devices.decoding import Read
-from truenorth.executor.devices.lane import one_thread_each
 from truenorth.executor.devices.physical import physical_devices
 from truenorth.executor.devices.runner import Runner, RunnerCall
 from truenorth.executor.devices.station import Seating, Station, StationWork
@@ -42,6 +42,8 @@ _SHORTEST_US = 0.001
 _FAR = 16
 """So many times as large, or as small, is the other size of what comes in one."""
 _LARGE_BYTES = 1_000_000
+_SWITCH_S = 0.0005
+"""How long a thread may keep Python's lock while another wants it."""
 Key = tuple[str, str]
 """A workflow's name and a task's."""
 
@@ -178,7 +180,7 @@ class _Bench:
         together = [*(task.models for task in tasks), *((request.model,) for request in requests)]
         room = max([1, *(sum(map(self._size, names)) for names in together)])
         gpu = GPU("s0/g0", 0, kind, room, Fraction(1))
-        host = HostWeights(self.models, sized, self.physical)
+        host = HostWeights(self.models, sized, self.physical.host_memory)
         self.station = Station(gpu, self.models, host, runner, self.physical)
         self.samples: RoundSamples = {}
         self.memory_bytes: dict[Key, int] = {}
@@ -462,3 +464,16 @@ def _fastest(batch: BatchClass) -> dict[int, int]:
 
 def _line(samples: Sequence[tuple[int, float]]) -> FittedLine | None:
     return fit_line(samples) if samples else None
+
+
+@contextmanager
+def one_thread_each() -> Iterator[None]:
+    """Give every thread one of computation, and Python's lock soon after it asks."""
+    threads, interval = torch.get_num_threads(), sys.getswitchinterval()
+    torch.set_num_threads(1)
+    sys.setswitchinterval(_SWITCH_S)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        sys.setswitchinterval(interval)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from truenorth.models import Residency, Timeline
+from truenorth.models import NONE, Residency, Timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +87,12 @@ class Failure:
 
 
 SET_ASIDE = "GPU set aside"
-STUCK = "run stuck"
+STARTED_AGAIN = "process started again"
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A load or a transfer that failed, though it may have been tried again; a run that is STUCK; a GPU SET_ASIDE."""
+    """A load or a transfer that failed, though tried again; a process that was STARTED_AGAIN; a GPU SET_ASIDE."""
 
     what: str
     gpu: int
@@ -147,17 +147,19 @@ def _residencies(ordered: Timeline, loads: Sequence[Record]) -> Iterator[Residen
 
 
 TRIES = 3
-"""How often a load or a transfer is tried, and how many runs in a row may fail on a GPU."""
+"""How often a load or a transfer is tried, a process started again, and how many runs in a row may fail on a GPU."""
 
 
 class Faults:
-    """Counts, per GPU, the runs that have failed in a row.
+    """Counts, per GPU, the runs that have failed in a row, and per process why it had to be started again.
 
-    Where all of them were the same task of a workflow, the task is at fault and not the GPU.
+    Where all of them were the same task of a workflow, the task is at fault and not the GPU, unless others run it well.
     """
 
     def __init__(self) -> None:
         self._failed: dict[int, list[int]] = {}
+        self._ended: dict[int, list[int]] = {}
+        self._well_on: dict[int, set[int]] = {}
 
     def note_run(self, gpu: int, template: int) -> bool:
         """Take note of a run that failed; say whether the GPU is to be set aside.
@@ -170,6 +172,26 @@ class Faults:
         failed.append(template)
         return len(failed) >= TRIES and len(set(failed)) > 1
 
-    def clear(self, gpu: int) -> None:
+    def note_ending(self, gpu: int, templates: Sequence[int]) -> bool:
+        """Take note of a process that has ended, and of the runs it was at; say whether to do without it.
+
+        Parameters
+        ----------
+        gpu
+            The first of its GPUs.
+
+        >>> faults = Faults()
+        >>> [faults.note_ending(0, [template]) for template in (1, 1, 1, 1, 2)]
+        [False, False, False, False, True]
+        >>> [faults.note_ending(1, ()) for _ in range(4)]
+        [False, False, False, True]
+        """
+        ended = self._ended.setdefault(gpu, [])
+        ended.append(templates[0] if templates else NONE)
+        elsewhere = self._well_on.get(ended[-1], set()) - {gpu}
+        return len(ended) > TRIES and (len(set(ended)) > 1 or NONE in ended or bool(elsewhere))
+
+    def note_success(self, gpu: int, template: int) -> None:
         """Take note of a run that succeeded."""
         self._failed.pop(gpu, None)
+        self._well_on.setdefault(template, set()).add(gpu)

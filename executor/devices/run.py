@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from truenorth.executor.devices.addresses import Packing, pack
-from truenorth.executor.devices.crew import Crew, Sharing
+from truenorth.executor.devices.crew import Crew, Sharing, assign
 from truenorth.executor.devices.digests import Digest
-from truenorth.executor.devices.lane import one_thread_each
 from truenorth.executor.devices.live import LiveDevice
 from truenorth.executor.devices.machine import Observed, observe
+from truenorth.executor.devices.physical import physical_devices
 from truenorth.executor.devices.records import Records, measured
-from truenorth.executor.devices.runner import Runner
+from truenorth.executor.devices.runner import MakeRunner
 from truenorth.executor.engine import Engine
 from truenorth.executor.errors import DeviceError, PolicyError
 from truenorth.executor.policies.baselines import Jit
@@ -103,7 +103,7 @@ class LiveRun:
 def run_live(
     instance: Instance,
     policy: Callable[[], Policy],
-    runner: Runner,
+    runner: MakeRunner,
     settings: LiveSettings,
     *,
     seed: int = 0,
@@ -116,7 +116,7 @@ def run_live(
     policy
         Makes the policy of this run, as for `executor.simulate`.
     runner
-        Computes the tasks.
+        Makes the runner that computes the tasks.
     seed
         Of the ingress servers.
     plan
@@ -134,7 +134,7 @@ def run_live(
 
 
 @contextmanager
-def live_crew(instance: Instance, runner: Runner, settings: LiveSettings) -> Iterator[Crew]:
+def live_crew(instance: Instance, runner: MakeRunner, settings: LiveSettings) -> Iterator[Crew]:
     """Set devices up and warm them, for one run after another.
 
     Raises
@@ -142,13 +142,14 @@ def live_crew(instance: Instance, runner: Runner, settings: LiveSettings) -> Ite
     DeviceError
         If devices or runner cannot serve the instance.
     """
-    with one_thread_each():
-        crew = Crew(instance, runner, settings.device, settings.sharing, settings.limit_s)
-        try:
-            crew.prepare(range(instance.n_gpus))
-            yield crew
-        finally:
-            crew.close()
+    physical = assign(instance.n_gpus, physical_devices(settings.device), settings.sharing)
+    gpus, serial = instance.cluster.gpus, settings.sharing == "serial"
+    crew = Crew(instance, runner, physical, gpus, settings.limit_s, serial)
+    try:
+        crew.prepare(range(instance.n_gpus))
+        yield crew
+    finally:
+        crew.close()
 
 
 def run_on(
@@ -163,7 +164,8 @@ def run_on(
 ) -> LiveRun:
     """Return what a policy makes of an instance on devices that are set up; their memories are empty at first.
 
-    Nothing that an earlier run left stuck touches this one. The other parameters and errors are those of `run_live`.
+    Whatever ended a process in an earlier run touches this one no more. The other parameters and errors are those of
+    `run_live`.
 
     Parameters
     ----------
@@ -190,7 +192,7 @@ def run_on(
     stand_in = LeastRequests if instance.streams is not None else Homed if restricted else Jit
     with _quiet_collector(), observe(crew.physical) as machine:
         timeline = Engine(instance, made, device, seed, stand_in=stand_in).run(stop)
-    device.outputs.finish()
+    device.finish()
     return LiveRun(
         measured(timeline, device.records),
         device.records,
@@ -198,8 +200,8 @@ def run_on(
         peak,
         machine,
         tuple(physical.name for physical in crew.physical),
-        device.outputs.digests,
-        device.outputs.of if settings.keep_outputs else {},
+        device.digests,
+        device.kept,
     )
 
 

@@ -6,7 +6,7 @@ and points the module's parameters at views of that arena before it asks the run
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -76,3 +76,8 @@ class Runner(Protocol):
         Sequence
             An output per task, that of `run` up to rounding.
         """
+
+
+MakeRunner = Callable[[], Runner]
+"""What makes a runner where it computes: it is sent to another process, so it is a class or a function of a module, or
+one with arguments (`functools.partial`)."""

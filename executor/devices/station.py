@@ -327,12 +327,6 @@ class Station:
             for use in using:
                 use.end_run(thread)
 
-    def forget(self, thread: int) -> None:
-        """Let nothing wait for what a thread runs that is stuck; should it ever end, nobody looks at what it did."""
-        for use in self._using:
-            use.end_run(thread)
-        self._decoders.clear()  # it may still write there
-
     @torch.inference_mode()
     def _compute(self, works: Sequence[StationWork]) -> list[Tensor]:
         calls = [self._call(work) for work in works]

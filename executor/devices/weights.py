@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from truenorth.executor.devices.physical import Physical
 from truenorth.executor.devices.runner import Runner
 from truenorth.executor.errors import DeviceError
 from truenorth.models import MLModel
@@ -80,8 +79,8 @@ class HostWeights:
         The instance's models.
     runner
         Knows their weights.
-    physical
-        Decides whether the memory is pinned.
+    memory
+        Returns so many bytes of host memory.
 
     Attributes
     ----------
@@ -94,7 +93,7 @@ class HostWeights:
         If the weights of a model take more bytes than the scenario says.
     """
 
-    def __init__(self, models: Sequence[MLModel], runner: Runner, physical: Physical) -> None:
+    def __init__(self, models: Sequence[MLModel], runner: Runner, memory: Callable[[int], Tensor]) -> None:
         self.flat: list[Tensor] = []
         self._places: list[dict[str, _WeightPlace]] = []
         for model in models:
@@ -105,7 +104,7 @@ class HostWeights:
                     f"model {model.name}: its weights take {size} bytes, the scenario says {model.weight_bytes}; "
                     f"write 'weights: {size} B', or larger (the rest is padding)"
                 )
-            flat, places = physical.host_memory(model.weight_bytes), _packed(weights)
+            flat, places = memory(model.weight_bytes), _packed(weights)
             self.flat.append(flat)
             self._places.append(places)
             for name, view in self.views(len(self.flat) - 1, flat).items():

@@ -279,6 +279,10 @@ class QueuePolicy(Policy):
             # Only then: a prefetch must never come before a load on the critical path.
             if queue and self._prefetches and self._prefetches_left[gpu] and state.loading == NOWHERE:
                 self._prefetch(gpu)
+        if self.site.queues:
+            for gpu in gpus:
+                if states[gpu].runs:
+                    self._queue_next(gpu)
 
     def _count(self, gpu: int, work_us: int) -> None:
         view = self.view
@@ -311,6 +315,24 @@ class QueuePolicy(Policy):
             if not missing[task]:
                 return position
         return None
+
+    def _queue_next(self, gpu: int) -> None:
+        """Have the task ready that starts when what runs on a GPU ends, if it is known and lacks nothing else."""
+        site, task = self.site, self.in_turn[gpu]
+        if task == NOWHERE:
+            task = self.next_behind(gpu, next(iter(site.state[gpu].runs.values())).tasks)
+        # Who else goes with it is seen when it starts.
+        if task != NOWHERE and site.batch[site.template[task]] == NONE:
+            site.queue(task)
+
+    def next_behind(self, gpu: int, running: Sequence[int]) -> int:
+        """Return the task whose turn comes if nothing happens but the end of a run on its GPU, NOWHERE without one."""
+        site = self.site
+        followers = (task + offset for task in running for offset, _ in site.outputs[site.template[task]])
+        for task in (*self.queue[gpu], *followers):
+            if site.gpu[task] == gpu and site.inputs_missing[task] == site.coming(task, running):
+                return task
+        return NOWHERE
 
     def _bring_up(self, task: int, gpu: int) -> bool:
         """Start a task if its models are ready; otherwise load the largest missing one, if that is possible now."""
@@ -448,3 +470,9 @@ class HeadFirst(QueuePolicy):
         """Return the place of the head, once its inputs are there."""
         queue = self.queue[gpu]
         return 0 if queue and not self.site.inputs_missing[queue[0]] else None
+
+    def next_behind(self, gpu: int, running: Sequence[int]) -> int:
+        """Return the head, if it waits for nothing but what runs."""
+        site, queue = self.site, self.queue[gpu]
+        known = queue and site.inputs_missing[queue[0]] == site.coming(queue[0], running)
+        return queue[0] if known else NOWHERE

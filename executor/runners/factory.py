@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from truenorth.executor.devices.runner import Runner, RunnerCall
+from truenorth.executor.devices.runner import MakeRunner, Runner, RunnerCall
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.policies.options import Kind, count, nearest, option
 from truenorth.executor.runners.inputs import as_bytes, received
@@ -157,6 +158,18 @@ def parse_runner(text: str) -> Runner:
             "torch.nn.Module"
         )
     return FactoryRunner(factory, _options(f"{name}:{attribute}", FactoryRunner.Options, options))
+
+
+def runner_named(text: str) -> MakeRunner:
+    """Return what makes a runner of that name in any process, once it is known that there is one.
+
+    Raises
+    ------
+    DeviceError
+        As of `parse_runner`.
+    """
+    parse_runner(text)
+    return partial(parse_runner, text)
 
 
 def _options(name: str, options: type, text: str) -> Any:

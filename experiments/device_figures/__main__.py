@@ -24,7 +24,7 @@ from truenorth.executor.devices.cuda import settle
 from truenorth.executor.devices.machine import describe_machine
 from truenorth.executor.devices.physical import physical_devices
 from truenorth.executor.devices.run import LiveSettings
-from truenorth.executor.runners.factory import parse_runner
+from truenorth.executor.runners.factory import parse_runner, runner_named
 from truenorth.models.record import encode
 from truenorth.models.scenario import load_scenario, write_atomically
 from truenorth.planner.answers.kept import KeptRuns, keeping
@@ -110,7 +110,7 @@ def _of_part(part: Part, device: str, rounds: int, repeats: int, folder: Path) -
         made = trial(
             load_scenario(profiled),
             [str(simulated), "compass"],
-            runner,
+            runner_named(part.runner),
             settings,
             runner_name=part.runner,
             repeats=repeats,
@@ -125,8 +125,10 @@ def _of_part(part: Part, device: str, rounds: int, repeats: int, folder: Path) -
 
     def compare_outputs() -> dict[str, Any]:
         """Run Compass once more, and every task alone."""
-        told = {"runner_name": part.runner, "check_outputs": True}
-        made = replay_on_devices(load_scenario(profiled), "compass", runner, settings, **told)  # type: ignore[arg-type]
+        scenario = load_scenario(profiled)
+        made = replay_on_devices(
+            scenario, "compass", runner_named(part.runner), settings, runner_name=part.runner, check_outputs=True
+        )
         write_atomically(folder / "compass_report.json", json.dumps(encode(made.record), indent=1))
         run = {"policy": "compass", **figures(made, part.large_bytes)}
         return {"runs": [run], "lines": [_line(run)]}

@@ -17,7 +17,7 @@ from truenorth.executor import Policy, instance_for, replay, simulate
 from truenorth.executor.devices.alone import different_outputs
 from truenorth.executor.devices.records import Records
 from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
-from truenorth.executor.devices.runner import Runner
+from truenorth.executor.devices.runner import MakeRunner
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.simulation import Durations, simulate_recorded
 from truenorth.models.feasibility import check
@@ -169,7 +169,7 @@ class Replayed(WithTimelines):
 def replay_on_devices(
     scenario: Scenario,
     policy: str | Path,
-    runner: Runner,
+    runner: MakeRunner,
     settings: LiveSettings,
     *,
     runner_name: str = "",
@@ -184,7 +184,7 @@ def replay_on_devices(
     policy
         A policy's name with parameters, ``module:Class``, or the path of a plan or timeline file (as text: ``*.json``).
     runner
-        Computes the tasks.
+        Makes the runner that computes the tasks.
     runner_name
         As it was named, for the report.
     seed

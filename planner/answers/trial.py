@@ -15,7 +15,7 @@ from fractions import Fraction
 from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from truenorth.executor import Policy, StoppedError, instance_for, replay, simul
 from truenorth.executor.devices.machine import describe_machine
 from truenorth.executor.devices.physical import physical_devices
 from truenorth.executor.devices.run import LiveRun, LiveSettings, live_crew, run_on
-from truenorth.executor.devices.runner import Runner
+from truenorth.executor.devices.runner import MakeRunner
 from truenorth.executor.errors import DeviceError
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.errors import QuestionError
@@ -189,6 +189,7 @@ class Trial(WithTimelines, WithRows):
         counted = self.counted(contender.name)
         bounds = [bound for run in counted if (bound := realised_bound_s(run)) is not None]
         latency_us = [run.latency_us[1] for run in counted]
+        late_us = [record.dispatch_us for run in counted for record in run.live.records.runs]
         jobs, foretold = len(scenario.instance.jobs), contender.forecast
         return ContenderRow(
             policy=contender.name,
@@ -200,6 +201,7 @@ class Trial(WithTimelines, WithRows):
             mean_latency_s=mean(us.mean() for us in latency_us) / MICROSECONDS_PER_SECOND if counted else None,
             realised_bound_s=mean(bounds) if bounds else None,
             latency_error=mean(run.latency_error or 0.0 for run in counted) if counted else None,
+            dispatch_us=median(late_us) if late_us else None,
             same_order=sum(run.same_placement and run.same_order for run in runs),
             different_outputs=_total([run.different for run in runs]),
             not_finite_outputs=sum(len(run.live.not_finite) for run in runs),
@@ -214,7 +216,7 @@ class Trial(WithTimelines, WithRows):
 def trial(
     scenario: Scenario,
     policies: Sequence[str],
-    runner: Runner,
+    runner: MakeRunner,
     settings: LiveSettings,
     *,
     runner_name: str = "",
@@ -237,7 +239,7 @@ def trial(
     policies
         ``plan`` for a plan that is made here, names of policies with parameters, and paths of plan files.
     runner
-        Computes the tasks; what it calibrates holds for all runs.
+        Makes the runner that computes the tasks; what it calibrates holds for all runs.
     runner_name
         As it was named, for the report.
     time_limit_s

@@ -29,6 +29,8 @@ class ContenderRow(Spreading):
         What no schedule of these durations lies below.
     latency_error
         Of single jobs.
+    dispatch_us
+        Median over the tasks of all runs that count: from the instant that allowed a start to the start.
     same_order
         Runs in which placement and orders were as predicted.
     different_outputs
@@ -53,6 +55,7 @@ class ContenderRow(Spreading):
     mean_latency_s: float | None
     realised_bound_s: float | None
     latency_error: float | None
+    dispatch_us: float | None
     same_order: int
     different_outputs: int | None
     not_finite_outputs: int

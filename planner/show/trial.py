@@ -46,6 +46,7 @@ def contenders(found: TrialRecord) -> Table[ContenderRow]:
         Column("95 % interval", lambda row: "" if row is first else row.difference.ends),
         Column("mean latency s", lambda row: row.mean_latency_s, ".4g"),
         Column("realised bound s", lambda row: row.realised_bound_s, ".4g"),
+        Column("dispatch us", lambda row: row.dispatch_us, ".0f"),
         Column("as predicted", lambda row: f"{row.same_order} of {row.runs}"),
         Column("outputs differ", lambda row: row.different_outputs),
         Column("failed jobs", lambda row: row.failed_jobs),

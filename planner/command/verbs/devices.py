@@ -115,7 +115,7 @@ def replay(
         manners.prepare_folder(output)
     loaded = load_scenario(scenario)
     from truenorth.executor.devices.run import LiveSettings
-    from truenorth.executor.runners.factory import default_runner, parse_runner
+    from truenorth.executor.runners.factory import default_runner, runner_named
     from truenorth.planner.answers.replay import replay_on_devices
     from truenorth.planner.inputs.samples import read_samples
     from truenorth.planner.show.replay import replay_view, show_elapsed, write
@@ -126,7 +126,7 @@ def replay(
         replayed = replay_on_devices(
             loaded,
             plan or str(policy),
-            parse_runner(runner),
+            runner_named(runner),
             settings,
             runner_name=runner,
             seed=seed,
@@ -163,7 +163,7 @@ def trial(
     require_extra("devices")
     from truenorth.executor import StoppedError
     from truenorth.executor.devices.run import LiveSettings
-    from truenorth.executor.runners.factory import default_runner, parse_runner
+    from truenorth.executor.runners.factory import default_runner, runner_named
     from truenorth.models.scenario import load_scenario
     from truenorth.planner.answers.policies.parse import split_policies
     from truenorth.planner.answers.trial import trial as run_trial
@@ -181,7 +181,7 @@ def trial(
             made = run_trial(
                 loaded,
                 names,
-                parse_runner(runner),
+                runner_named(runner),
                 settings,
                 runner_name=runner,
                 repeats=repeats,

@@ -85,7 +85,7 @@ class Access:
 class PretendedStream:
     def __init__(self, card: PretendedCard, handle: int) -> None:
         self.cuda_stream, self.card = handle, card
-        self.tail_ns, self.view, self.failed = 0, View(), list[str]()
+        self.tail_ns, self.view, self.failed = 0, View(), list[tuple[int, str]]()
 
     def wait_event(self, event: PretendedEvent) -> None:
         self.card.require()
@@ -104,17 +104,25 @@ class PretendedEvent:
 
     def query(self) -> bool:
         self.card.require()
-        if self.stream in self.card.hanging or self.card.clock.now_ns() < self.at_ns:
+        if self._hangs() or self.card.clock.now_ns() < self.at_ns:
             return False
         self.card.see(self)
         return True
 
     def synchronize(self) -> None:
-        while self.stream in self.card.hanging and self.card.broken is None:
+        while self._hangs() and self.card.broken is None:
             self.card.released.wait(0.01)
         self.card.require()
         self.card.clock.sleep_until(self.at_ns)
         self.card.see(self)
+
+    def covers(self, number: int) -> bool:
+        """Say whether it lies behind an operation of its stream."""
+        return self.view.get(self.stream.cuda_stream, 0) >= number
+
+    def _hangs(self) -> bool:
+        hanging = self.card.hanging.get(self.stream)
+        return hanging is not None and self.covers(hanging)
 
     def elapsed_time(self, end: PretendedEvent) -> float:
         return float(np.float32((end.at_ns - self.at_ns) * self.card.speed / 1e6))
@@ -157,7 +165,7 @@ class PretendedCard:
         self.device = torch.device("cpu")
         self.name, self.uuid = f"pretended card {self.index}", f"GPU-{self.index}"
         self.streams = [PretendedStream(self, handle) for handle in range(STREAMS + 1)]
-        self.hanging, self.released = set[PretendedStream](), threading.Event()
+        self.hanging, self.released = dict[PretendedStream, int](), threading.Event()
         self._handed, self._held, self._peak = 0, 0, 0
         self._seen, self._accesses = View(), list[Access]()
         self._engine_ns: defaultdict[str, int] = defaultdict(int)
@@ -240,9 +248,9 @@ class PretendedCard:
     def see(self, event: PretendedEvent) -> None:
         """Let the host know that an event has come, and of what failed before it."""
         _merge(self._seen, event.view)
-        failed = event.stream.failed
-        if failed:
-            how = failed.pop()
+        failed = [one for one in event.stream.failed if event.covers(one[0])]
+        for number, how in failed[:1]:
+            event.stream.failed.remove((number, how))
             error = torch.AcceleratorError(f"CUDA error: device-side {how} triggered")
             self.broken = error if how == ASSERT else None
             raise error
@@ -280,12 +288,12 @@ class PretendedCard:
         if kind != "kernel":
             self._engine_ns[kind] = stream.tail_ns
         self.operations.append(Operation(label, kind, stream.cuda_stream, begin, stream.tail_ns))
-        if how == HANGS:
-            self.hanging.add(stream)
-        elif how is not None:
-            stream.failed.append(how)
         _merge(stream.view, self._seen)  # whatever the host has seen before it launched this
-        stream.view[stream.cuda_stream] = stream.view.get(stream.cuda_stream, 0) + 1
+        number = stream.view[stream.cuda_stream] = stream.view.get(stream.cuda_stream, 0) + 1
+        if how == HANGS:
+            self.hanging.setdefault(stream, number)
+        elif how is not None:
+            stream.failed.append((number, how))
 
     def touch(self, stream: PretendedStream, label: str, tensor: Tensor, writes: bool, fresh: bool = False) -> None:
         """Judge an access of the operation launched last on a stream."""

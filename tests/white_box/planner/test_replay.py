@@ -16,7 +16,7 @@ from tests.instances import chain, task
 from tests.white_box.planner.test_command import Command, command
 from truenorth.executor.devices.records import Record, Records, measured
 from truenorth.executor.devices.run import LiveSettings
-from truenorth.executor.devices.runner import RunnerCall
+from truenorth.executor.devices.runner import MakeRunner, RunnerCall
 from truenorth.executor.simulation import Durations, simulate_recorded
 from truenorth.models import Placement, Residency, Timeline, check
 from truenorth.models.record import encode
@@ -61,8 +61,8 @@ def tiny(tiny_file: Path) -> Scenario:
     return load_scenario(tiny_file)
 
 
-def replay(scenario: Scenario, policy: str | Path, runner: Small | None = None) -> Replayed:
-    return replay_on_devices(scenario, policy, runner or Small(), SERIAL, runner_name="small", check_outputs=True)
+def replay(scenario: Scenario, policy: str | Path, runner: MakeRunner = Small) -> Replayed:
+    return replay_on_devices(scenario, policy, runner, SERIAL, runner_name="small", check_outputs=True)
 
 
 def test_a_plan_is_carried_out_as_planned(tiny: Scenario, tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_requests_are_reported_token_by_token(chats: Scenario, tmp_path: Path) -
     """What the report says of tokens follows from its requests; its iterations add up to all of their tokens."""
     plan = tmp_path / "plan.json"
     tn.save(tn.simulate(chats, "least_requests"), plan)
-    replayed = replay(chats, plan, Decoding())
+    replayed = replay(chats, plan, Decoding)
     assert (replayed.achieved, replayed.same_placement, replayed.same_order) == (True, True, True)
     document = encode(replayed.record)
     release = [job.release_us / 1e6 for job in chats.instance.jobs]
@@ -172,7 +172,7 @@ class Failing(Small):
 
 
 def test_a_failed_job_is_reported_and_left_out(tiny: Scenario, tmp_path: Path) -> None:
-    replayed = replay(tiny, "jit", Failing())
+    replayed = replay(tiny, "jit", Failing)
     document = encode(replayed.record)
     assert not replayed.achieved
     assert document["valid"] is True
@@ -249,13 +249,13 @@ def test_without_a_gpu_cuda_is_refused(command: Command, tiny_file: Path) -> Non
     assert "no CUDA device can be reached" in command.error("replay", tiny_file, "--policy", "jit", "--device", "cuda")
 
 
+class Odd(Small):
+    def run(self, call: RunnerCall) -> Tensor:
+        output = super().run(call)
+        return output + torch.inf if (call.job, call.task) == (3, "d") else output
+
+
 def test_outputs_that_are_no_finite_numbers_are_named(tiny: Scenario) -> None:
     """Task d, the last of every job, puts out infinity in job 3, alone as well: nothing differs, yet it is wrong."""
-
-    class Odd(Small):
-        def run(self, call: RunnerCall) -> Tensor:
-            output = super().run(call)
-            return output + torch.inf if (call.job, call.task) == (3, "d") else output
-
-    document = encode(replay(tiny, "jit", Odd()).record)
+    document = encode(replay(tiny, "jit", Odd).record)
     assert (document["outputs"]["different"], document["not_finite_outputs"]) == ([], ["3/d"])

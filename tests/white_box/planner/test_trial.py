@@ -8,9 +8,10 @@ import json
 import os
 import random
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,17 +22,26 @@ from rich.console import Console
 from torch import Tensor
 
 import truenorth as tn
+from tests.executor.devices.faulty import (
+    In,
+    Raise,
+    be_killed,
+    failing_loads,
+    hang,
+    refuse_first_loads,
+    refusing_loads,
+    small,
+)
 from tests.executor.devices.small import Small
 from tests.white_box.planner.test_command import Command, command
-from tests.white_box.planner.test_replay import SERIAL, tiny_file
+from tests.white_box.planner.test_replay import SERIAL, Layer, tiny_file
 from truenorth.executor.devices.crew import Crew
 from truenorth.executor.devices.digests import Digest
 from truenorth.executor.devices.live import LiveDevice
 from truenorth.executor.devices.machine import Observed
-from truenorth.executor.devices.records import SET_ASIDE, STUCK, Fault, Record, Records
+from truenorth.executor.devices.records import STARTED_AGAIN, Fault, Record, Records
 from truenorth.executor.devices.run import LiveRun, LiveSettings
 from truenorth.executor.devices.runner import RunnerCall
-from truenorth.executor.devices.station import Station
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.simulation import Durations, simulate_recorded
 from truenorth.models import Instance
@@ -46,12 +56,22 @@ __all__ = ["command", "tiny_file"]
 plan_module = import_module("truenorth.planner.answers.plan")
 
 
-def test_every_repeat_runs_all_of_them_on_one_set_up(tiny_file: Path) -> None:
+@dataclass(frozen=True)
+class Counted:
+    """Writes a line for every run."""
+
+    path: Path
+
+    def __call__(self, call: RunnerCall) -> None:
+        with self.path.open("a") as file:
+            file.write("run\n")
+
+
+def test_every_repeat_runs_all_of_them_on_one_set_up(tiny_file: Path, tmp_path: Path) -> None:
     """Six jobs of four tasks: the warm-up computes each of four tasks on both GPUs, then every run all 24."""
-    calls: list[RunnerCall] = []
-    scenario = load_scenario(tiny_file)
-    made = trial(scenario, ["jit", "srpt", "hash"], Small(calls.append), SERIAL, repeats=3)
-    assert len(calls) == 8 + 9 * 24
+    scenario, calls = load_scenario(tiny_file), tmp_path / "calls"
+    made = trial(scenario, ["jit", "srpt", "hash"], partial(small, Counted(calls)), SERIAL, repeats=3)
+    assert len(calls.read_text().splitlines()) == 8 + 9 * 24
     assert [sorted(turns) for turns in made.order] == [["hash", "jit", "srpt"]] * 3
     assert made.achieved
     first, *others = made.rows
@@ -73,88 +93,41 @@ def test_every_repeat_runs_all_of_them_on_one_set_up(tiny_file: Path) -> None:
 
 
 def test_a_run_with_a_failed_job_counts_in_no_mean(tiny_file: Path) -> None:
-    def refuse(call: RunnerCall) -> None:
-        if (call.job, call.task) == (2, "b"):
-            raise torch.OutOfMemoryError("no")
-
-    made = trial(load_scenario(tiny_file), ["jit", "srpt"], Small(refuse), SERIAL, repeats=1)
+    runner = partial(small, In(Raise(torch.OutOfMemoryError("no")), job=2, task="b"))
+    made = trial(load_scenario(tiny_file), ["jit", "srpt"], runner, SERIAL, repeats=1)
     assert not made.achieved
     assert [(row.failed_jobs, row.objective.mean, row.difference.mean) for row in made.rows] == [(1, None, None)] * 2
 
 
-def test_what_a_run_leaves_stuck_touches_no_later_run(tiny_file: Path) -> None:
-    """Task b of job 1 never returns in the first run; its model is loaded again in every run that follows."""
-    gate, stuck = threading.Event(), list[RunnerCall]()
-
-    def stall_once(call: RunnerCall) -> None:
-        if (call.job, call.task) == (1, "b") and not stuck:
-            stuck.append(call)
-            gate.wait(30)
-
+@pytest.mark.parametrize("do", [hang, be_killed])
+def test_what_ends_a_process_touches_no_later_run(tiny_file: Path, tmp_path: Path, do: Callable[[], None]) -> None:
+    """Task b of job 1 does so in the first run; its model is loaded again in every run that follows."""
     settings = LiveSettings(sharing="serial", limit_s=0.5)
-    made = trial(load_scenario(tiny_file), ["jit"], Small(stall_once), settings, repeats=3)
-    gate.set()
+    runner = partial(small, In(do, job=1, task="b", once=tmp_path / "done"))
+    made = trial(load_scenario(tiny_file), ["jit"], runner, settings, repeats=3)
     records = [run.live.records for run in made.runs["jit"]]
-    assert [[fault.what for fault in each.faults] for each in records] == [[STUCK], [], []]
+    assert [[fault.what for fault in each.faults] for each in records] == [[STARTED_AGAIN], [], []]
     assert [[failure.job for failure in each.failures] for each in records] == [[1], [], []]
     assert all(any(load.subject == 1 for load in each.loads) for each in records[1:])
     (row,) = made.rows
     assert (row.counted, row.faults, row.failed_jobs) == (2, 1, 1)
 
 
-def test_a_load_that_a_run_leaves_stuck_touches_no_later_run(tiny_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first load of m1 never ends; every job runs on the other GPU. What is stuck comes to its end in the third."""
-    gate, stuck, original = threading.Event(), list[Station](), Station.load_after
-
-    def load_after(station: Station, moves: Any, model: int, *told: Any, **anew: Any) -> Any:
-        if model == 1 and not stuck:
-            stuck.append(station)
-            gate.wait(30)
-        return original(station, moves, model, *told, **anew)
-
-    def let_go(done: int) -> None:
-        if done == 2:
-            gate.set()
-
-    monkeypatch.setattr(Station, "load_after", load_after)
+def test_a_load_that_never_ends_touches_no_later_run(tiny_file: Path, tmp_path: Path) -> None:
+    """The first load of m1 never ends: the process is started again, and every job runs."""
     settings = LiveSettings(sharing="serial", limit_s=0.5)
-    made = trial(load_scenario(tiny_file), ["jit"], Small(), settings, repeats=3, watch=let_go)
+    runner = partial(failing_loads, In(hang, once=tmp_path / "done").do_once, None, 1)
+    made = trial(load_scenario(tiny_file), ["jit"], runner, settings, repeats=3)
     records = [run.live.records for run in made.runs["jit"]]
-    assert [[fault.what for fault in each.faults] for each in records] == [["load of m1", SET_ASIDE], [], []]
+    assert [[fault.what for fault in each.faults] for each in records] == [[STARTED_AGAIN], [], []]
     assert (made.achieved, made.rows[0].counted, made.rows[0].different_outputs) == (True, 2, 0)
 
 
-@pytest.fixture
-def refuse_loads(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Have so many first tries to load fail, each in a run of its own; the second try works."""
-    original, begin = Station.load_after, LiveDevice.begin
-
-    def refuse(runs: int) -> None:
-        left, due = [runs], [False]
-
-        def begin_run(device: LiveDevice) -> None:
-            due[0], left[0] = left[0] > 0, left[0] - 1
-            begin(device)
-
-        def load_after(station: Station, *told: Any, **anew: Any) -> Any:
-            if due[0]:
-                due[0] = False
-                raise RuntimeError("no")
-            return original(station, *told, **anew)
-
-        monkeypatch.setattr(LiveDevice, "begin", begin_run)
-        monkeypatch.setattr(Station, "load_after", load_after)
-
-    return refuse
-
-
 @pytest.mark.parametrize("count_faults", [False, True])
-def test_a_run_with_faults_counts_only_if_that_is_asked(
-    refuse_loads: Callable[[int], None], tiny_file: Path, count_faults: bool
-) -> None:
+def test_a_run_with_faults_counts_only_if_that_is_asked(tiny_file: Path, count_faults: bool) -> None:
     """The first run of jit and that of srpt have a load that fails once: every job runs all the same."""
-    refuse_loads(2)
-    made = trial(load_scenario(tiny_file), ["jit", "srpt"], Small(), SERIAL, repeats=2, count_faults=count_faults)
+    runner = partial(refusing_loads, 2)
+    made = trial(load_scenario(tiny_file), ["jit", "srpt"], runner, SERIAL, repeats=2, count_faults=count_faults)
     assert made.achieved
     for row in made.rows:
         means = [float(run.latency_us[1].mean()) / 1e6 for run in made.runs[row.policy]]
@@ -169,11 +142,15 @@ def test_a_run_with_faults_counts_only_if_that_is_asked(
     assert made.rows[1].difference.mean == pytest.approx(sum(wanted) / len(wanted) / 1e6)
 
 
-def test_a_contender_whose_runs_all_had_faults_has_no_mean(
-    refuse_loads: Callable[[int], None], command: Command, tiny_file: Path, tmp_path: Path
-) -> None:
-    refuse_loads(2)
-    runner = "tests.white_box.planner.test_replay:layer"
+def layer_without_first_loads(name: str) -> torch.nn.Module:
+    """Make the module of a model, and have the first loads of two runs fail."""
+    if name == "m0":
+        refuse_first_loads(2)
+    return Layer()
+
+
+def test_a_contender_whose_runs_all_had_faults_has_no_mean(command: Command, tiny_file: Path, tmp_path: Path) -> None:
+    runner = "tests.white_box.planner.test_trial:layer_without_first_loads"
     arguments = ["--policies", "jit", "--repeats", "2", "--virtual", "serial", "--runner", runner, "-o", tmp_path / "o"]
     code, out, _ = command("trial", tiny_file, *arguments)
     said = "No run of jit counts: none ended without faults and failed jobs."
@@ -265,7 +242,7 @@ class PretendedRuns:
 
     def trial(self, repeats: int, **told: Any) -> Trial:
         """Try two policies."""
-        return trial(self.scenario, ["jit", "srpt"], Small(), SERIAL, repeats=repeats, folder=self.folder, **told)
+        return trial(self.scenario, ["jit", "srpt"], Small, SERIAL, repeats=repeats, folder=self.folder, **told)
 
 
 @pytest.fixture
@@ -357,7 +334,7 @@ def test_a_plan_is_made_once_for_all_the_times_a_trial_goes_on(
 
     monkeypatch.setattr(plan_module, "solve", solve)
     for repeats in (1, 2):
-        trial(pretended.scenario, ["plan"], Small(), SERIAL, repeats=repeats, folder=pretended.folder, time_limit_s=0.5)
+        trial(pretended.scenario, ["plan"], Small, SERIAL, repeats=repeats, folder=pretended.folder, time_limit_s=0.5)
     assert (len(made), pretended.ran) == (1, [1, 2])
 
 
@@ -403,7 +380,7 @@ def test_a_trial_ends_with_what_was_measured_when_devices_serve_no_longer(
         return peaks[-1]
 
     monkeypatch.setattr(Crew, "measure_copies", measure_copies)
-    made = trial(load_scenario(tiny_file), ["jit", "srpt"], Small(), SERIAL, repeats=2)
+    made = trial(load_scenario(tiny_file), ["jit", "srpt"], Small, SERIAL, repeats=2)
     assert (made.ended, made.achieved) == ("copying does not work", False)
     assert sorted(row.runs for row in made.rows) == [0, 1]
     assert sorted(row.objective.mean is None for row in made.rows) == [False, True]
@@ -411,7 +388,7 @@ def test_a_trial_ends_with_what_was_measured_when_devices_serve_no_longer(
 
 def test_contenders_are_named_once(tiny_file: Path) -> None:
     with pytest.raises(QuestionError, match="allowed are at least one repeat and one contender, each named once"):
-        trial(load_scenario(tiny_file), ["jit", "jit"], Small(), LiveSettings(sharing="serial"))
+        trial(load_scenario(tiny_file), ["jit", "jit"], Small, LiveSettings(sharing="serial"))
 
 
 def test_the_command_writes_a_trial_that_becomes_a_page(command: Command, tiny_file: Path, tmp_path: Path) -> None:
@@ -437,15 +414,15 @@ def test_the_command_writes_a_trial_that_becomes_a_page(command: Command, tiny_f
     assert shown == [f"{name}, {kind}" for name in (plan, "jit") for kind in ("measured", "predicted")]
 
 
+class Odd(Small):
+    def run(self, call: RunnerCall) -> Tensor:
+        output = super().run(call)
+        return output * torch.nan if call.task == "d" and call.job in (0, 3) else output
+
+
 def test_outputs_that_are_no_finite_numbers_are_reported(tiny_file: Path) -> None:
     """Task d, the last of every job, puts out not-a-number in jobs 0 and 3: the same in every run, yet wrong."""
-
-    class Odd(Small):
-        def run(self, call: RunnerCall) -> Tensor:
-            output = super().run(call)
-            return output * torch.nan if call.task == "d" and call.job in (0, 3) else output
-
-    made = trial(load_scenario(tiny_file), ["jit"], Odd(), SERIAL, repeats=2)
+    made = trial(load_scenario(tiny_file), ["jit"], Odd, SERIAL, repeats=2)
     assert (made.rows[0].not_finite_outputs, made.rows[0].different_outputs) == (4, 0)
     shown = Console(width=150)
     with shown.capture() as printed:
@@ -453,14 +430,17 @@ def test_outputs_that_are_no_finite_numbers_are_reported(tiny_file: Path) -> Non
     assert "4 outputs of jit hold what is no finite number." in printed.get()
 
 
+class Late(Small):
+    def __init__(self) -> None:
+        super().__init__()
+        self._calls = itertools.count()
+
+    def run(self, call: RunnerCall) -> Tensor:
+        output = super().run(call)
+        return output + 1 if next(self._calls) >= 8 + 24 and (call.job, call.task) == (0, "d") else output
+
+
 def test_outputs_that_differ_between_runs_are_counted(tiny_file: Path) -> None:
     """The last of all runs puts out something else for task d of job 0, which nobody needs any more."""
-    calls = itertools.count()
-
-    class Late(Small):
-        def run(self, call: RunnerCall) -> Tensor:
-            output = super().run(call)
-            return output + 1 if next(calls) >= 8 + 24 and (call.job, call.task) == (0, "d") else output
-
-    made = trial(load_scenario(tiny_file), ["jit"], Late(), SERIAL, repeats=2)
+    made = trial(load_scenario(tiny_file), ["jit"], Late, SERIAL, repeats=2)
     assert (made.rows[0].different_outputs, made.achieved) == (1, False)

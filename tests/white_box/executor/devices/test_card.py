@@ -43,7 +43,9 @@ def card() -> PretendedCard:
 def station(card: PretendedCard, models: int = 2, before: Callable[[RunnerCall], None] = lambda call: None) -> Station:
     """Return a GPU with room for two models."""
     made, runner, on = [MLModel(f"m{at}", BYTES) for at in range(models)], Small(before), card.physical()
-    return Station(GPU("s0/g0", 0, "A", 2 * PLACE, Fraction(1)), made, HostWeights(made, runner, on), runner, on)
+    return Station(
+        GPU("s0/g0", 0, "A", 2 * PLACE, Fraction(1)), made, HostWeights(made, runner, on.host_memory), runner, on
+    )
 
 
 def work(job: int, *models: int, inputs: dict[str, tuple[Tensor, int]] | None = None) -> StationWork:

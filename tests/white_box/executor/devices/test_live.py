@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
@@ -62,7 +66,7 @@ def test_random_plans_keep_rules_order_and_placement(seed: int) -> None:
     plan = _any_plan(made)
     if plan is None:
         return  # no online policy keeps to its restrictions
-    run = run_live(made, replay(made, plan), Bytes(), SHARED, plan=plan)
+    run = run_live(made, replay(made, plan), Bytes, SHARED, plan=plan)
     assert run.records.failures == []
     assert check(made, run.timeline) == []
     assert run.timeline.gpu.tolist() == plan.gpu.tolist()
@@ -81,50 +85,49 @@ def _any_plan(made: Instance) -> Timeline | None:
 @pytest.mark.parametrize("seed", range(3))
 def test_policies_keep_the_rules_live(policy: str, seed: int) -> None:
     made = random_instance(random.Random(seed + 100))
-    run = run_live(made, parse_policy(policy), Bytes(), SHARED)
+    run = run_live(made, parse_policy(policy), Bytes, SHARED)
     assert run.records.failures == []
     assert check(made, run.timeline) == []
     assert run.timeline.realised
 
 
+class Received(Small):
+    """Puts out how many bytes it got, and those behind the 64th; without any, 16 ones."""
+
+    def run(self, call: RunnerCall) -> Tensor:
+        for payload in call.inputs.values():
+            return torch.tensor([len(payload), *payload[64:].tolist()])
+        return torch.ones(16)
+
+
 def test_an_edge_carries_the_output_cut_or_padded_to_its_bytes() -> None:
     """x puts out 16 numbers (64 bytes); y gets 80 bytes on its own GPU, z 8 bytes on another, w nothing."""
-    seen: dict[str, tuple[int, list[int]]] = {}
-
-    def before(call: RunnerCall) -> None:
-        for payload in call.inputs.values():
-            seen[call.task] = (len(payload), payload[64:].tolist())
-
-    class Plain(Small):
-        def run(self, call: RunnerCall) -> Tensor:
-            before(call)
-            return torch.ones(16)
-
     tasks = [task("x", 10), *(task(name, 10, (), {"x": size}) for name, size in (("y", 80), ("z", 8), ("w", 0)))]
-    run = run_live(instance([chain(*tasks)], [], gpus(2, BYTES)), lambda: Listed([0, 0, 1, 1]), Plain(), SHARED)
+    settings = replace(SHARED, keep_outputs=True)
+    run = run_live(instance([chain(*tasks)], [], gpus(2, BYTES)), lambda: Listed([0, 0, 1, 1]), Received, settings)
     assert run.records.failures == []
-    assert seen == {"y": (80, [0] * 16), "z": (8, []), "w": (0, [])}
+    assert [run.outputs[task].tolist() for task in (1, 2, 3)] == [[80] + [0] * 16, [8], [0]]
     assert [(sent.size_bytes, sent.gpu) for sent in run.records.transfers] == [(8, 1), (0, 1)]
 
 
 def test_transfers_take_at_least_the_given_time() -> None:
     """The network between the scenario's servers is not in this machine, and rule T2 counts with it: 1 ms + 64 us."""
     on = instance([chain(task("x", 10), task("y", 10, (), {"x": 64}))], [], gpus(2, BYTES))
-    run = run_live(on, lambda: Listed([0, 1]), Small(), SHARED)
+    run = run_live(on, lambda: Listed([0, 1]), Small, SHARED)
     assert run.timeline.start_us[1] >= run.timeline.end_us[0] + 1064
 
 
 def test_initial_residencies_are_there_when_the_clock_starts() -> None:
     on = instance([chain(task("x", 10, ["m0"]))], ["m0"], gpus(1, BYTES))
     warm = replace(on, initial=(InitialResidency(0, 0),))
-    run = run_live(warm, parse_policy("jit"), Small(), LiveSettings())
+    run = run_live(warm, parse_policy("jit"), Small, LiveSettings())
     assert (run.records.loads, run.records.failures) == ([], [])
     assert check(warm, run.timeline) == []
 
 
 def test_serialised_runs_never_overlap() -> None:
     on = instance([chain(task("x", 10)) for _ in range(12)], [], gpus(4, BYTES))
-    run = run_live(on, lambda: Listed([k % 4 for k in range(12)]), Small(), SHARED)
+    run = run_live(on, lambda: Listed([k % 4 for k in range(12)]), Small, SHARED)
     spans = sorted((run.start_us, run.end_us) for run in run.records.runs)
     assert len(spans) == 12
     assert all(before[1] <= after[0] for before, after in pairwise(spans))
@@ -133,13 +136,64 @@ def test_serialised_runs_never_overlap() -> None:
 def test_a_policy_that_runs_on_a_twin_is_refused() -> None:
     on = instance([chain(task("x", 10, ["m0"]))], ["m0"], gpus(1, BYTES))
     with pytest.raises(PolicyError, match="runs on a twin of the instance"):
-        run_live(on, parse_policy("compass-released"), Small(), SHARED)
+        run_live(on, parse_policy("compass-released"), Small, SHARED)
 
 
 def test_the_machine_is_left_as_it_was() -> None:
-    before = (torch.get_num_threads(), sys.getswitchinterval(), threading.active_count())
-    run_live(instance([chain(task("x", 10))], [], gpus(1, BYTES)), parse_policy("jit"), Small(), SHARED)
-    assert (torch.get_num_threads(), sys.getswitchinterval(), threading.active_count()) == before
+    """No thread, no descriptor, no process but the one that waits for the next crew, and nothing in shared memory."""
+    on = instance([chain(task("x", 10))], [], gpus(1, BYTES))
+
+    def state() -> object:
+        threads = torch.get_num_threads(), sys.getswitchinterval(), threading.active_count()
+        return threads, len(os.listdir("/proc/self/fd")), sorted(os.listdir("/dev/shm")), children(os.getpid())  # noqa: S108
+
+    run_live(on, parse_policy("jit"), Small, SHARED)
+    before = state()
+    run_live(on, parse_policy("jit"), Small, SHARED)
+    assert state() == before
+
+
+def children(process: int) -> list[int]:
+    """Return the children of a process that are not its nursery's templates; those end on their own, a moment later."""
+    return [int(number) for number in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+HEAD = """
+import sys, time
+from pathlib import Path
+from functools import partial
+from tests.executor.devices.faulty import In, small, {do}
+from tests.executor.devices.small import BYTES, gpus, instance
+from tests.instances import chain, task
+from truenorth.executor import parse_policy
+from truenorth.executor.devices.run import LiveSettings, run_live
+on = instance([chain(task("x", 10))] * 2, [], gpus(2, BYTES))
+run_live(on, parse_policy("jit"), partial(small, In({do}, job=1, once=Path(sys.argv[1]))), LiveSettings())
+"""
+
+
+@pytest.mark.parametrize("do", ["hang", "spin"])
+def test_nobody_is_left_behind_a_head_that_is_killed(do: str, tmp_path: Path) -> None:
+    """It is killed while a run hangs, or holds Python's lock: all that it has started ends with it."""
+    begun = tmp_path / "begun"
+    head = subprocess.Popen([sys.executable, "-c", HEAD.format(do=do), str(begun)])  # noqa: S603
+    wait_for(begun.exists)
+    family = descendants(head.pid)
+    assert len(family) == 4  # nursery, template and two devices
+    head.kill()
+    head.wait()
+    wait_for(lambda: not any(Path(f"/proc/{process}").exists() for process in family))
+
+
+def descendants(process: int) -> list[int]:
+    found = children(process)
+    return found + [further for child in found for further in descendants(child)]
+
+
+def wait_for(happens: Callable[[], bool]) -> None:
+    """Wait until something happens; if it never does the test's own limit ends this."""
+    while not happens():
+        time.sleep(0.01)
 
 
 def test_inputs_sent_to_a_gpu_that_the_task_has_left_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +221,7 @@ def test_inputs_sent_to_a_gpu_that_the_task_has_left_are_freed(monkeypatch: pyte
 
     monkeypatch.setattr(LiveDevice, "__init__", remember)
     tasks = [task("x", 10), task("y", 10, (), {"x": 64}), task("z", 10, (), {"y": 64, "x": 64})]
-    run = run_live(instance([chain(*tasks)], [], gpus(2, BYTES)), Mover, Small(), SHARED)
+    run = run_live(instance([chain(*tasks)], [], gpus(2, BYTES)), Mover, Small, SHARED)
     assert run.timeline.gpu.tolist() == [0, 0, 1]
     assert [(sent.subject, sent.target) for sent in run.records.transfers].count((0, 1)) == 1
     assert devices[0].outputs._received == {}

@@ -164,7 +164,7 @@ def test_weights_come_back_bit_for_bit_from_any_address() -> None:
             }
 
     torch.manual_seed(0)
-    host = HostWeights([MLModel("m", 1000)], Mixed(), physical_devices("cpu")[0])
+    host = HostWeights([MLModel("m", 1000)], Mixed(), physical_devices("cpu")[0].host_memory)
     torch.manual_seed(0)
     weights = Mixed().weights(MLModel("m", 1000))
     arena = torch.zeros(2000, dtype=torch.uint8)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import threading
+import time
 from collections.abc import Sequence
-from queue import SimpleQueue
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
+from tests.executor.devices.faulty import small
 from tests.executor.devices.small import BYTES, Small, gpus, instance
 from tests.instances import chain, task
 from truenorth.executor import Policy, parse_policy, simulate
 from truenorth.executor.devices.alone import different_outputs
-from truenorth.executor.devices.lane import Lane, Order, let_be
 from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
 from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.policies.replay import Replay
@@ -27,46 +29,70 @@ def two_chains() -> Instance:
 
 
 def wrong(on: Instance, run: LiveRun) -> list[object]:
-    return [*check(on, run.timeline), *different_outputs(on, Small(), "cpu", run.outputs, 30)]
+    return [*check(on, run.timeline), *different_outputs(on, Small, "cpu", run.outputs, 30)]
 
 
-def test_a_plan_goes_on_before_the_engine_takes_note_of_an_end() -> None:
+@dataclass(frozen=True)
+class Begun:
+    """Notes in a folder that a task has begun."""
+
+    folder: Path
+
+    def __call__(self, call: RunnerCall) -> None:
+        (self.folder / f"{call.job}{call.task}").touch()
+
+
+def test_a_plan_goes_on_before_the_engine_takes_note_of_an_end(tmp_path: Path) -> None:
     """Whenever a task has ended the policy holds the engine up until the next one runs, which needs its output."""
     tasks = [task("x", 10, ["m"]), task("y", 10, ["m"], {"x": 64}), task("z", 10, ["m"], {"y": 64})]
-    on, began, seen = instance([chain(*tasks)], ["m"], gpus(1, BYTES)), threading.Semaphore(0), list[bool]()
+    on, seen = instance([chain(*tasks)], ["m"], gpus(1, BYTES)), list[bool]()
 
     class Held(Replay):
         def begin(self, site: Site) -> None:
-            while began.acquire(blocking=False):  # the warm-up ran them too
-                pass
+            for noted in tmp_path.iterdir():  # the warm-up ran them too
+                noted.unlink()
             super().begin(site)
 
         def finished(self, ended: int, gpu: int) -> None:
             if ended < 2:
-                seen.append(began.acquire(timeout=10))
+                seen.append(_comes(tmp_path / f"0{'yz'[ended]}"))
             super().finished(ended, gpu)
 
     plan = simulate(on, parse_policy("jit"))
-    runner = Small(lambda call: began.release() if call.task != "x" else None)
-    run = run_live(on, lambda: Held(on, plan), runner, ALONE, plan=plan)
+    run = run_live(on, lambda: Held(on, plan), partial(small, Begun(tmp_path)), ALONE, plan=plan)
     assert seen == [True, True]
     assert [record.start_us >= record.ordered_us for record in run.records.runs] == [True] * 3
     assert wrong(on, run) == []
 
 
-def test_what_is_ready_for_a_failed_job_comes_to_nothing() -> None:
-    on, ran = two_chains(), list[tuple[int, str]]()
-    warm = 2
+def _comes(path: Path) -> bool:
+    """Say whether a file comes in time."""
+    for _ in range(10_000):
+        if path.exists():
+            return True
+        time.sleep(0.001)
+    return False
 
-    def fail_first(call: RunnerCall) -> None:
-        ran.append((call.job, call.task))
-        if call.job == 0 and call.task == "x" and len(ran) > warm:
+
+@dataclass(frozen=True)
+class SpillFirst:
+    """Notes what runs, and fails in the first task of job 0 once the warm-up of the other job is over."""
+
+    folder: Path
+
+    def __call__(self, call: RunnerCall) -> None:
+        number = len(list(self.folder.iterdir()))
+        (self.folder / f"{number}{call.job}{call.task}").touch()
+        if (call.job, call.task) == (0, "x") and number >= 2:
             raise RuntimeError("spilt")
 
+
+def test_what_is_ready_for_a_failed_job_comes_to_nothing(tmp_path: Path) -> None:
+    on = two_chains()
     plan = simulate(on, parse_policy("jit"))
-    run = run_live(on, lambda: Replay(on, plan), Small(fail_first), ALONE, plan=plan)
+    run = run_live(on, lambda: Replay(on, plan), partial(small, SpillFirst(tmp_path)), ALONE, plan=plan)
     assert [(failure.job, failure.message) for failure in run.records.failures] == [(0, "RuntimeError: spilt")]
-    assert sorted(ran[warm:]) == [(0, "x"), (1, "x"), (1, "y")]
+    assert sorted(noted.name for noted in tmp_path.iterdir()) == ["00x", "10y", "20x", "31x", "41y"]
     assert wrong(on, run) == []
 
 
@@ -90,16 +116,6 @@ def test_another_order_than_was_announced_holds() -> None:
                 if job == 0:
                     site.queue(1)
 
-    run = run_live(on, Fickle, Small(), ALONE)
+    run = run_live(on, Fickle, Small, ALONE)
     assert [record.subject for record in run.records.runs] == [0, 2, 1]
     assert wrong(on, run) == []
-
-
-def test_what_is_done_holds_nothing_of_what_was_done_before() -> None:
-    """The work of a run behind another holds that one's order; were it kept, every order would hold the first."""
-    reports: SimpleQueue[Order] = SimpleQueue()
-    lane = Lane("lane", reports)
-    lane.submit(Order(lambda: 7, 1.0, let_be))
-    order = reports.get(timeout=10)
-    lane.close()
-    assert (order.result, order.work) == (7, let_be)

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import random
-import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.executor.devices.faulty import be_killed, hang
 from tests.executor.devices.small import KV_BYTES, WORDS, Decoding, decoder
 from tests.streams.worlds import as_served, chats, cluster, queues, random_chats
 from truenorth.executor import parse_policy, replay, simulate
 from truenorth.executor.devices.alone import different_outputs
 from truenorth.executor.devices.decoding import Answer, Decoder, Read
-from truenorth.executor.devices.lane import one_thread_each
-from truenorth.executor.devices.physical import Physical, physical_devices
-from truenorth.executor.devices.profiling import TypicalRequest, measure
-from truenorth.executor.devices.records import SET_ASIDE, STUCK
+from truenorth.executor.devices.physical import physical_devices
+from truenorth.executor.devices.profiling import TypicalRequest, measure, one_thread_each
+from truenorth.executor.devices.records import STARTED_AGAIN
 from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.simulation import Durations, simulate_recorded
@@ -94,19 +95,20 @@ def together(count: int) -> list[tuple[int, Tokens]]:
 def test_gateways_serve_live_and_keep_the_rules(policy: str) -> None:
     """Every request gets its tokens, those that it gets alone; iterations add up to what was asked for."""
     made = served([(at * 2_000, tokens) for at, (_, tokens) in enumerate(together(12))], gpus=2)
-    run = run_live(made, parse_policy(policy), Decoding(), KEPT)
+    run = run_live(made, parse_policy(policy), Decoding, KEPT)
     assert run.records.failures == []
     assert check(made, run.timeline) == []
     assert made.streams is not None
     assert {task: len(answer) for task, answer in run.outputs.items()} == dict(enumerate(made.streams.output.tolist()))
-    assert different_outputs(made, Decoding(), "cpu", run.outputs, 30) == []
+    assert different_outputs(made, Decoding, "cpu", run.outputs, 30) == []
     assert sum(iteration.prompt_tokens for iteration in run.records.iterations) == made.streams.uncached.sum()
     assert sum(iteration.decodes for iteration in run.records.iterations) == (made.streams.output - 1).sum()
 
 
 def test_a_request_without_a_cached_prompt_is_answered_by_hand() -> None:
     made = served([(0, Tokens(13, 13, 5))])
-    run = run_live(made, parse_policy("least_requests"), runner := Decoding(), KEPT)
+    run = run_live(made, parse_policy("least_requests"), Decoding, KEPT)
+    runner = Decoding()
     module = runner.module(made.models[0])
     whole = decoder()
     whole.load_state_dict(runner.weights(made.models[0]), strict=False)
@@ -131,7 +133,7 @@ def test_what_happened_follows_from_its_iterations() -> None:
     """With as long as load and iterations took, the wait for each included, the simulator gives the measured times."""
     made = served(together(9))
     policy = parse_policy("least_requests")
-    run = run_live(made, policy, Decoding(), KEPT)
+    run = run_live(made, policy, Decoding, KEPT)
     (load,) = run.records.loads
     iterations = [iteration.end_us - iteration.ordered_us for iteration in run.records.iterations]
     durations = Durations(loads={(0, 0): [load.end_us]}, iterations={0: iterations})
@@ -143,7 +145,7 @@ def test_a_plan_keeps_its_nodes_and_its_order(policy: str) -> None:
     """Nobody joins before the plan has it, and on every GPU requests join in the planned order."""
     made = served([(at * 500, tokens) for at, (_, tokens) in enumerate(together(12))], gpus=2)
     plan = simulate(made, parse_policy(policy))
-    run = run_live(made, replay(made, plan), Decoding(), KEPT, plan=plan)
+    run = run_live(made, replay(made, plan), Decoding, KEPT, plan=plan)
     assert run.records.failures == []
     assert check(made, run.timeline) == []
     assert run.timeline.gpu.tolist() == plan.gpu.tolist()
@@ -166,46 +168,50 @@ def test_no_more_are_served_than_seats_and_kv_allow(tokens_of_room: int, most: i
     """Requests of 20 tokens each: three seats; room for two of them; room for one."""
     memory = 100_000 + tokens_of_room * KV_BYTES
     made = served([(0, Tokens(12, 12, 8))] * 5, memory=memory)
-    run = run_live(made, parse_policy("least_requests"), Decoding(), KEPT)
+    run = run_live(made, parse_policy("least_requests"), Decoding, KEPT)
     assert check(made, run.timeline) == []
     assert most_at_once(run) == most
+
+
+def refuse_three(words: Tensor) -> None:
+    if len(words) > 2:
+        raise ArithmeticError("too many")
 
 
 def test_an_iteration_that_fails_fails_its_requests_and_nobody_else() -> None:
     """Two may decode together, three may not: the first three fail with their third, the fourth is served alone."""
 
-    def before(words: Tensor) -> None:
-        if len(words) > 2:
-            raise ArithmeticError("too many")
-
     made = served([(0, Tokens(8, 8, 6))] * 4)
-    run = run_live(made, parse_policy("least_requests"), Decoding(before), KEPT)
+    run = run_live(made, parse_policy("least_requests"), partial(Decoding, refuse_three), KEPT)
     assert sorted(failure.job for failure in run.records.failures) == [0, 1, 2]
     assert {failure.message for failure in run.records.failures} == {"ArithmeticError: too many"}
     assert list(run.outputs) == [3]
 
 
-@pytest.mark.parametrize("answers", [True, False])
-def test_a_stuck_iteration_costs_its_requests_and_a_dead_gpu_is_left(
-    monkeypatch: pytest.MonkeyPatch, answers: bool
-) -> None:
-    """The first prompt on GPU 0 hangs, with nobody beside it: the other five are answered, on GPU 1 if 0 is dead."""
-    gate, hung = threading.Event(), threading.Event()
+@dataclass(frozen=True)
+class In:
+    """Does something with the first prompt of seven tokens."""
 
-    def before(words: Tensor) -> None:
-        if words.shape[1] == 7 and not hung.is_set():
-            hung.set()
-            gate.wait(30)
+    do: Callable[[], object]
+    done: Path
 
-    monkeypatch.setattr(Physical, "answers", lambda physical: answers)
+    def __call__(self, words: Tensor) -> None:
+        if words.shape[1] == 7 and not self.done.exists():
+            self.done.touch()
+            self.do()
+
+
+@pytest.mark.parametrize("do", [hang, be_killed])
+def test_what_ends_a_process_costs_the_requests_that_it_served(do: Callable[[], None], tmp_path: Path) -> None:
+    """It does so in the first prompt on GPU 0, with nobody beside it: the other five are answered, on both GPUs."""
     made = served([(0, Tokens(7, 7, 3)), *[(20_000, Tokens(8, 8, 3))] * 5], gpus=2, seats=1, step_us={1: 1000})
-    run = run_live(made, parse_policy("round_robin"), Decoding(before), replace(KEPT, limit_s=1.0))
-    gate.set()
+    runner = partial(Decoding, In(do, tmp_path / "done"))
+    run = run_live(made, parse_policy("round_robin"), runner, LiveSettings(limit_s=1.0, keep_outputs=True))
     assert [failure.job for failure in run.records.failures] == [0]
-    assert [fault.what for fault in run.records.faults] == ([STUCK] if answers else [STUCK, SET_ASIDE])
+    assert [fault.what for fault in run.records.faults] == [STARTED_AGAIN]
     assert set(run.outputs) == {1, 2, 3, 4, 5}
-    assert different_outputs(made, Decoding(), "cpu", run.outputs, 30) == []
-    assert set(run.timeline.gpu.tolist()[1:]) == ({0, 1} if answers else {1})
+    assert different_outputs(made, Decoding, "cpu", run.outputs, 30) == []
+    assert set(run.timeline.gpu.tolist()[1:]) == {0, 1}
 
 
 def test_what_devices_do_not_serve_is_refused_in_one_line(module: nn.Module) -> None:
@@ -216,10 +222,10 @@ def test_what_devices_do_not_serve_is_refused_in_one_line(module: nn.Module) -> 
         cluster(1, 10_000_000), (MLModel("llm", 9),), (Job(Workflow("w", (prefill, decode)), 0, tokens=tokens),)
     )
     with pytest.raises(DeviceError, match=r"^KV that moves between GPUs .* allowed is simulate$"):
-        run_live(moved, parse_policy("least_requests"), Decoding(), KEPT)
+        run_live(moved, parse_policy("least_requests"), Decoding, KEPT)
     without = chats(cluster(1), {"A": speed()}, [(0, Tokens(4, 4, 2))])
     with pytest.raises(DeviceError, match=r"^stream chat: names 0 models; a device serves those of one$"):
-        run_live(without, parse_policy("least_requests"), Decoding(), KEPT)
+        run_live(without, parse_policy("least_requests"), Decoding, KEPT)
     with pytest.raises(DeviceError, match=r"^model m: a request has 513 tokens, prompt and answer; allowed are 512$"):
         Decoder("m", module, 1, 513, physical_devices("cpu")[0])
     with pytest.raises(DeviceError, match=r"^model m: is no decoder .* a model named llm or opt"):

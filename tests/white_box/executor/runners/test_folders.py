@@ -70,7 +70,7 @@ def loaded(runner: TransformersRunner, name: str, address: int) -> tuple[Station
     modules: list[nn.Module] = []
     make = runner.module
     runner.module = lambda model: modules.append(make(model)) or modules[-1]  # type: ignore[method-assign, func-returns-value]
-    station = Station(gpu, [model], HostWeights([model], runner, physical), runner, physical)
+    station = Station(gpu, [model], HostWeights([model], runner, physical.host_memory), runner, physical)
     station.load(0, address)
     return station, modules[0]
 

@@ -116,7 +116,7 @@ def test_outputs_do_not_depend_on_where_the_weights_lie(
     physical = physical_devices("cpu")[0]
     drawn, room = Drawn(runner, weights), aligned(model.weight_bytes)
     gpu = GPU("s0/g0", 0, "core", 2 * room, Fraction(1))
-    station = Station(gpu, [model], HostWeights([model], drawn, physical), drawn, physical)
+    station = Station(gpu, [model], HostWeights([model], drawn, physical.host_memory), drawn, physical)
     work = StationWork(0, "w", "t", 1, [0], {"before": (INPUT, len(INPUT))})
     for address in (0, room, 256):
         station.load(0, address)

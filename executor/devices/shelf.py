@@ -1,0 +1,122 @@
+"""Where outputs lie: shared memory without a name, a piece per process of a GPU, which outlives that process.
+
+Whoever owns a piece appends to it; everybody reads there, and the head frees what nobody needs any more. A piece is so
+large that it is never full, and takes memory only where something lies. Before all outputs stands what must be known of
+an owner that ends without a word: how far it had come, and the order that each of its lanes has begun last.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+PIECE_BYTES = 1 << 42
+_FIRST = 1 << 16
+"""Where outputs begin, behind the next free byte and the orders that lanes have begun."""
+_NUMBER = struct.Struct("q")
+_HEAD = 32
+"""Numbers before an output: its bytes, the place of its kind of number in `_DTYPES`, its dimensions and their sizes."""
+_HEAD_BYTES = 8 * _HEAD
+_DTYPES = sorted({value for value in vars(torch).values() if isinstance(value, torch.dtype)}, key=str)
+
+
+class Ref(NamedTuple):
+    """Where an output lies: whose piece, from which byte on, and how many bytes it takes there."""
+
+    piece: int
+    offset: int
+    size_bytes: int
+
+
+def make_piece() -> int:
+    """Return the descriptor of a piece of shared memory that nothing takes any room of yet."""
+    piece = os.memfd_create("outputs")
+    os.ftruncate(piece, PIECE_BYTES)
+    return piece
+
+
+class Shelf:
+    """All pieces, of which one may be written to.
+
+    Parameters
+    ----------
+    pieces
+        Their descriptors; they are closed.
+    """
+
+    def __init__(self, pieces: list[int]) -> None:
+        self._maps = [mmap.mmap(piece, PIECE_BYTES) for piece in pieces]
+        self._bytes = [torch.frombuffer(each, dtype=torch.uint8) for each in self._maps]
+        for piece in pieces:
+            os.close(piece)
+        self._own = 0
+
+    def own(self, piece: int) -> None:
+        """Append to a piece from now on, behind what whoever owned it before has put there; no lane has begun."""
+        self._own = piece
+        self._maps[piece][_NUMBER.size : _FIRST] = bytes(_FIRST - _NUMBER.size)
+
+    def note_begun(self, lane: int, number: int) -> None:
+        """Take note, for whoever outlives this process, of the order that a lane begins."""
+        _NUMBER.pack_into(self._maps[self._own], _NUMBER.size * (lane + 1), number)
+
+    def begun(self, piece: int, lane: int) -> int:
+        """Return the number of the order that a lane has begun last; 0 if it has begun none."""
+        number: int = _NUMBER.unpack_from(self._maps[piece], _NUMBER.size * (lane + 1))[0]
+        return number
+
+    def put(self, output: Tensor) -> Ref:
+        """Append an output."""
+        ref = self.reserve(output)
+        self.write(ref.offset, output)
+        return ref
+
+    def reserve(self, output: Tensor) -> Ref:
+        """Return where an output is to lie, behind all others."""
+        pages = -(-(_HEAD_BYTES + output.nbytes) // mmap.PAGESIZE)  # only whole pages can be freed
+        size_bytes = pages * mmap.PAGESIZE
+        room = self._maps[self._own]
+        offset = max(_FIRST, *_NUMBER.unpack_from(room))
+        if offset + size_bytes > PIECE_BYTES:  # what lies at the beginning was freed long ago
+            offset = _FIRST
+        _NUMBER.pack_into(room, 0, offset + size_bytes)
+        return Ref(self._own, offset, size_bytes)
+
+    def write(self, offset: int, output: Tensor) -> None:
+        """Put an output where it is to lie."""
+        flat = output.detach().contiguous().view(-1).view(torch.uint8)
+        begin = offset + _HEAD_BYTES
+        head = len(flat), _DTYPES.index(output.dtype), output.dim(), *output.shape
+        struct.pack_into(f"{len(head)}q", self._maps[self._own], offset, *head)
+        self._bytes[self._own][begin : begin + len(flat)].copy_(flat)
+
+    def bytes_at(self, piece: int, offset: int) -> Tensor:
+        """Return the bytes of an output, as they lie there."""
+        begin = offset + _HEAD_BYTES
+        return self._bytes[piece][begin : begin + int.from_bytes(self._maps[piece][offset : offset + 8], "little")]
+
+    def read(self, ref: Ref) -> Tensor:
+        """Return an output as it lies there."""
+        room = self._bytes[ref.piece]
+        size, dtype, dimensions, *shape = struct.unpack_from(f"{_HEAD}q", self._maps[ref.piece], ref.offset)
+        flat = room[ref.offset + _HEAD_BYTES : ref.offset + _HEAD_BYTES + size]
+        return flat.view(_DTYPES[dtype]).view(shape[:dimensions])
+
+    def free(self, ref: Ref) -> None:
+        """Give the memory of an output back."""
+        self._maps[ref.piece].madvise(mmap.MADV_REMOVE, ref.offset, ref.size_bytes)
+
+    def close(self) -> None:
+        """Give all memory back."""
+        self._bytes.clear()
+        self._maps.clear()
+
+
+def share_memory(size_bytes: int) -> Tensor:
+    """Return memory that processes which are forked from this one share with it."""
+    return torch.frombuffer(mmap.mmap(-1, max(1, size_bytes)), dtype=torch.uint8)[:size_bytes]
