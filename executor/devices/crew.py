@@ -535,6 +535,7 @@ def seatings_of(instance: Instance) -> dict[tuple[int, int], Seating]:
 def copy_engines(devices: Sequence[Physical]) -> list[int]:
     """Return, per planned GPU, the first one that loads through the same copy engine: a CUDA device has one.
 
+    >>> import torch
     >>> two = [Physical(torch.device("cuda", at), "card", object()) for at in (0, 1)]
     >>> copy_engines([*two, two[0]]), copy_engines([Physical(torch.device("cpu"), "core")] * 2)
     ([0, 1, 0], [0, 1])

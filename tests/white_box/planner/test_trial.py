@@ -68,10 +68,13 @@ class Counted:
 
 
 def test_every_repeat_runs_all_of_them_on_one_set_up(tiny_file: Path, tmp_path: Path) -> None:
-    """Six jobs of four tasks: the warm-up computes each of four tasks on both GPUs, then every run all 24."""
+    """Six jobs of four tasks: the warm-up computes each of four tasks on both GPUs, then every run all 24.
+
+    What was queued up behind a run and has to make way for another may have begun by then: it is computed twice.
+    """
     scenario, calls = load_scenario(tiny_file), tmp_path / "calls"
     made = trial(scenario, ["jit", "srpt", "hash"], partial(small, Counted(calls)), SERIAL, repeats=3)
-    assert len(calls.read_text().splitlines()) == 8 + 9 * 24
+    assert 8 + 9 * 24 <= len(calls.read_text().splitlines()) < 8 + 10 * 24
     assert [sorted(turns) for turns in made.order] == [["hash", "jit", "srpt"]] * 3
     assert made.achieved
     first, *others = made.rows
