@@ -12,12 +12,15 @@ What depends on the clock, the machine and the version is replaced by ``<time>``
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from truenorth.planner.command.cli import app
 from truenorth.planner.command.manners import run
@@ -58,9 +61,12 @@ def _typed(line: str, output: Output) -> Iterator[str]:
     """Yield the line and, indented, what it answers."""
     yield f"$ {line}"
     words = shlex.split(line)
-    tell = _shape if words[0] == "measured" else _plain
-    answer = _answer(words[1:] if words[0] == "measured" else words, tell, output)
-    yield from (f"  {row}".rstrip() for row in answer)
+    measured = words[0] == "measured"
+    with pytest.MonkeyPatch.context() as patch:
+        # Where the heads of a table break would depend on how wide the measured numbers under them are.
+        patch.setenv("COLUMNS", "250" if measured else os.environ["COLUMNS"])
+        answer = _answer(words[1:] if measured else words, _shape if measured else _plain, output)
+        yield from (f"  {row}".rstrip() for row in answer)
 
 
 def _answer(words: list[str], tell: Callable[[str, str], str], output: Output) -> Iterator[str]:
