@@ -157,7 +157,7 @@ def _require_same(name: str, there: Mapping[str, str], here: Mapping[str, str]) 
             )
     if "torch" in there:
         raise DeviceError(
-            f"node {name} has no PyTorch ({there['torch']}); install Truenorth there with its extras devices and cluster"
+            f"node {name} has no PyTorch ({there['torch']}); install Truenorth there with extras devices and cluster"
         )
 
 

@@ -70,7 +70,7 @@ class RaySource:
 
     def __init__(self, nodes: Nodes, gpus: Sequence[GPU], equipment: Equipment) -> None:
         self._nodes, self._equipment, self._ray = nodes, equipment, nodes.ray
-        self.shelf = _Mirror(self, [make_piece() for _ in range(len(equipment.devices) + 1)])
+        self.shelf: Shelf = _Mirror(self, [make_piece() for _ in range(len(equipment.devices) + 1)])
         self._ended: deque[tuple[int, str]] = deque()
         self._wake, self._woken = socket.socketpair()
         self._numbers = count(1)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from truenorth.executor.devices.nodes import Nodes, find_nodes
 from truenorth.models.errors import QuestionError, require_extra
 from truenorth.planner.answers.pool.processes import LOOK_S, Item, Outcome, Value, describe_error, time_call
 
@@ -88,6 +89,24 @@ def connected(address: str) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def nodes_at(address: str | None, kind: str) -> Iterator[Nodes | None]:
+    """Connect to a cluster, if one is meant, for as long as the block runs; yield its nodes with devices of a kind.
+
+    Raises
+    ------
+    QuestionError
+        If Ray is not installed, or there is no cluster at the address.
+    DeviceError
+        If no node has such a device, or one cannot serve.
+    """
+    if address is None:
+        yield None
+        return
+    with connected(address) as ray:
+        yield find_nodes(ray, kind)
 
 
 def refuse_silence(address: str) -> None:
