@@ -88,7 +88,7 @@ class Outpost:
             self._template = _template(equipment, index)
             self._template.shelf.begin_at(index, before * _LOST_BYTES)
         except (DeviceError, ImportError) as error:
-            self._refused = in_words(error)
+            self._refused = f"{equipment.devices[index][0].name}: {in_words(error)}"
 
     # -- calls that are carried out in their order -------------------------------------------------------------------
 

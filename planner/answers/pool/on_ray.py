@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import threading
 from collections import deque
@@ -81,10 +82,13 @@ def connected(address: str) -> Iterator[Any]:
         yield ray
         return
     refuse_silence(address)
+    on_term = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address=address, log_to_driver=False, configure_logging=False)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise _no_cluster(address, error) from None
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, on_term)  # Ray takes it, and would end what wants to end by itself
     try:
         yield ray
     finally:
@@ -122,4 +126,7 @@ def refuse_silence(address: str) -> None:
 
 def _no_cluster(address: str, error: Exception) -> QuestionError:
     reason = " ".join(str(error).split())[:200].rstrip(":")
-    return QuestionError(f"no cluster at {address!r}: {reason}; allowed is HOST:PORT of a head node, or auto", "ray")
+    remedy = "allowed is HOST:PORT of a head node, or auto"
+    if "ersion mismatch" in reason:
+        remedy = "install the Python and the Ray of its nodes here"
+    return QuestionError(f"no cluster at {address!r}: {reason}; {remedy}", "ray")
