@@ -10,6 +10,7 @@ import select
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -73,7 +74,8 @@ class DeviceProcess:
     def tell(self, *numbers: int) -> None:
         """Tell it something beside all orders; one that is gone need not know."""
         if self.number and self.contact is not None:
-            self.contact.tell(pack(numbers))
+            with suppress(OSError):
+                self.contact.send(pack(numbers))
 
     def hand_over(self, lane: Lane) -> None:
         """Have it serve a lane."""

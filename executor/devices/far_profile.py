@@ -9,9 +9,7 @@ from threading import Event, Thread
 from typing import Any
 
 from truenorth.executor.devices.gpu_process import in_words
-from truenorth.executor.devices.machine import processor
 from truenorth.executor.devices.nodes import Nodes, in_a_line
-from truenorth.executor.devices.physical import physical_devices
 from truenorth.executor.devices.profiling import Measurements, RoundSamples, measure
 from truenorth.executor.devices.runner import MakeRunner
 from truenorth.executor.errors import DeviceError, StoppedError
@@ -24,12 +22,8 @@ _Told = int | tuple[int, RoundSamples] | Measurements | Exception
 class Gauge:
     """What the actor does."""
 
-    def __init__(self, kind: str) -> None:
-        self._kind, self._stopped = kind, Event()
-
-    def describe(self) -> dict[str, Any]:
-        """Return what decides what is measured here."""
-        return {"devices": [physical.name for physical in physical_devices(self._kind)], "processor": processor()}
+    def __init__(self) -> None:
+        self._stopped = Event()
 
     def stop(self) -> None:
         """End after the round that is under way."""
@@ -40,16 +34,12 @@ class Gauge:
     ) -> Iterator[_Told]:
         """Yield what there is to tell, in the end the measurements or an error."""
         told: SimpleQueue[_Told] = SimpleQueue()
-
-        def keep(number: int, samples: RoundSamples) -> None:
-            """Tell of a round."""
-            told.put((number, samples))
+        here: dict[str, Any] = {"keep": lambda *of: told.put(of), "watch": told.put, "stop": self._stopped.is_set}
 
         def go() -> None:
             """Measure."""
             try:
-                here: dict[str, Any] = {"keep": keep, "watch": told.put, "stop": self._stopped.is_set}
-                told.put(measure(models, workflows, make(), self._kind, **here, **how))
+                told.put(measure(models, workflows, make(), **here, **how))
             except StoppedError as error:
                 told.put(error)
             except BaseException as error:  # whatever the runner's code raises is told in one line
@@ -60,69 +50,37 @@ class Gauge:
             yield told.get()
 
 
-class FarGauge:
-    """An actor on the node with most devices, as the head sees it; it ends with the block.
-
-    Parameters
-    ----------
-    nodes
-        All of the cluster.
-    beside
-        How many more devices do the same meanwhile.
+def measure_on(
+    nodes: Nodes,
+    models: Sequence[MLModel],
+    workflows: Sequence[Workflow],
+    make: MakeRunner,
+    *,
+    keep: Callable[[int, RoundSamples], None],
+    watch: Callable[[int], None],
+    stop: Callable[[], bool],
+    beside: int = 0,
+    **how: Any,
+) -> Measurements:
+    """Do what `profiling.measure` does, on the node with most devices.
 
     Raises
     ------
-    DeviceError
-        If no node has so many devices.
+    DeviceError, StoppedError
+        As there, with the node's name, or if it has too few devices, or is lost.
     """
-
-    def __init__(self, nodes: Nodes, beside: int) -> None:
-        self._ray, self._node = nodes.ray, max(nodes.nodes, key=lambda node: node.devices)
-        if self._node.devices < 1 + beside:
-            raise DeviceError(
-                f"node {self._node.name} has most devices, {self._node.devices}; --beside {beside} needs {1 + beside}"
-            )
-        actor = self._ray.remote(concurrency_groups={"beside": 1})(Gauge)
-        self._actor = actor.options(**nodes.options(self._node, 1 + beside)).remote(nodes.kind)
-
-    def __enter__(self) -> FarGauge:
-        """Do nothing: it is there."""
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """End it."""
-        self._ray.kill(self._actor)
-
-    def describe(self) -> dict[str, Any]:
-        """Return what decides what is measured there."""
-        told: dict[str, Any] = self._get(self._actor.describe.remote())
-        return told | {"node": self._node.name}
-
-    def measure(
-        self,
-        models: Sequence[MLModel],
-        workflows: Sequence[Workflow],
-        make: MakeRunner,
-        *,
-        keep: Callable[[int, RoundSamples], None],
-        watch: Callable[[int], None],
-        stop: Callable[[], bool],
-        **how: Any,
-    ) -> Measurements:
-        """Do what `profiling.measure` does, there.
-
-        Raises
-        ------
-        DeviceError, StoppedError
-            As there, with the node's name, or if it is lost.
-        """
-        telling = self._actor.measure.options(num_returns="streaming").remote(models, workflows, make, how)
-        for reference in telling:
-            match self._get(reference):
+    node, ray = max(nodes.nodes, key=lambda node: node.devices), nodes.ray
+    if node.devices < 1 + beside:
+        raise DeviceError(f"node {node.name} has most devices, {node.devices}; --beside {beside} needs {1 + beside}")
+    actor = ray.remote(concurrency_groups={"beside": 1})(Gauge).options(**nodes.options(node, 1 + beside)).remote()
+    telling = actor.measure.options(num_returns="streaming")
+    try:
+        for reference in telling.remote(models, workflows, make, how | {"kind": nodes.kind, "beside": beside}):
+            match ray.get(reference):
                 case Measurements() as found:
-                    return replace(found, device=f"{found.device} of node {self._node.name}")
+                    return replace(found, device=f"{found.device} of node {node.name}")
                 case DeviceError() as error:
-                    raise DeviceError(f"node {self._node.name}: {error}")
+                    raise DeviceError(f"node {node.name}: {error}")
                 case StoppedError() as error:
                     raise error
                 case int() as done:
@@ -130,11 +88,9 @@ class FarGauge:
                 case number, samples:
                     keep(number, samples)
             if stop():
-                self._actor.stop.options(concurrency_group="beside").remote()
-        raise DeviceError(f"node {self._node.name} has ended early")
-
-    def _get(self, reference: Any) -> Any:
-        try:
-            return self._ray.get(reference)
-        except self._ray.exceptions.RayError as error:
-            raise DeviceError(f"node {self._node.name}: {in_a_line(error)}") from None
+                actor.stop.options(concurrency_group="beside").remote()
+    except ray.exceptions.RayError as error:
+        raise DeviceError(f"node {node.name}: {in_a_line(error)}") from None
+    finally:
+        ray.kill(actor)
+    raise DeviceError(f"node {node.name} has ended early")

@@ -149,6 +149,9 @@ def _require_same(name: str, there: Mapping[str, str], here: Mapping[str, str]) 
     >>> _require_same("n", {"python": "3.11.7", "ray": "2.9", "truenorth": "1"}, {"python": "3.11.7", "ray": "2.60"})
     Traceback (most recent call last):
     truenorth.executor.errors.DeviceError: node n has Ray 2.9, this machine 2.60; install the same there
+    >>> _require_same("n", {**dict.fromkeys(_SAME, "1"), "torch": "none"}, dict.fromkeys(_SAME, "1"))
+    Traceback (most recent call last):
+    truenorth.executor.errors.DeviceError: node n has no PyTorch (none); install truenorth[devices,cluster] there
     """
     for package, called in _SAME.items():
         if there[package] != here[package]:
@@ -156,9 +159,7 @@ def _require_same(name: str, there: Mapping[str, str], here: Mapping[str, str]) 
                 f"node {name} has {called} {there[package]}, this machine {here[package]}; install the same there"
             )
     if "torch" in there:
-        raise DeviceError(
-            f"node {name} has no PyTorch ({there['torch']}); install Truenorth there with extras devices and cluster"
-        )
+        raise DeviceError(f"node {name} has no PyTorch ({there['torch']}); install truenorth[devices,cluster] there")
 
 
 def _on(ray: Any, node: str) -> Any:

@@ -94,7 +94,7 @@ class RaySource:
             place.is_manned = True
             threading.Thread(target=self._listen, args=(place, reports), name=place.node.name, daemon=True).start()
         place.actor.fork.remote(number, start.residents)
-        return _FarContact(self, place, number)
+        return _FarLink(self, place, number)
 
     def kill(self, number: int) -> None:
         """End a process, whatever it does."""
@@ -137,9 +137,10 @@ class RaySource:
                 self._ray.kill(place.actor)
         self.shelf.close()
 
-    def order(self, place: _Place, number: int, lane: int, message: bytes) -> None:
-        """Tell a lane of a process something, unless another has taken that one's place."""
-        if place.number != number:
+    def tell(self, place: _Place, lane: int | None, message: bytes) -> None:
+        """Tell what is at a place something: one of its lanes an order, or something beside all orders."""
+        if lane is None:
+            place.actor.tell.remote(None, message)
             return
         order, do, gpu, asked_ns = _ORDER.unpack_from(message)
         told = _ORDER.pack(order, do, gpu, asked_ns + place.ahead_ns) + message[_ORDER.size :]
@@ -184,34 +185,20 @@ class RaySource:
         self._wake.send(b".")
 
 
-class _FarContact:
-    """What the head tells a process on a node through."""
+class _FarLink:
+    """What goes to a process on a node: to one of its lanes, or beside them all."""
 
-    def __init__(self, source: RaySource, place: _Place, number: int) -> None:
-        self.number, self._source, self._place = number, source, place
+    def __init__(self, source: RaySource, place: _Place, number: int, lane: int | None = None) -> None:
+        self.number, self._source, self._place, self._lane = number, source, place, lane
         self._lanes = count()
 
-    def tell(self, message: bytes) -> None:
+    def send(self, message: bytes, /) -> None:
         if self._place.number == self.number:
-            self._place.actor.tell.remote(None, message)
+            self._source.tell(self._place, self._lane, message)
 
     def open_lane(self, name: str) -> Link:
-        lane = next(self._lanes)
         self._place.actor.open_lane.remote(name)
-        return _FarLink(self._source, self._place, self.number, lane)
-
-    def close(self) -> None:
-        """Do nothing: the process ends with its outpost."""
-
-
-class _FarLink:
-    """What goes to a lane of a process on a node."""
-
-    def __init__(self, source: RaySource, place: _Place, number: int, lane: int) -> None:
-        self._source, self._place, self._number, self._lane = source, place, number, lane
-
-    def send(self, message: bytes, /) -> None:
-        self._source.order(self._place, self._number, self._lane, message)
+        return _FarLink(self._source, self._place, self.number, next(self._lanes))
 
     def close(self) -> None:
         """Do nothing: the process ends with its outpost."""

@@ -115,7 +115,7 @@ class Outpost:
         if self._contact is None:
             return
         if lane is None:
-            self._contact.tell(message)
+            self._pass_on(self._contact, message)
         elif lifted:
             self._fetching.submit(self._fetch, self._lanes[lane], message, self._contact.number, lifted)
         else:

@@ -80,20 +80,14 @@ class Start:
     residents: Mapping[int, Mapping[int, int]] | None = None
 
 
-class Contact(Protocol):
-    """What the head tells one process through."""
+class Contact(Link, Protocol):
+    """What the head tells one process beside all orders."""
 
     number: int
     """Which it is, of all that there have been."""
 
-    def tell(self, message: bytes) -> None:
-        """Tell it something beside all orders; one that is gone need not know."""
-
     def open_lane(self, name: str) -> Link:
         """Have it serve one more lane; return what goes there."""
-
-    def close(self) -> None:
-        """Let nothing more be told."""
 
 
 class Source(Protocol):
@@ -134,19 +128,13 @@ class _Forked:
 
     def __init__(self, number: int, control: socket.socket) -> None:
         self.number, self._control = number, control
-
-    def tell(self, message: bytes) -> None:
-        with suppress(OSError):
-            self._control.send(message)
+        self.send, self.close = control.send, control.close
 
     def open_lane(self, name: str) -> Link:
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with far, suppress(OSError):
             socket.send_fds(self._control, [name.encode()], [far.fileno()])
         return near
-
-    def close(self) -> None:
-        self._control.close()
 
 
 class Template:

@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from truenorth.executor.devices.decoding import served_model
-from truenorth.executor.devices.machine import processor
-from truenorth.executor.devices.physical import physical_devices
+from truenorth.executor.devices.machine import measured_on
 from truenorth.executor.devices.profiling import Measurements, RoundSamples, TypicalRequest, measure
 from truenorth.executor.devices.runner import MakeRunner
 from truenorth.executor.samples import FittedLine, Spread
@@ -228,12 +227,12 @@ def profile(
         nodes = opened.enter_context(nodes_at(ray, device))
         measuring: Callable[..., Measurements]
         if nodes is None:
-            measuring, machine = partial(measure, models, workflows, runner(), device), _machine(device)
+            measuring = partial(measure, models, workflows, runner(), device)
         else:
-            from truenorth.executor.devices.far_profile import FarGauge
+            from truenorth.executor.devices.far_profile import measure_on
 
-            there = opened.enter_context(FarGauge(nodes, beside))
-            measuring, machine = partial(there.measure, models, workflows, runner), there.describe()
+            measuring = partial(measure_on, nodes, models, workflows, runner)
+        machine = measured_on(device, nodes)
         kept = opened.enter_context(keeping(folder, _question(scenario, device, runner_name, beside) | machine))
 
         def keep(number: int, samples: RoundSamples) -> None:
@@ -267,11 +266,6 @@ def _question(scenario: Scenario, device: str, runner_name: str, beside: int) ->
         "runner": runner_name,
         "beside": beside,
     }
-
-
-def _machine(device: str) -> dict[str, Any]:
-    """Return what else does, of this machine."""
-    return {"devices": [physical.name for physical in physical_devices(device)], "processor": processor()}
 
 
 def _read_rounds(kept: KeptRuns, rounds: int) -> list[RoundSamples]:

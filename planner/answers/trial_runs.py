@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from truenorth.executor.devices.digests import Digest
-from truenorth.executor.devices.machine import Observed, processor
+from truenorth.executor.devices.machine import Observed, measured_on
 from truenorth.executor.devices.nodes import Nodes
-from truenorth.executor.devices.physical import physical_devices
 from truenorth.executor.devices.records import Clock, Records
 from truenorth.executor.devices.run import LiveRun, LiveSettings
 from truenorth.models.record import decode, encode
@@ -37,16 +36,11 @@ def trial_question(
     nodes: Nodes | None,
 ) -> dict[str, Any]:
     """Return what decides what a run measures, besides the scenario; how many there are and which count may change."""
-    if nodes is None:
-        devices = [physical.name for physical in physical_devices(settings.device)]
-    else:
-        devices = [f"{node.devices} of node {node.name}" for node in nodes.nodes]
     return {
         "policies": list(policies),
         "plans": {name: digest_of_file(Path(name)) for name in policies if name != PLAN and is_file(name)},
         "device": settings.device,
-        "devices": devices,
-        "processor": processor() if nodes is None else None,
+        **measured_on(settings.device, nodes),
         "virtual": settings.sharing,
         "limit_s": settings.limit_s,
         "runner": runner_name,

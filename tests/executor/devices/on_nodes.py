@@ -24,7 +24,7 @@ from tests.executor.devices.small import BYTES, Small, gpus, instance
 from tests.instances import chain, task
 from truenorth.executor import parse_policy, replay, simulate
 from truenorth.executor.devices.crew import Crew
-from truenorth.executor.devices.far_profile import FarGauge
+from truenorth.executor.devices.far_profile import measure_on
 from truenorth.executor.devices.nodes import Nodes, find_nodes
 from truenorth.executor.devices.on_ray import RaySource
 from truenorth.executor.devices.run import LiveRun, LiveSettings, live_crew, run_on
@@ -139,42 +139,39 @@ def bad_nodes(cluster: Cluster, ray: Any, folder: Path) -> Iterator[tuple[str, A
     other = {"truenorth-9.9.dist-info/METADATA": "Metadata-Version: 2.1\nName: truenorth\nVersion: 9.9\n"}
     with one_more(cluster, folder / "other", other):
         yield "other version", refused(lambda: find_nodes(ray, "cpu"))
-    with one_more(cluster, folder / "bare", {"torch.py": "raise ImportError('there is none')"}):
-        yield "no torch", refused(lambda: find_nodes(ray, "cpu"))
     yield "no card", refused(lambda: find_nodes(ray, "cuda"))
 
 
 def bad_questions(nodes: Nodes, folder: Path) -> Iterator[tuple[str, Any]]:
     yield "too many", refused(lambda: runs(5, nodes).__enter__())
-    yield "beside", refused(lambda: FarGauge(nodes, 2))
+    asked: dict[str, Any] = dict.fromkeys(("keep", "watch", "stop"))
+    yield "beside", refused(lambda: measure_on(nodes, [], [], Small, beside=2, **asked))
     sys.path.insert(0, str(folder))
     (folder / "only_here.py").write_text("import torch\ndef make(model): return torch.nn.Linear(1, 1)\n")
-    yield "no runner", refused(lambda: runs(2, nodes, partial(parse_runner, "only_here:make")).__enter__())
-
-
-def good_runs(cluster: Cluster, ray: Any, nodes: Nodes, folder: Path) -> Iterator[tuple[str, Any]]:
-    with runs(4, None, sharing="serial") as here:
-        alike = here.run()
-    with runs(4, nodes) as there:
-        yield "four", told(there.run(), alike)
-    with runs(2, None) as here:
-        alike = here.run()
-    (mark := folder / "killed").touch()
-    with runs(2, nodes, partial(small, In(be_killed, job=1, task="b", once=mark))) as there:
-        yield "two", told(there.run(), alike)
-        mark.unlink()
-        yield "killed", told(there.run(), alike)
-        yield "outpost", told(there.disturbed(lambda source: ray.kill(source.places[1].actor)), alike)
-        yield "after", told(there.run(), alike)
-        of = {node.node_id: node for node in cluster.worker_nodes}
-        lost = there.disturbed(lambda source: cluster.remove_node(of[source.places[1].node.id], False))
-        yield "node", told(lost, alike)
+    yield "no runner", refused(lambda: runs(1, nodes, partial(parse_runner, "only_here:make")).__enter__())
 
 
 def answers(address: str, folder: Path) -> Iterator[tuple[str, Any]]:
     (path := folder / "scenario.yaml").write_text(SCENARIO)
     yield "profile", encode(tn.profile(path, "cpu", rounds=1, ray=address).record())
-    yield "trial", encode(tn.trial(path, "srpt", repeats=2, ray=address).record)
+    made, here = tn.trial(path, "srpt", repeats=2, ray=address), tn.replay(path, "srpt", virtual="serial")
+    bits = [{task: digest.bits for task, digest in run.live.digests.items()} for run in (*made.runs["srpt"], here)]
+    yield "two", encode(made.record) | {"same": [each == bits[-1] for each in bits], "outputs": len(bits[-1])}
+
+
+def four(cluster: Cluster, ray: Any, nodes: Nodes, folder: Path) -> Iterator[tuple[str, Any]]:
+    with runs(4, None, sharing="serial") as here:
+        alike = here.run()
+    (mark := folder / "killed").touch()
+    with runs(4, nodes, partial(small, In(be_killed, job=1, task="b", once=mark))) as there:
+        yield "four", told(there.run(), alike)
+        mark.unlink()
+        yield "killed", told(there.run(), alike)
+        yield "outpost", told(there.disturbed(lambda source: ray.kill(source.places[1].actor)), alike)
+        yield "after", told(there.run(), alike)
+        last = cluster.worker_nodes.pop()
+        cluster.worker_nodes.add(last)
+        yield "node", told(there.disturbed(lambda _: cluster.remove_node(last, False)), alike)
 
 
 def tried(cluster: Cluster, folder: Path) -> Iterator[tuple[str, Any]]:
@@ -183,14 +180,15 @@ def tried(cluster: Cluster, folder: Path) -> Iterator[tuple[str, Any]]:
         nodes = find_nodes(ray, "cpu")
         yield from bad_questions(nodes, folder)
         yield from answers(cluster.address, folder)
-        yield from good_runs(cluster, ray, nodes, folder)
+        yield from four(cluster, ray, nodes, folder)
 
 
 if __name__ == "__main__":
-    started = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    # Whatever Ray would start besides takes longer than all that is tried.
+    first = {"num_cpus": 2, "include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
+    started: Any = Cluster(initialize_head=True, head_node_args=first)
     try:
-        for _ in range(2):
-            started.add_node(num_cpus=2)
+        started.add_node(num_cpus=2)
         with TemporaryDirectory() as name:
             for what, found in tried(started, Path(name)):
                 print(json.dumps([what, found]), flush=True)
