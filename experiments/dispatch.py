@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from fractions import Fraction
 from functools import partial
 from itertools import product
@@ -16,10 +17,13 @@ from torch import Tensor, nn
 
 from experiments.bench import ask, bench
 from truenorth.executor import Policy, parse_policy, replay, simulate
+from truenorth.executor.devices.nodes import Nodes, find_nodes
 from truenorth.executor.devices.physical import Physical
 from truenorth.executor.devices.run import LiveSettings, run_live
 from truenorth.executor.devices.runner import RunnerCall
 from truenorth.models import GPU, Cluster, Edge, Instance, Job, Link, MLModel, Network, Task, Workflow
+from truenorth.models.objective import Objective, timeline_value
+from truenorth.planner.answers.pool.on_ray import connected
 
 CHAIN = 3
 """Tasks per job."""
@@ -77,16 +81,41 @@ class Waiting:
         return [self.run(call) for call in calls]
 
 
-def dispatch_us(instance: Instance, policy: str, launch: float) -> list[int]:
-    """Return, for every task, how long after it could it started; policy ``plan``: what SRPT makes of it, replayed."""
+@contextmanager
+def started_nodes(count: int) -> Iterator[Nodes]:
+    """Start a Ray cluster here, of so many nodes with a core each."""
+    from ray.cluster_utils import Cluster as RayCluster
+
+    first = {"num_cpus": 1, "include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
+    started: Any = RayCluster(initialize_head=True, head_node_args=first)
+    try:
+        for _ in range(count - 1):
+            started.add_node(num_cpus=1)
+        with connected(started.address) as ray:
+            yield find_nodes(ray, "cpu")
+    finally:
+        started.shutdown()
+
+
+def lateness(instance: Instance, policy: str, launch: float, nodes: Nodes | None) -> tuple[list[int], float]:
+    """Return, for every task, how long after it could it started, and by how much mean latency is off its prediction.
+
+    Parameters
+    ----------
+    policy
+        ``plan``: what SRPT makes of it, replayed.
+    nodes
+        Where GPUs are; None: here.
+    """
     plan = simulate(instance, parse_policy("srpt")) if policy == "plan" else None
     chosen: Callable[[], Policy] = parse_policy(policy) if plan is None else replay(instance, plan)
     cores = [Physical(torch.device("cpu"), f"virtual GPU {gpu}") for gpu in range(instance.n_gpus)]
     with patch("truenorth.executor.devices.run.physical_devices", lambda kind: cores):
-        live = run_live(instance, chosen, partial(Waiting, launch), LiveSettings(), plan=plan)
+        live = run_live(instance, chosen, partial(Waiting, launch), LiveSettings(), plan=plan, nodes=nodes)
     if live.records.failures:
         raise SystemExit(f"a task failed: {live.records.failures[0].message}")
-    return [run.dispatch_us for run in live.records.runs]
+    both = (timeline_value(Objective.MEAN_LATENCY, instance, of) for of in (live.timeline, simulate(instance, chosen)))
+    return [run.dispatch_us for run in live.records.runs], float(next(both) / next(both)) - 1
 
 
 def dispatch(
@@ -96,21 +125,24 @@ def dispatch(
     run_us: int = 5000,
     load: Annotated[float, "how busy the GPUs are"] = 0.8,
     launch: Annotated[tuple[float, ...], "share of a run that holds Python"] = (0.0, 0.1),
+    nodes: Annotated[bool, "then on as many nodes of a Ray cluster that is started here, too"] = False,
 ) -> None:
     """Print a row per policy and number of GPUs."""
 
-    def lateness(asked: tuple[float, str, int]) -> dict[str, Any]:
-        share, policy, count = asked
-        late = dispatch_us(chains(count, jobs * count, run_us, load), policy, share)
+    def measure(asked: tuple[float, str, int, bool]) -> dict[str, Any]:
+        share, policy, count, far = asked
+        with started_nodes(count) if far else nullcontext() as there:
+            late, off = lateness(chains(count, jobs * count, run_us, load), policy, share, there)
         cuts = quantiles(late, n=20, method="inclusive")
         at_once = sum(us <= 50 for us in late) / len(late)
-        return {"asked": asked, "tasks": len(late), "median": cuts[9], "p95": cuts[18], "at_once": at_once}
+        said = {"where": "nodes" if far else "here", "tasks": len(late), "median": cuts[9], "p95": cuts[18]}
+        return said | {"asked": asked, "at_once": at_once, "off": off}
 
     bench(
-        (("", asked) for asked in product(launch, policies, gpus)),
-        lateness,
-        "{asked[0]:6.0%}{asked[1]:>10}{asked[2]:6}{tasks:7}{median:11.0f}{p95:9.0f}{at_once:9.0%}",
-        f"{'launch':>6}{'policy':>10}{'GPUs':>6}{'tasks':>7}{'median us':>11}{'p95 us':>9}{'at once':>9}",
+        (("", asked) for asked in product(launch, policies, gpus, (False, True) if nodes else (False,))),
+        measure,
+        "{asked[0]:6.0%}{asked[1]:>10}{asked[2]:6}{where:>7}{tasks:7}{median:11.0f}{p95:9.0f}{at_once:9.0%}{off:+9.1%}",
+        "launch    policy  GPUs  where  tasks  median us   p95 us  at once      off",
     )
 
 

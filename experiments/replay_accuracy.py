@@ -71,7 +71,7 @@ def _profile(
     scenario: Scenario, runner: MakeRunner, rounds: int, beside: int, folder: Path
 ) -> tuple[Scenario, Samples]:
     """Return the measured scenario and the samples."""
-    made = profile(scenario, runner(), device="cpu", rounds=rounds, beside=beside)
+    made = profile(scenario, runner, device="cpu", rounds=rounds, beside=beside)
     _, samples = made.save(folder / "profiled.yaml")
     return made.measured, read_samples(samples)
 

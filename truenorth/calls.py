@@ -256,7 +256,7 @@ def replay(
         `device` (``"cpu"``, ``"cuda"``), `runner` (``"synthetic"``, ``"transformers"``, ``"module:factory"``; None: the
         first, for requests of streams ``"transformers:other=llm"``),
         `virtual` (``"parallel"``, ``"serial"``: how GPUs share one device), `limit` (a time, after which something that
-        takes so much longer than given is given up).
+        takes so much longer than given is given up), `ray` (address of a Ray cluster whose nodes have the devices).
 
     Raises
     ------
@@ -324,9 +324,15 @@ def trial(
 
 
 def profile(
-    scenario: ScenarioGiven, device: str, *, runner: str | None = None, rounds: int = 10, beside: int = 0
+    scenario: ScenarioGiven,
+    device: str,
+    *,
+    runner: str | None = None,
+    rounds: int = 10,
+    beside: int = 0,
+    ray: str | None = None,
 ) -> Profile:
-    """Measure run times, loads and transfers on this machine; return them with the scenario that has them.
+    """Measure run times, loads and transfers, on this machine or a Ray cluster's; return the scenario that has them.
 
     Raises
     ------
@@ -337,7 +343,7 @@ def profile(
     computing, settings, name = _devices(scenario, device=device, runner=runner)
     from truenorth.planner.answers.profile import profile as measure
 
-    return measure(scenario, computing(), device=settings.device, runner_name=name, rounds=rounds, beside=beside)
+    return measure(scenario, computing, device=settings.device, runner_name=name, rounds=rounds, beside=beside, ray=ray)
 
 
 def _devices(
@@ -347,6 +353,7 @@ def _devices(
     runner: str | None = None,
     virtual: str | None = None,
     limit: str | float = 30.0,
+    ray: str | None = None,
 ) -> tuple[MakeRunner, LiveSettings, str]:
     """Return what makes what computes, on what, and its name."""
     from truenorth.models.errors import require_extra
@@ -358,7 +365,7 @@ def _devices(
     from truenorth.executor.runners.factory import default_runner, runner_named
 
     runner = runner or default_runner(scenario.instance)
-    return runner_named(runner), LiveSettings(device, sharing, seconds("limit", limit)), runner
+    return runner_named(runner), LiveSettings(device, sharing, seconds("limit", limit), ray=ray), runner
 
 
 def _samples(path: str | Path | None) -> Samples | None:

@@ -7,13 +7,11 @@ are taken. One that is killed, is stuck, or whose device answers no call any mor
 from __future__ import annotations
 
 import select
-import signal
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
@@ -23,7 +21,7 @@ from truenorth.executor.devices.decoding import served_model
 from truenorth.executor.devices.gpu_process import FORGET, READY, WITHDRAW
 from truenorth.executor.devices.lane import LARGEST_MESSAGE, Do, Ended, Lane, Order, let_be, pack, unpack
 from truenorth.executor.devices.physical import Physical
-from truenorth.executor.devices.processes import Equipment, Start, Template
+from truenorth.executor.devices.processes import Contact, Equipment, Source, Start, Template
 from truenorth.executor.devices.runner import MakeRunner
 from truenorth.executor.devices.shelf import Ref, Shelf
 from truenorth.executor.devices.station import Seating
@@ -37,7 +35,6 @@ Sharing = Literal["parallel", "serial"]
 POLL_S = 0.1
 """How often somebody looks for orders beyond their limit."""
 
-_MOST_OF_MEMORY = 0.9
 _START_S = 120.0
 """How much longer than anything else a process may take to set its device up."""
 _REPORT_BYTES = 56
@@ -60,7 +57,7 @@ class DeviceProcess:
     lanes
         What it serves.
     number
-        In the system; 0 while there is none.
+        Of all that there have been for it; 0 while there is none.
     is_ready
         Whether it has set its device up.
     """
@@ -72,20 +69,18 @@ class DeviceProcess:
     number: int = 0
     is_ready: bool = False
     began_s: float = 0.0
-    control: socket.socket | None = None
+    contact: Contact | None = None
 
     def tell(self, *numbers: int) -> None:
         """Tell it something beside all orders; one that is gone need not know."""
-        if self.number and self.control is not None:
+        if self.number and self.contact is not None:
             with suppress(OSError):
-                self.control.send(pack(numbers))
+                self.contact.send(pack(numbers))
 
     def hand_over(self, lane: Lane) -> None:
         """Have it serve a lane."""
-        far, lane.far_end = lane.far_end, None
-        if far is not None and self.number and self.control is not None:
-            with far, suppress(OSError):
-                socket.send_fds(self.control, [lane.name.encode()], [far.fileno()])
+        if self.number and self.contact is not None:
+            lane.open(self.contact.open_lane(lane.name))
 
     def running(self, shelf: Shelf) -> list[Order]:
         """Return the runs that it is at: the last ones begun, even if it has yet to tell how those before ended."""
@@ -155,6 +150,8 @@ class Crew:
         How much longer than given anything may take.
     serial
         Whether GPUs of one device take turns.
+    source
+        Makes what the processes come from.
 
     Attributes
     ----------
@@ -168,6 +165,8 @@ class Crew:
         Processes that have ended and that nobody has taken care of.
     seatings
         By template of a request and GPU class: how its stream class is served there.
+    shelf, is_here
+        Where outputs lie, and whether they are read there as soon as they are put out.
 
     Raises
     ------
@@ -183,10 +182,9 @@ class Crew:
         gpus: Sequence[GPU],
         limit_s: float,
         serial: bool = False,
+        source: Callable[[Equipment], Source] = Template,
     ) -> None:
         self._instance, self.physical, self.limit_s, self._serial = instance, physical, limit_s, serial
-        if not physical[0].is_cuda:
-            _refuse_too_much(sum(gpu.memory_bytes for gpu in gpus) + int(instance.weight_bytes.sum()))
         self.seatings = seatings_of(instance)
         self.spaces = [AddressSpace(gpu, [model.weight_bytes for model in instance.models]) for gpu in gpus]
         self.processes = [
@@ -200,8 +198,9 @@ class Crew:
         self._orders: dict[int, Order] = {}
         self._names = [gpu.id for gpu in gpus]
         devices = [(each.physical, {gpu: gpus[gpu] for gpu in each.gpus}) for each in self.processes]
-        self._template = Template(Equipment(instance, make, self.seatings, devices))
-        self.shelf = self._template.shelf
+        self._source = source(Equipment(instance, make, self.seatings, devices))
+        self.shelf, self.is_here = self._source.shelf, self._source.is_here
+        self.compare_clocks = self._source.compare_clocks
         self._reports, self._far_reports = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._compute = self._compute_lanes()
         self.copy = self._copy_lanes()
@@ -257,16 +256,12 @@ class Crew:
             gpu: {model: at for model, at in self.spaces[gpu].address.items() if (gpu, model) not in loading}
             for gpu in process.gpus
         }
-        if process.control is not None:
-            process.control.close()
-        process.control, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with far:
-            start = Start(process.index, residents)
-            process.number = self._template.fork(start, far, self._far_reports)
+        if process.contact is not None:
+            process.contact.close()
+        process.contact = self._source.fork(Start(process.index, residents), self._far_reports)
+        process.number = process.contact.number
         process.is_ready, process.began_s = False, time.monotonic()
         for lane in process.lanes:
-            lane.close()
-            lane.open()
             for order in lane.under_way.values():
                 if order.done == let_be:
                     process.tell(WITHDRAW, order.number)
@@ -282,12 +277,12 @@ class Crew:
 
     def close(self) -> None:
         """End the processes, and free the memory."""
-        self._template.close()
+        self._source.close()
         for process in self.processes:
             for lane in process.lanes:
                 lane.close()
-            if process.control is not None:
-                process.control.close()
+            if process.contact is not None:
+                process.contact.close()
         self._reports.close()
         self._far_reports.close()
 
@@ -301,13 +296,13 @@ class Crew:
         DeviceError
             If all processes are gone.
         """
-        told = self._template.fileno()
+        told = self._source.fileno()
         if wait_s > 0 and told in select.select([self._reports.fileno(), told], [], [], wait_s)[0]:
             self._look_s = 0.0
         ended = self._read_reports()
         if time.monotonic() >= self._look_s:
             self._look_s = time.monotonic() + POLL_S
-            gone = self._template.ended()
+            gone = self._source.ended()
             ended += self._read_reports()  # what they have told before they ended
             for process in self.processes:
                 self._look_after(process, dict(gone))
@@ -348,13 +343,13 @@ class Crew:
         for lane in process.lanes:
             lane.since_ns = now_ns
 
-    def _look_after(self, process: DeviceProcess, gone: Mapping[int, int]) -> None:
+    def _look_after(self, process: DeviceProcess, gone: Mapping[int, str]) -> None:
         """Take note of a process that has ended, and end one that is stuck."""
         if not process.number:
             return
         if process.number in gone:
             running = process.running(self.shelf) if process.is_ready else ()
-            self._end(process, _in_words(gone[process.number]), running)
+            self._end(process, gone[process.number], running)
             return
         stuck = process.overdue(self.shelf)
         if stuck is not None and stuck.lane is not None:
@@ -367,7 +362,7 @@ class Crew:
         """End a process, and fail the runs that are to blame."""
         if not process.number:
             return
-        self._template.kill(process.number)
+        self._source.kill(process.number)
         process.number = 0
         self._cold.update(process.gpus)
         for order in blamed:
@@ -493,17 +488,6 @@ def load_arguments(model: int, address: int, moves: Sequence[Move], anew: bool =
     return [model, address, anew, *(number for move in moves for number in (move.model, move.address, move.before))]
 
 
-def _in_words(exit_code: int) -> str:
-    """Return how a process has ended.
-
-    >>> _in_words(-9), _in_words(3)
-    ('its process was killed by SIGKILL', 'its process ended with exit code 3')
-    """
-    if exit_code < 0:
-        return f"its process was killed by {signal.Signals(-exit_code).name}"
-    return f"its process ended with exit code {exit_code}"
-
-
 def seatings_of(instance: Instance) -> dict[tuple[int, int], Seating]:
     """Return how requests are served, by their template and the class of a GPU that can serve them.
 
@@ -543,7 +527,9 @@ def copy_engines(devices: Sequence[Physical]) -> list[int]:
     return [devices.index(physical) if physical.is_cuda else gpu for gpu, physical in enumerate(devices)]
 
 
-def assign(n_gpus: int, devices: Sequence[Physical], sharing: Sharing | None) -> list[Physical]:
+def assign(
+    n_gpus: int, devices: Sequence[Physical], sharing: Sharing | None, where: str = "this machine"
+) -> list[Physical]:
     """Return the physical device of each planned GPU.
 
     Raises
@@ -559,19 +545,5 @@ def assign(n_gpus: int, devices: Sequence[Physical], sharing: Sharing | None) ->
     too_few = n_gpus > len(devices) and (sharing is None or not devices[0].is_cuda)
     if too_few:
         remedy = "--virtual serial" if not devices[0].is_cuda else "--virtual parallel or --virtual serial"
-        raise DeviceError(f"the scenario has {n_gpus} GPUs, this machine has {len(devices)} {what}; use {remedy}")
+        raise DeviceError(f"the scenario has {n_gpus} GPUs, {where} has {len(devices)} {what}; use {remedy}")
     return [devices[gpu % len(devices)] for gpu in range(n_gpus)]
-
-
-def _refuse_too_much(needed: int) -> None:
-    """Raise if so many bytes exceed the memory of this machine, which would end the process without a word."""
-    meminfo = Path("/proc/meminfo")
-    if not meminfo.exists():
-        return
-    fields = dict(line.split(":") for line in meminfo.read_text().splitlines())
-    available = int(fields["MemAvailable"].split()[0]) * 1024
-    if needed > _MOST_OF_MEMORY * available:
-        raise DeviceError(
-            f"GPU memories and weights take {needed} bytes of this machine's memory, {available} are available; "
-            "use a scenario with smaller memories and models"
-        )

@@ -228,9 +228,11 @@ class GpuProcess:
         return lambda: (span, self._put_out([received]))
 
     def _publish(self, lane: _ServedLane, gpu: int, asked_ns: int, args: Sequence[int]) -> _Finish:
-        """Have outputs that are on the device where everybody can read them."""
-        for offset in args:
-            self._shelf.write(offset, self._output(0, offset))
+        """Have an output that is on the device where everybody can read it."""
+        piece, offset, *_ = args
+        output = self._output(piece, offset)
+        if self._physical.is_cuda:
+            self._shelf.write(offset, output)
         return _let_be
 
     def _try(self, lane: _ServedLane, gpu: int, asked_ns: int, args: Sequence[int]) -> _Finish:

@@ -6,13 +6,13 @@ queue of a lane is the kernel's.
 
 from __future__ import annotations
 
-import socket
 import struct
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, auto
 from itertools import count, islice
+from typing import Protocol
 
 from truenorth.executor.devices.streams import Span
 
@@ -133,6 +133,22 @@ def unpack(message: bytes) -> tuple[int, ...]:
     return struct.unpack(f"{len(message) // 8}q", message)
 
 
+class Link(Protocol):
+    """What goes in at this end comes out in the process of a device, in order and whole: a socket is one."""
+
+    def send(self, message: bytes, /) -> object:
+        """Tell it something.
+
+        Raises
+        ------
+        OSError
+            If it is known to be gone.
+        """
+
+    def close(self) -> None:
+        """Let nothing more be told."""
+
+
 class Lane:
     """A queue of orders.
 
@@ -151,21 +167,19 @@ class Lane:
         Orders that nobody has taken a report of, by number, in their order.
     since_ns
         When the first of them began, as far as can be known here.
-    far_end
-        Of the socket, for the process that is to serve it; None once it has been handed over.
     """
 
     def __init__(self, name: str, orders: dict[int, Order], computes: bool = False) -> None:
         self.name, self.computes, self._orders = name, computes, orders
         self.under_way: dict[int, Order] = {}
         self.since_ns = 0
-        self.open()
-
-    def open(self) -> None:
-        """Begin anew with a process that has been told nothing; what is under way waits for `send_all`."""
-        self.far_end: socket.socket | None
-        self._near, self.far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._link: Link | None = None
         self._sent = 0
+
+    def open(self, link: Link) -> None:
+        """Begin anew with a process that has been told nothing; what is under way waits for `send_all`."""
+        self.close()
+        self._link, self._sent = link, 0
 
     def submit(self, order: Order) -> None:
         """Have something done after everything ordered before."""
@@ -183,9 +197,11 @@ class Lane:
         self._send_on()
 
     def _send_on(self) -> None:
+        if self._link is None:
+            return
         try:
             for order in islice(self.under_way.values(), self._sent, _MOST_SENT):
-                self._near.send(order.message)
+                self._link.send(order.message)
                 self._sent += 1
         except OSError:  # its process has just ended: whoever takes note of that has all of this sent again
             self._sent = _MOST_SENT
@@ -224,9 +240,8 @@ class Lane:
 
     def close(self) -> None:
         """Let whoever serves it end."""
-        self._near.close()
-        if self.far_end is not None:
-            self.far_end.close()
+        if self._link is not None:
+            self._link.close()
 
 
 def let_be(order: Order) -> None:

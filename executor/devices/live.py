@@ -505,7 +505,7 @@ class LiveDevice:
             else:
                 done(order)
 
-        self._give(self._crew.incoming[source], Order(Do.PUBLISH, source, (ref.offset,), limit_s, published))
+        self._give(self._crew.incoming[source], Order(Do.PUBLISH, source, ref[:2], limit_s, published))
 
     def _transfer_done(self, record: Record, number: int, tries: int, order: Order) -> None:
         """Report an arrival; a transfer that failed is tried again, and with the last try the job fails."""
@@ -552,7 +552,7 @@ class LiveDevice:
     def _leave(self, task: int, ref: Ref) -> None:
         """Take leave of an output, once the head can read it."""
         gpu = self._crew.processes[ref.piece].gpus[0]
-        if not self._crew.physical[gpu].is_cuda:
+        if self._crew.is_here and not self._crew.physical[gpu].is_cuda:
             self._digest(task, ref)
             return
 
@@ -563,7 +563,7 @@ class LiveDevice:
             else:
                 self._crew.free(ref)
 
-        self._give(self._crew.incoming[gpu], Order(Do.PUBLISH, gpu, (ref.offset,), self._limit_s(0), published))
+        self._give(self._crew.incoming[gpu], Order(Do.PUBLISH, gpu, ref, self._limit_s(0), published))
 
     def _digest(self, task: int, ref: Ref) -> None:
         """Keep the digest of an output, and the output itself at most in the head's memory."""

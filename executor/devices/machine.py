@@ -18,7 +18,8 @@ from typing import Any
 
 import torch
 
-from truenorth.executor.devices.physical import Physical
+from truenorth.executor.devices.nodes import Nodes
+from truenorth.executor.devices.physical import Physical, physical_devices
 
 _CPU = Path("/sys/devices/system/cpu/cpu0/cpufreq")
 _NODES = Path("/sys/devices/system/node")
@@ -49,6 +50,19 @@ def describe_machine(devices: Iterable[Physical]) -> dict[str, Any]:
         "torch": torch.__version__,
         "cuda": describe_cards(devices),
     }
+
+
+def measured_on(kind: str, nodes: Nodes | None) -> dict[str, Any]:
+    """Return what of this machine, or of a cluster, decides what is measured on devices of a kind.
+
+    Raises
+    ------
+    DeviceError
+        As of `physical_devices`.
+    """
+    if nodes is not None:
+        return {"devices": [f"{node.devices} of node {node.name}" for node in nodes.nodes], "processor": None}
+    return {"devices": [physical.name for physical in physical_devices(kind)], "processor": processor()}
 
 
 def describe_cards(devices: Iterable[Physical]) -> list[dict[str, Any]]:

@@ -31,7 +31,7 @@ class Physical:
     name
         As a person knows it.
     card
-        The CUDA device; None for a core.
+        The CUDA device; None for a core, and for a device of another machine.
     """
 
     device: torch.device
@@ -41,7 +41,7 @@ class Physical:
     @property
     def is_cuda(self) -> bool:
         """Whether work on it goes through CUDA."""
-        return self.card is not None
+        return self.card is not None or self.device.type == "cuda"
 
     def stream(self) -> Stream:
         """Return a new stream on this device."""

@@ -21,12 +21,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from truenorth.executor.devices.gpu_process import GpuProcess, in_words
+from truenorth.executor.devices.lane import Link
 from truenorth.executor.devices.physical import Physical
+from truenorth.executor.devices.records import Clock
 from truenorth.executor.devices.runner import MakeRunner, Runner
 from truenorth.executor.devices.shelf import Shelf, make_piece, share_memory
 from truenorth.executor.devices.station import Seating
@@ -35,7 +38,7 @@ from truenorth.executor.errors import DeviceError
 from truenorth.models import GPU, Instance
 
 _SET_PARENT_DEATH_SIGNAL = 1
-_FIRST_TO_GO = "500"
+_FIRST_TO_GO = 500
 """What makes the kernel end a process of a GPU rather than the head where memory is exhausted."""
 
 
@@ -77,6 +80,63 @@ class Start:
     residents: Mapping[int, Mapping[int, int]] | None = None
 
 
+class Contact(Link, Protocol):
+    """What the head tells one process beside all orders."""
+
+    number: int
+    """Which it is, of all that there have been."""
+
+    def open_lane(self, name: str) -> Link:
+        """Have it serve one more lane; return what goes there."""
+
+
+class Source(Protocol):
+    """Where the processes of a crew's devices come from."""
+
+    shelf: Shelf
+    """Where they put outputs. Behind their pieces there is one for the head."""
+    is_here: bool
+    """Whether the head reads on the shelf what they put there."""
+
+    def fileno(self) -> int:
+        """Return what is ready to be read when a process has ended."""
+
+    def fork(self, start: Start, reports: socket.socket) -> Contact:
+        """Start the process of a device, which reports to a socket."""
+
+    def kill(self, number: int) -> None:
+        """End a process, whatever it does."""
+
+    def ended(self) -> Sequence[tuple[int, str]]:
+        """Return which processes have ended, and how.
+
+        Raises
+        ------
+        DeviceError
+            If none can be started any more.
+        """
+
+    def compare_clocks(self) -> Sequence[Clock]:
+        """Compare the clocks of other machines with that of this one."""
+
+    def close(self) -> None:
+        """End them all."""
+
+
+class _Forked:
+    """A process of this machine: number in the system, and the socket through which it is handed those of lanes."""
+
+    def __init__(self, number: int, control: socket.socket) -> None:
+        self.number, self._control = number, control
+        self.send, self.close = control.send, control.close
+
+    def open_lane(self, name: str) -> Link:
+        near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with far, suppress(OSError):
+            socket.send_fds(self._control, [name.encode()], [far.fileno()])
+        return near
+
+
 class Template:
     """The process that those of a crew's devices are forks of, as the head sees it.
 
@@ -85,18 +145,16 @@ class Template:
     equipment
         What they have.
 
-    Attributes
-    ----------
-    shelf
-        Where they put outputs. Behind their pieces there is one for the head.
-
     Raises
     ------
     DeviceError
         If the runner cannot be made, or its weights are not those of the models.
     """
 
+    is_here = True
+
     def __init__(self, equipment: Equipment) -> None:
+        _require_memory(equipment)
         pieces = [make_piece() for _ in range(len(equipment.devices) + 1)]
         self._socket, far = socket.socketpair()
         self._connection = Connection(os.dup(self._socket.fileno()))
@@ -122,21 +180,22 @@ class Template:
         """Return what is ready to be read when a process has ended."""
         return self._connection.fileno()
 
-    def fork(self, start: Start, control: socket.socket, reports: socket.socket) -> int:
-        """Start the process of a device; return its number in the system."""
+    def fork(self, start: Start, reports: socket.socket) -> Contact:
+        """Start the process of a device, which reports to a socket."""
         self._connection.send(start)
-        socket.send_fds(self._socket, [b"."], [control.fileno(), reports.fileno()])
-        while isinstance(told := self._connection.recv(), tuple):
-            self._ended.append(told)
-        number: int = told
-        return number
+        control, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with far:
+            socket.send_fds(self._socket, [b"."], [far.fileno(), reports.fileno()])
+            while isinstance(told := self._connection.recv(), tuple):
+                self._ended.append(told)
+        return _Forked(told, control)
 
     def kill(self, number: int) -> None:
         """End a process, whatever it does."""
         self._connection.send(number)
 
-    def ended(self) -> Sequence[tuple[int, int]]:
-        """Return which processes have ended, and how (as `os.waitstatus_to_exitcode` has it).
+    def ended(self) -> Sequence[tuple[int, str]]:
+        """Return which processes have ended, and how.
 
         Raises
         ------
@@ -149,13 +208,37 @@ class Template:
         except (EOFError, OSError):
             raise DeviceError("the process that all processes of GPUs are forks of has ended; start again") from None
         ended, self._ended = self._ended, []
-        return ended
+        return [(number, _exit_in_words(code)) for number, code in ended]
+
+    def compare_clocks(self) -> Sequence[Clock]:
+        """Return nothing: all processes of a machine share its clock."""
+        return ()
 
     def close(self) -> None:
         """End it, and with it every process that it has forked."""
         self._connection.close()
         self._socket.close()
         self.shelf.close()
+
+
+def _require_memory(equipment: Equipment) -> None:
+    """Raise if what is to be in this machine's memory would end the process without a word."""
+    on_cores = [gpu for physical, gpus in equipment.devices if not physical.is_cuda for gpu in gpus.values()]
+    weight_bytes = int(equipment.instance.weight_bytes.sum())
+    needed = sum(gpu.memory_bytes for gpu in on_cores) + weight_bytes
+    if on_cores:
+        equipment.devices[0][0].require_host_memory(needed, "memory for GPUs and weights")
+
+
+def _exit_in_words(exit_code: int) -> str:
+    """Return how a process has ended (by what `os.waitstatus_to_exitcode` says of it).
+
+    >>> _exit_in_words(-9), _exit_in_words(3)
+    ('its process was killed by SIGKILL', 'its process ended with exit code 3')
+    """
+    if exit_code < 0:
+        return f"its process was killed by {signal.Signals(-exit_code).name}"
+    return f"its process ended with exit code {exit_code}"
 
 
 _nursery: tuple[subprocess.Popen[bytes], socket.socket] | None = None
@@ -243,6 +326,13 @@ def _serve_template(nursery: socket.socket, own: socket.socket) -> None:
         _fork_devices(head, own, equipment, host, room, runner, shelf)
 
 
+def _offer_to_end() -> None:
+    """Let the kernel end this process rather than the head; whoever is to go first already stays so."""
+    score = Path("/proc/self/oom_score_adj")
+    if int(score.read_text()) < _FIRST_TO_GO:
+        score.write_text(str(_FIRST_TO_GO))
+
+
 def _pack(instance: Instance, runner: Runner, room: Tensor) -> HostWeights:
     """Put the weights of all models into memory."""
     pieces = iter(torch.split(room, [aligned(model.weight_bytes) for model in instance.models]))
@@ -279,7 +369,7 @@ def _fork_devices(
         def serve(start: Start = asked, control: socket.socket = control, reports: socket.socket = reports) -> None:
             head.close()
             own.close()
-            Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_GO)
+            _offer_to_end()
             shelf.own(start.index)
             physical, gpus = equipment.devices[start.index]
             physical.pin(room)

@@ -86,6 +86,25 @@ class Failure:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The clock of another machine beside that of this one.
+
+    Parameters
+    ----------
+    node
+        Its name.
+    ahead_us
+        By how much it is ahead of this one's: measured half-way through the shortest of several round trips.
+    uncertainty_us
+        How far that may be off: half of that round trip.
+    """
+
+    node: str
+    ahead_us: float
+    uncertainty_us: float
+
+
 SET_ASIDE = "GPU set aside"
 STARTED_AGAIN = "process started again"
 

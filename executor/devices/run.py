@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from torch import Tensor
 
@@ -14,8 +15,10 @@ from truenorth.executor.devices.crew import Crew, Sharing, assign
 from truenorth.executor.devices.digests import Digest
 from truenorth.executor.devices.live import LiveDevice
 from truenorth.executor.devices.machine import Observed, observe
+from truenorth.executor.devices.nodes import Nodes
 from truenorth.executor.devices.physical import physical_devices
-from truenorth.executor.devices.records import Records, measured
+from truenorth.executor.devices.processes import Equipment, Source, Template
+from truenorth.executor.devices.records import Clock, Records, measured
 from truenorth.executor.devices.runner import MakeRunner
 from truenorth.executor.engine import Engine
 from truenorth.executor.errors import DeviceError, PolicyError
@@ -43,12 +46,15 @@ class LiveSettings:
         How much longer than given a run, a load or a transfer may take before it is given up.
     keep_outputs
         Whether the outputs of all tasks are kept.
+    ray
+        Address of the Ray cluster whose nodes have the devices; None: this machine has them.
     """
 
     device: str = "cpu"
     sharing: Sharing | None = None
     limit_s: float = 30.0
     keep_outputs: bool = False
+    ray: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse a limit that gives everything up at once."""
@@ -78,6 +84,8 @@ class LiveRun:
         Of every output, by task.
     outputs
         By task, if they were kept, in the host's memory.
+    clocks
+        Of every node of a cluster, compared with this machine's before the run and again behind it.
     """
 
     timeline: Timeline
@@ -88,6 +96,7 @@ class LiveRun:
     devices: tuple[str, ...]
     digests: Mapping[int, Digest]
     outputs: Mapping[int, Tensor]
+    clocks: Sequence[Clock] = ()
 
     @property
     def not_finite(self) -> list[int]:
@@ -108,6 +117,7 @@ def run_live(
     *,
     seed: int = 0,
     plan: Timeline | None = None,
+    nodes: Nodes | None = None,
 ) -> LiveRun:
     """Return what a policy makes of an instance on devices, in real time.
 
@@ -121,6 +131,8 @@ def run_live(
         Of the ingress servers.
     plan
         What the policy replays, if it does; its residencies by bytes get their addresses beforehand.
+    nodes
+        Where the devices are; None: in this machine.
 
     Raises
     ------
@@ -129,12 +141,14 @@ def run_live(
     PolicyError
         If the policy cannot, or misbehaves.
     """
-    with live_crew(instance, runner, settings) as crew:
+    with live_crew(instance, runner, settings, nodes) as crew:
         return run_on(crew, instance, policy, settings, seed=seed, plan=plan)
 
 
 @contextmanager
-def live_crew(instance: Instance, runner: MakeRunner, settings: LiveSettings) -> Iterator[Crew]:
+def live_crew(
+    instance: Instance, runner: MakeRunner, settings: LiveSettings, nodes: Nodes | None = None
+) -> Iterator[Crew]:
     """Set devices up and warm them, for one run after another.
 
     Raises
@@ -142,9 +156,16 @@ def live_crew(instance: Instance, runner: MakeRunner, settings: LiveSettings) ->
     DeviceError
         If devices or runner cannot serve the instance.
     """
-    physical = assign(instance.n_gpus, physical_devices(settings.device), settings.sharing)
     gpus, serial = instance.cluster.gpus, settings.sharing == "serial"
-    crew = Crew(instance, runner, physical, gpus, settings.limit_s, serial)
+    source: Callable[[Equipment], Source] = Template
+    if nodes is None:
+        physical = assign(instance.n_gpus, physical_devices(settings.device), settings.sharing)
+    else:
+        from truenorth.executor.devices.on_ray import RaySource, devices_of
+
+        physical = assign(instance.n_gpus, devices_of(nodes, gpus), settings.sharing, str(nodes))
+        source = partial(RaySource, nodes, gpus)
+    crew = Crew(instance, runner, physical, gpus, settings.limit_s, serial, source)
     try:
         crew.prepare(range(instance.n_gpus))
         yield crew
@@ -186,6 +207,7 @@ def run_on(
     packing = Packing() if plan is None else pack(instance, plan)
     crew.renew()
     peak = crew.measure_copies()
+    clocks = [*crew.compare_clocks()]
     device = LiveDevice(instance, crew, packing, settings.keep_outputs)
     crew.load_initial(packing.initial)
     restricted = instance.restrictions.no_swaps or instance.restrictions.max_replicas
@@ -193,6 +215,7 @@ def run_on(
     with _quiet_collector(), observe(crew.physical) as machine:
         timeline = Engine(instance, made, device, seed, stand_in=stand_in).run(stop)
     device.finish()
+    clocks += crew.compare_clocks()
     return LiveRun(
         measured(timeline, device.records),
         device.records,
@@ -202,6 +225,7 @@ def run_on(
         tuple(physical.name for physical in crew.physical),
         device.digests,
         device.kept,
+        clocks,
     )
 
 

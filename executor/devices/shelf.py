@@ -12,12 +12,18 @@ import os
 import struct
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+from truenorth.executor.errors import DeviceError
 
 PIECE_BYTES = 1 << 42
 _FIRST = 1 << 16
 """Where outputs begin, behind the next free byte and the orders that lanes have begun."""
+_BEGUN = 1 << 9
+"""Where the notes of the first lanes end; others are not taken to other machines."""
 _NUMBER = struct.Struct("q")
 _HEAD = 32
 """Numbers before an output: its bytes, the place of its kind of number in `_DTYPES`, its dimensions and their sizes."""
@@ -78,7 +84,10 @@ class Shelf:
 
     def reserve(self, output: Tensor) -> Ref:
         """Return where an output is to lie, behind all others."""
-        pages = -(-(_HEAD_BYTES + output.nbytes) // mmap.PAGESIZE)  # only whole pages can be freed
+        return self._reserve(_HEAD_BYTES + output.nbytes)
+
+    def _reserve(self, needed: int) -> Ref:
+        pages = -(-needed // mmap.PAGESIZE)  # only whole pages can be freed
         size_bytes = pages * mmap.PAGESIZE
         room = self._maps[self._own]
         offset = max(_FIRST, *_NUMBER.unpack_from(room))
@@ -96,9 +105,21 @@ class Shelf:
         self._bytes[self._own][begin : begin + len(flat)].copy_(flat)
 
     def bytes_at(self, piece: int, offset: int) -> Tensor:
-        """Return the bytes of an output, as they lie there."""
+        """Return the bytes of an output, as they lie there.
+
+        Raises
+        ------
+        DeviceError
+            If nothing lies there.
+        """
         begin = offset + _HEAD_BYTES
-        return self._bytes[piece][begin : begin + int.from_bytes(self._maps[piece][offset : offset + 8], "little")]
+        return self._bytes[piece][begin : begin + self._size(piece, offset)]
+
+    def _size(self, piece: int, offset: int) -> int:
+        head = struct.unpack_from("3q", self._maps[piece], offset)
+        if not any(head):
+            raise DeviceError("its input was lost with the process that had put it out")
+        return int(head[0])
 
     def read(self, ref: Ref) -> Tensor:
         """Return an output as it lies there."""
@@ -110,6 +131,36 @@ class Shelf:
     def free(self, ref: Ref) -> None:
         """Give the memory of an output back."""
         self._maps[ref.piece].madvise(mmap.MADV_REMOVE, ref.offset, ref.size_bytes)
+
+    # -- between machines -----------------------------------------------------------------------------------------
+
+    def begin_at(self, piece: int, offset: int) -> None:
+        """Let a piece that nothing has been put on begin elsewhere, where nothing lay in one that was lost."""
+        _NUMBER.pack_into(self._maps[piece], 0, offset)
+
+    def lift(self, piece: int, offset: int) -> NDArray[np.uint8]:
+        """Return an output with what must be known of it, for another shelf.
+
+        Raises
+        ------
+        DeviceError
+            If nothing lies there.
+        """
+        return np.frombuffer(self._maps[piece], np.uint8, _HEAD_BYTES + self._size(piece, offset), offset)
+
+    def lay(self, lifted: NDArray[np.uint8], ref: Ref | None = None) -> Ref:
+        """Put what was lifted elsewhere where it lay there, or behind all others; return where."""
+        ref = ref or self._reserve(len(lifted))
+        self._maps[ref.piece][ref.offset : ref.offset + len(lifted)] = lifted.data
+        return ref
+
+    def all_begun(self, piece: int) -> bytes:
+        """Return what `note_begun` has noted, for another shelf."""
+        return self._maps[piece][_NUMBER.size : _BEGUN]
+
+    def note_all_begun(self, piece: int, begun: bytes) -> None:
+        """Take over what was noted elsewhere; nothing: no lane has begun."""
+        self._maps[piece][_NUMBER.size : _BEGUN] = begun.ljust(_BEGUN - _NUMBER.size, b"\0")
 
     def close(self) -> None:
         """Give all memory back."""

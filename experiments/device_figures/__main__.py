@@ -94,7 +94,7 @@ def _of_part(part: Part, device: str, rounds: int, repeats: int, folder: Path) -
         write_atomically(given, yaml.safe_dump(part.document, sort_keys=False))
         made = profile(
             load_scenario(given),
-            runner,
+            lambda: runner,
             device=device,
             runner_name=part.runner,
             rounds=rounds,

@@ -7,8 +7,10 @@ import json
 import os
 import platform
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median_high
@@ -17,10 +19,9 @@ from typing import Any
 import numpy as np
 
 from truenorth.executor.devices.decoding import served_model
-from truenorth.executor.devices.machine import processor
-from truenorth.executor.devices.physical import physical_devices
+from truenorth.executor.devices.machine import measured_on
 from truenorth.executor.devices.profiling import Measurements, RoundSamples, TypicalRequest, measure
-from truenorth.executor.devices.runner import Runner
+from truenorth.executor.devices.runner import MakeRunner
 from truenorth.executor.samples import FittedLine, Spread
 from truenorth.models.instance import Instance
 from truenorth.models.record import ABSENT
@@ -30,6 +31,7 @@ from truenorth.models.scenario.work import build_workflows
 from truenorth.models.scenario.writing import write_scenario
 from truenorth.models.units import say_bandwidth
 from truenorth.planner.answers.kept import KeptRuns, identity, keeping
+from truenorth.planner.answers.pool.on_ray import nodes_at
 from truenorth.planner.answers.profile_document import measured_document
 from truenorth.planner.answers.profile_report import (
     BatchProfiled,
@@ -164,7 +166,7 @@ class Profile:
 
 def profile(
     scenario: Scenario,
-    runner: Runner,
+    runner: MakeRunner,
     *,
     device: str = "cpu",
     runner_name: str = "",
@@ -174,13 +176,14 @@ def profile(
     folder: Path | None = None,
     watch: Callable[[int], None] = lambda done: None,
     stop: Callable[[], bool] = lambda: False,
+    ray: str | None = None,
 ) -> Profile:
     """Measure a scenario's tasks, loads and transfers on this machine, one at a time.
 
     Parameters
     ----------
     runner
-        Computes the tasks.
+        Makes the runner that computes the tasks.
     device
         ``cpu`` or ``cuda``.
     runner_name
@@ -197,11 +200,13 @@ def profile(
         Told how many rounds are done.
     stop
         Asked after every round whether to end early, with what has been measured.
+    ray
+        Address of the Ray cluster on whose node with most devices this is measured; None: it is on this machine.
 
     Raises
     ------
     QuestionError
-        If the folder holds rounds of another question.
+        If there is no cluster at the address, or the folder holds rounds of another question.
     DeviceError
         If the device or the runner cannot be used.
     StoppedError
@@ -218,7 +223,17 @@ def profile(
     needed.update(request.model for request in requests)
     models = [model for model in scenario.instance.models if model.name in needed]
     full: list[InputError] = []
-    with keeping(folder, _question(scenario, device, runner_name, beside)) as kept:
+    with ExitStack() as opened:
+        nodes = opened.enter_context(nodes_at(ray, device))
+        measuring: Callable[..., Measurements]
+        if nodes is None:
+            measuring = partial(measure, models, workflows, runner(), device)
+        else:
+            from truenorth.executor.devices.far_profile import measure_on
+
+            measuring = partial(measure_on, nodes, models, workflows, runner)
+        machine = measured_on(device, nodes)
+        kept = opened.enter_context(keeping(folder, _question(scenario, device, runner_name, beside) | machine))
 
         def keep(number: int, samples: RoundSamples) -> None:
             """Write a round; where that cannot be done, it is the last one."""
@@ -228,11 +243,7 @@ def profile(
             except InputError as error:
                 full.append(error)
 
-        found = measure(
-            models,
-            workflows,
-            runner,
-            device,
+        found = measuring(
             requests=requests,
             rounds=rounds,
             beside=beside,
@@ -248,12 +259,10 @@ def profile(
 
 
 def _question(scenario: Scenario, device: str, runner_name: str, beside: int) -> dict[str, Any]:
-    """Return what decides what a round measures."""
+    """Return what decides what a round measures, besides the machine."""
     return identity(scenario) | {
         "document": hashlib.sha256(json.dumps(scenario.source.data(), default=str).encode()).hexdigest(),
         "device": device,
-        "devices": [physical.name for physical in physical_devices(device)],
-        "processor": processor(),
         "runner": runner_name,
         "beside": beside,
     }

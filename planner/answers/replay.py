@@ -15,6 +15,7 @@ import numpy as np
 
 from truenorth.executor import Policy, instance_for, replay, simulate
 from truenorth.executor.devices.alone import different_outputs
+from truenorth.executor.devices.physical import physical_devices
 from truenorth.executor.devices.records import Records
 from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
 from truenorth.executor.devices.runner import MakeRunner
@@ -30,6 +31,7 @@ from truenorth.models.violation import Violation
 from truenorth.planner.answers.check import feasible_timeline
 from truenorth.planner.answers.forecast import Forecast, forecast
 from truenorth.planner.answers.policies.parse import parse
+from truenorth.planner.answers.pool.on_ray import nodes_at
 from truenorth.planner.answers.replay_report import ReplayRecord, batched_tasks, replay_record
 from truenorth.planner.answers.shown import Shown, WithTimelines
 from truenorth.planner.answers.simulate import is_file
@@ -148,6 +150,7 @@ class Replayed(WithTimelines):
         asked = ["--policy", self.policy] if self.plan is None else [self.policy]
         asked += ["--device", settings.device, "--runner", self.runner, "--limit", f"{settings.limit_s:g}"]
         asked += [] if settings.sharing is None else ["--virtual", settings.sharing]
+        asked += [] if settings.ray is None else ["--ray", settings.ray]
         command = shlex.join(["truenorth", "replay", self.scenario.source.file, *asked])
         return Origin(ScenarioNamed(*named(self.scenario)), command, provenance() | {"torch": version("torch")})
 
@@ -211,7 +214,10 @@ def replay_on_devices(
     # Before the devices run: a prediction that is made afterwards is none.
     foreseen = None if samples is None else forecast(instance, chosen, samples, seed=seed)
     kept = replace(settings, keep_outputs=settings.keep_outputs or check_outputs)
-    live = run_live(instance, chosen, runner, kept, seed=seed, plan=plan)
+    if check_outputs and settings.ray is not None:
+        physical_devices(settings.device)  # tasks alone run here, not on a node
+    with nodes_at(settings.ray, settings.device) as nodes:
+        live = run_live(instance, chosen, runner, kept, seed=seed, plan=plan, nodes=nodes)
     causes = None if live.records.failures else causes_of_error(instance, chosen, predicted, live, seed)
     different = None
     if check_outputs:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from truenorth.executor.devices.records import IterationRecord, Record
+from truenorth.executor.devices.records import Clock, IterationRecord, Record
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.instance import NONE, Instance
 from truenorth.models.metrics import Metrics, StreamMetrics, measure
 from truenorth.models.objective import Objective, reported_value, timeline_value
-from truenorth.models.record import Spreading, encode, spread, take
+from truenorth.models.record import ABSENT, Spreading, encode, spread, take
 from truenorth.models.slo import quantile_rank
 from truenorth.models.timeline import Timeline, batch_leaders
 from truenorth.planner.answers.forecast import ForecastComparison, measured_latencies
@@ -199,6 +199,27 @@ class LoadMeasured:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockCompared:
+    """By how much a node's clock is ahead of the head's, by the first and by the last comparison.
+
+    Parameters
+    ----------
+    uncertainty_us
+        The largest there was: how far a time of that node may be off here.
+    """
+
+    node: str
+    ahead_first_us: float
+    ahead_last_us: float
+    uncertainty_us: float
+
+    def __str__(self) -> str:
+        """Say it."""
+        ahead = f"{self.ahead_first_us:+.0f} us at first, {self.ahead_last_us:+.0f} us at last"
+        return f"clock of node {self.node}: {ahead}, uncertain by {self.uncertainty_us:.0f} us"
+
+
+@dataclass(frozen=True, slots=True)
 class ReplayRecord:
     """A run on devices in reported units."""
 
@@ -240,6 +261,7 @@ class ReplayRecord:
     iteration_times: DurationsTogether | None = None
     requests: list[RequestMeasured] = field(default_factory=list)
     iterations: list[IterationMeasured] = field(default_factory=list)
+    clocks: list[ClockCompared] = ABSENT
 
 
 def replay_record(replayed: Replayed) -> ReplayRecord:
@@ -288,7 +310,19 @@ def replay_record(replayed: Replayed) -> ReplayRecord:
         iteration_times=_durations(records.iterations) if records.iterations else None,
         requests=_requests(replayed),
         iterations=[_iteration(instance, iteration) for iteration in records.iterations],
+        clocks=compare_clocks(live.clocks) or ABSENT,
     )
+
+
+def compare_clocks(found: Iterable[Clock]) -> list[ClockCompared]:
+    """Return the first and the last comparison of every node."""
+    of: dict[str, list[Clock]] = {}
+    for clock in found:
+        of.setdefault(clock.node, []).append(clock)
+    return [
+        ClockCompared(node, all_[0].ahead_us, all_[-1].ahead_us, max(clock.uncertainty_us for clock in all_))
+        for node, all_ in of.items()
+    ]
 
 
 def _gpu(instance: Instance, gpu: int) -> str:

@@ -10,6 +10,7 @@ import random
 import shlex
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -30,6 +31,7 @@ from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.errors import QuestionError
 from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective, completion_us, reported_bound, reported_value, timeline_value
+from truenorth.models.record import ABSENT
 from truenorth.models.scenario import InputError, Scenario, TimelineHeader, write_timeline
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.check import feasible_timeline
@@ -37,7 +39,9 @@ from truenorth.planner.answers.forecast import Forecast, forecast, measured_late
 from truenorth.planner.answers.intervals import NO_INTERVAL, Interval, interval_of
 from truenorth.planner.answers.kept import KeptRuns, identity, keeping
 from truenorth.planner.answers.policies.parse import parse
+from truenorth.planner.answers.pool.on_ray import nodes_at
 from truenorth.planner.answers.replay import Replayed
+from truenorth.planner.answers.replay_report import compare_clocks
 from truenorth.planner.answers.shown import Shown, WithRows, WithTimelines
 from truenorth.planner.answers.simulate import is_file
 from truenorth.planner.answers.trial_report import ContenderRow, JobLatencies, TrialOrigin, TrialRecord
@@ -139,6 +143,7 @@ class Trial(WithTimelines, WithRows):
             self.order,
             self.rows,
             {"before": self.machine[0], "after": self.machine[1]},
+            compare_clocks(clock for runs in self.runs.values() for run in runs for clock in run.live.clocks) or ABSENT,
         )
 
     @property
@@ -148,6 +153,7 @@ class Trial(WithTimelines, WithRows):
         options = ["--policies", contenders, "--repeats", str(len(self.order))]
         options += ["--device", settings.device, "--runner", self.runner]
         options += [] if settings.sharing is None else ["--virtual", settings.sharing]
+        options += [] if settings.ray is None else ["--ray", settings.ray]
         options += ["--count-faults"] if self.count_faults else []
         return TrialOrigin(
             ScenarioNamed(*named(self.scenario)),
@@ -267,8 +273,10 @@ def trial(
     if repeats < 1 or not policies or len(set(policies)) < len(policies):
         raise QuestionError("allowed are at least one repeat and one contender, each named once", "policies")
     stop, instance = stop or threading.Event(), scenario.instance
-    asked = identity(scenario) | trial_question(policies, settings, runner_name, seed, time_limit_s)
-    with keeping(folder, asked) as kept:
+    with ExitStack() as opened:
+        nodes = opened.enter_context(nodes_at(settings.ray, settings.device))
+        asked = identity(scenario) | trial_question(policies, settings, runner_name, seed, time_limit_s, nodes)
+        kept = opened.enter_context(keeping(folder, asked))
         contenders = [_contender(scenario, name, time_limit_s, samples, seed, stop, folder) for name in policies]
         draw, ended = random.Random(seed), None  # noqa: S311
         # Random within each repeat: who runs after whom, and on how warm a machine, is left to chance.
@@ -278,12 +286,12 @@ def trial(
         ]
         outputs = _RunOutputs(instance)
         ran = [] if kept is None else _read_runs(kept, runs_of, outputs)
-        devices = physical_devices(settings.device)
+        devices = [] if nodes is not None else physical_devices(settings.device)
         machine = [describe_machine(devices)]
         try:
             if len(ran) < len(turns):
                 # One crew for all runs: set up and calibrated once, so that contenders differ by what they decide.
-                with live_crew(instance, runner, settings) as crew:
+                with live_crew(instance, runner, settings, nodes) as crew:
                     for one, run_of in list(zip(turns, runs_of, strict=True))[len(ran) :]:
                         live = run_on(crew, instance, one.policy, settings, seed=seed, plan=one.plan, stop=stop.is_set)
                         different, fresh = outputs.compare(live)

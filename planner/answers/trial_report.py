@@ -9,9 +9,10 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from truenorth.models.objective import Objective
-from truenorth.models.record import Spreading, spread
+from truenorth.models.record import ABSENT, Spreading, spread
 from truenorth.planner.answers.forecast import ForecastComparison
 from truenorth.planner.answers.intervals import Interval
+from truenorth.planner.answers.replay_report import ClockCompared
 from truenorth.planner.answers.versions import Origin
 
 
@@ -80,6 +81,7 @@ class TrialRecord:
     order: Sequence[Sequence[str]]
     rows: Annotated[list[ContenderRow], Field(min_length=1)]
     machine: Mapping[str, Mapping[str, Any]]
+    clocks: list[ClockCompared] = ABSENT
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from truenorth.executor.devices.digests import Digest
-from truenorth.executor.devices.machine import Observed, processor
-from truenorth.executor.devices.physical import physical_devices
-from truenorth.executor.devices.records import Records
+from truenorth.executor.devices.machine import Observed, measured_on
+from truenorth.executor.devices.nodes import Nodes
+from truenorth.executor.devices.records import Clock, Records
 from truenorth.executor.devices.run import LiveRun, LiveSettings
 from truenorth.models.record import decode, encode
 from truenorth.models.timeline import Residency, ServedRequests, Timeline
@@ -28,15 +28,19 @@ Outputs = Mapping[int, str]
 
 
 def trial_question(
-    policies: Sequence[str], settings: LiveSettings, runner_name: str, seed: int, time_limit_s: float
+    policies: Sequence[str],
+    settings: LiveSettings,
+    runner_name: str,
+    seed: int,
+    time_limit_s: float,
+    nodes: Nodes | None,
 ) -> dict[str, Any]:
     """Return what decides what a run measures, besides the scenario; how many there are and which count may change."""
     return {
         "policies": list(policies),
         "plans": {name: digest_of_file(Path(name)) for name in policies if name != PLAN and is_file(name)},
         "device": settings.device,
-        "devices": [physical.name for physical in physical_devices(settings.device)],
-        "processor": processor(),
+        **measured_on(settings.device, nodes),
         "virtual": settings.sharing,
         "limit_s": settings.limit_s,
         "runner": runner_name,
@@ -59,6 +63,7 @@ class _KeptRun:
     not_numbers: list[int]
     different: list[int] | None
     outputs: dict[int, str]
+    clocks: tuple[Clock, ...] = ()
 
 
 def run_document(run: Replayed, outputs: Outputs) -> dict[str, Any]:
@@ -75,6 +80,7 @@ def run_document(run: Replayed, outputs: Outputs) -> dict[str, Any]:
         live.not_numbers,
         None if run.different is None else list(run.different),
         dict(outputs),
+        tuple(live.clocks),
     )
     return {**encode(run.record), "kept": encode(kept)}
 
@@ -103,6 +109,7 @@ def read_run(document: Mapping[str, Any], run_of: Callable[..., Replayed]) -> tu
         kept.devices,
         digests,
         {},
+        kept.clocks,
     )
     return run_of(live, None, kept.different), kept.outputs
 

@@ -53,6 +53,12 @@ Workers = Annotated[int, typer.Option(min=1, max=64, help="Processes or threads 
 Ray = Annotated[
     str | None, typer.Option(metavar="ADDRESS", help="Search on this Ray cluster, too: HOST:PORT of its head, or auto.")
 ]
+DevicesOnRay = Annotated[
+    str | None,
+    typer.Option(
+        "--ray", metavar="ADDRESS", help="Use the devices of this Ray cluster's nodes: HOST:PORT of its head, or auto."
+    ),
+]
 Seed = Annotated[int, typer.Option(min=0, max=2**31 - 1, help="The same seed repeats a run.")]
 
 

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from truenorth.executor.devices.records import SET_ASIDE
 from truenorth.models.objective import reported_value, timeline_value
-from truenorth.models.record import encode
+from truenorth.models.record import ABSENT, encode
 from truenorth.models.scenario import TimelineHeader, write_atomically, write_timeline
 from truenorth.models.units import say_bandwidth
 from truenorth.planner.answers.replay_report import Both, ReplayRecord
@@ -102,6 +102,7 @@ def replay_view(replayed: Replayed) -> Group:
     """Return what a person wants to know: predicted beside measured, where the error came from, what failed."""
     found = replayed.record
     parts: list[Any] = [terminal(_times(found), None), Text(), facts(_facts(replayed, found))]
+    parts += [] if found.clocks is ABSENT else [Text(str(clock)) for clock in found.clocks]
     parts += [
         Text(f"job {failure.job} failed in {failure.task}{_on(failure.gpu)}: {failure.message}")
         for failure in found.failures[:_MOST_FAILURES]

@@ -15,7 +15,7 @@ import numpy as np
 from rich.console import Group
 from rich.text import Text
 
-from truenorth.models.record import encode
+from truenorth.models.record import ABSENT, encode
 from truenorth.models.scenario import write_atomically
 from truenorth.planner.answers.trial_report import ContenderRow, TrialOrigin, TrialRecord
 from truenorth.planner.show import timelines
@@ -63,6 +63,7 @@ def trial_view(made: Trial) -> Group:
     head += f"{found.repeats} repeats" + (f", ended early: {found.ended}" if found.ended else "")
     lines = [*say_uncounted(found.rows), *say_not_finite(found.rows)]
     lines += [f"from samples, {row.policy}: {row.forecast}" for row in found.rows if row.forecast is not None]
+    lines += () if found.clocks is ABSENT else map(str, found.clocks)
     table = terminal(replace(contenders(found), title=""), None)
     return Group(Text(head, style="bold"), table, *map(Text, lines))
 
@@ -85,6 +86,7 @@ def section(folder: Path) -> PageSection:
             *([f"It ended early: {found.ended}."] if found.ended else []),
             *say_uncounted(found.rows),
             *say_not_finite(found.rows),
+            *(() if found.clocks is ABSENT else (f"{clock}." for clock in found.clocks)),
             *(f"From samples, {row.policy}: {row.forecast}." for row in found.rows if row.forecast is not None),
         ],
         [contenders(found)],

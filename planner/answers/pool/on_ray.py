@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import threading
 from collections import deque
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from truenorth.executor.devices.nodes import Nodes, find_nodes
 from truenorth.models.errors import QuestionError, require_extra
 from truenorth.planner.answers.pool.processes import LOOK_S, Item, Outcome, Value, describe_error, time_call
 
@@ -80,14 +82,35 @@ def connected(address: str) -> Iterator[Any]:
         yield ray
         return
     refuse_silence(address)
+    on_term = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address=address, log_to_driver=False, configure_logging=False)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise _no_cluster(address, error) from None
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, on_term)  # Ray takes it, and would end what wants to end by itself
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def nodes_at(address: str | None, kind: str) -> Iterator[Nodes | None]:
+    """Connect to a cluster, if one is meant, for as long as the block runs; yield its nodes with devices of a kind.
+
+    Raises
+    ------
+    QuestionError
+        If Ray is not installed, or there is no cluster at the address.
+    DeviceError
+        If no node has such a device, or one cannot serve.
+    """
+    if address is None:
+        yield None
+        return
+    with connected(address) as ray:
+        yield find_nodes(ray, kind)
 
 
 def refuse_silence(address: str) -> None:
@@ -103,4 +126,7 @@ def refuse_silence(address: str) -> None:
 
 def _no_cluster(address: str, error: Exception) -> QuestionError:
     reason = " ".join(str(error).split())[:200].rstrip(":")
-    return QuestionError(f"no cluster at {address!r}: {reason}; allowed is HOST:PORT of a head node, or auto", "ray")
+    remedy = "allowed is HOST:PORT of a head node, or auto"
+    if "ersion mismatch" in reason:
+        remedy = "install the Python and the Ray of its nodes here"
+    return QuestionError(f"no cluster at {address!r}: {reason}; {remedy}", "ray")

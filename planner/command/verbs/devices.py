@@ -12,6 +12,7 @@ from truenorth.planner.command import manners
 from truenorth.planner.command.options import (
     Device,
     DeviceChoice,
+    DevicesOnRay,
     Json,
     Output,
     Patience,
@@ -36,6 +37,7 @@ def profile(
     memory: Annotated[
         bool, typer.Option("--memory", help="Let tasks hold, as `memory`, what they take beside the weights.")
     ] = False,
+    ray: DevicesOnRay = None,
     as_json: Json = False,
 ) -> int:
     """Measure run times, loads and transfers on this machine, and write the scenario with them."""
@@ -44,7 +46,7 @@ def profile(
     require_extra("devices")
     from truenorth.executor import StoppedError
     from truenorth.executor.devices.profiling import WARMUP_ROUNDS
-    from truenorth.executor.runners.factory import default_runner, parse_runner
+    from truenorth.executor.runners.factory import default_runner, runner_named
     from truenorth.models.scenario import load_scenario, promise
     from truenorth.planner.answers import profile as profiling
     from truenorth.planner.answers.kept import forget
@@ -59,7 +61,7 @@ def profile(
         promise(samples_path(output))
     loaded = load_scenario(scenario)
     runner = runner or default_runner(loaded.instance)
-    computing = parse_runner(runner)
+    computing = runner_named(runner)
     try:
         with stoppable(show_count("profiling, in rounds", WARMUP_ROUNDS + rounds)) as (stop, watch):
             made = profiling.profile(
@@ -73,6 +75,7 @@ def profile(
                 folder=None if output is None else output.with_suffix(".rounds"),
                 watch=watch,
                 stop=stop.is_set,
+                ray=ray,
             )
     except StoppedError as error:
         return manners.ended(False, str(error))
@@ -94,6 +97,7 @@ def replay(
     device: Device = DeviceChoice.CPU,
     runner: Runner = None,
     virtual: Virtual = None,
+    ray: DevicesOnRay = None,
     limit: Patience = 30.0,
     samples: SamplesPath = None,
     check_outputs: Annotated[
@@ -121,7 +125,7 @@ def replay(
     from truenorth.planner.show.replay import replay_view, show_elapsed, write
 
     runner = runner or default_runner(loaded.instance)
-    settings = LiveSettings(device.value, None if virtual is None else virtual.value, limit)
+    settings = LiveSettings(device.value, None if virtual is None else virtual.value, limit, ray=ray)
     with show_elapsed("setting up, then running in real time"):
         replayed = replay_on_devices(
             loaded,
@@ -147,6 +151,7 @@ def trial(
     device: Device = DeviceChoice.CPU,
     runner: Runner = None,
     virtual: Virtual = None,
+    ray: DevicesOnRay = None,
     limit: Patience = 30.0,
     samples: SamplesPath = None,
     count_faults: Annotated[
@@ -175,7 +180,7 @@ def trial(
         manners.prepare_folder(output)
     loaded, names = load_scenario(scenario), split_policies(policies)
     runner = runner or default_runner(loaded.instance)
-    settings = LiveSettings(device.value, None if virtual is None else virtual.value, limit)
+    settings = LiveSettings(device.value, None if virtual is None else virtual.value, limit, ray=ray)
     try:
         with stoppable(show_count("planning, then running in real time", repeats * len(names))) as (stop, watch):
             made = run_trial(

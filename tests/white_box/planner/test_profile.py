@@ -8,6 +8,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from io import StringIO
 from pathlib import Path
 
@@ -305,7 +306,7 @@ def test_a_model_that_no_longer_fits_is_blamed_on_the_scenario(tmp_path: Path) -
     path.write_text(SCENARIO.replace("10 MB", "10 KB").replace("[4 MB, 2 MB]", "[1 KB]").replace("1 MB", "90 B"))
     path.write_text(path.read_text().replace("100 KB", "1 KB").replace("trace: {file: arrivals.csv}", JOBS))
     with pytest.raises(InputError, match=r"tight.yaml:7: models.m.weights: 400000 bytes are larger than every slot"):
-        profile(load_scenario(path), FactoryRunner(wide), rounds=1)
+        profile(load_scenario(path), partial(FactoryRunner, wide), rounds=1)
 
 
 JOBS = "jobs: [{release: 0 s, workflow: two}]"
@@ -430,7 +431,7 @@ streams:
     step: {A: {1: 1 ms, 3: 2 ms}, B: {1: 1 ms, 2: 2 ms, 3: 3 ms}, C: {1: 7 ms, 3: 9 ms}}
 workload: {jobs: [{release: 0 ms, workflow: chat}]}
 """)
-    made = profile(load_scenario(tmp_path / "chats.yaml"), Decoding(), device="cpu", rounds=3)
+    made = profile(load_scenario(tmp_path / "chats.yaml"), Decoding, device="cpu", rounds=3)
     made.save(tmp_path / "measured.yaml")
     measured = load_scenario(tmp_path / "measured.yaml").instance
     assert measured.streams is not None
