@@ -19,7 +19,7 @@ import numpy as np
 from truenorth.executor.devices.addresses import AddressSpace, Move
 from truenorth.executor.devices.decoding import served_model
 from truenorth.executor.devices.gpu_process import FORGET, READY, WITHDRAW
-from truenorth.executor.devices.lane import LARGEST_MESSAGE, Do, Ended, Lane, Order, let_be, pack, unpack
+from truenorth.executor.devices.lane import LARGEST_MESSAGE, Do, Ended, Lane, Order, pack, unpack
 from truenorth.executor.devices.physical import Physical
 from truenorth.executor.devices.processes import Contact, Equipment, Source, Start, Template
 from truenorth.executor.devices.runner import MakeRunner
@@ -237,11 +237,14 @@ class Crew:
         return [made[engine] for engine in engines]
 
     def compute_lane(self, gpu: int) -> Lane:
-        """Return the lane for a run on a GPU: one that has nothing to do, where shares let several run at a time."""
+        """Return the lane for a run on a GPU: one that has nothing to do, where shares let several run at a time.
+
+        Behind a run that has been withdrawn it waits: that may have begun, and is not to end the process beside this.
+        """
         lanes = self._compute[gpu]
         if self._serial:
             return lanes[0]
-        idle = next((lane for lane in lanes if not lane.under_way), None)
+        idle = next((lane for lane in lanes if not lane.is_wanted), None)
         if idle is None:
             idle = self._lane(gpu, lanes[0].name, True)
             lanes.append(idle)
@@ -263,7 +266,7 @@ class Crew:
         process.is_ready, process.began_s = False, time.monotonic()
         for lane in process.lanes:
             for order in lane.under_way.values():
-                if order.done == let_be:
+                if not order.is_wanted:
                     process.tell(WITHDRAW, order.number)
             process.hand_over(lane)
             lane.send_all()

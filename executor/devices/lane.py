@@ -100,6 +100,11 @@ class Order:
     how: Ended = Ended.WELL
 
     @property
+    def is_wanted(self) -> bool:
+        """Whether anything is to come of it."""
+        return self.done != let_be
+
+    @property
     def message(self) -> bytes:
         """What is told to the lane."""
         return pack((self.number, self.do, self.gpu, time.perf_counter_ns(), *self.args))
@@ -216,6 +221,11 @@ class Lane:
         if len(self.under_way) > self._sent:
             self._send_on()
         return True
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anything is to come of what is under way."""
+        return any(order.is_wanted for order in self.under_way.values())
 
     @property
     def first(self) -> Order | None:

@@ -7,10 +7,10 @@ import signal
 
 import pytest
 
-from experiments.faults import KINDS, descendants, end_heads, forks, injection, left_behind
+from experiments.faults.heads import WRITERS, descendants, end_heads, fill_disks, left_behind
+from experiments.faults.injection import KEEPS, KINDS, forks, injection
 
 ENDS = {"hang", "spin", "kill", "segmentation", "exit", "assert"}
-KEEPS = {"nan", "load", "transfer"}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -20,7 +20,7 @@ def test_nobody_loses_a_job_that_was_on_no_fault(kind: str) -> None:
         found = made.inject(kind, 4)
         family = [each for child in descendants(os.getpid()) for each in descendants(child)]
     assert (found.undeserved, found.wrong) == (0, 0)
-    assert found.lost == (0 if kind in KEEPS else found.struck)
+    assert found.lost + found.spared == (0 if kind in KEEPS else found.struck)
     assert found.again == (found.struck if kind in ENDS else 0)
     assert kind == "transfer" or found.struck == 4  # a run may have no transfer
     assert left_behind(os.listdir("/dev/shm"), family) == 0  # noqa: S108
@@ -29,3 +29,8 @@ def test_nobody_loses_a_job_that_was_on_no_fault(kind: str) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_head_that_is_ended_leaves_nobody_behind(number: signal.Signals) -> None:
     assert end_heads(number, 1) == {"runs": 1, "well": 1, "left": 0}
+
+
+@pytest.mark.parametrize("verb", WRITERS)
+def test_a_full_disk_takes_nothing_away_from_what_was_measured(verb: str) -> None:
+    assert fill_disks(verb, 2) == {"runs": 2, "well": 2, "left": 0}

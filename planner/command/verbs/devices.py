@@ -137,9 +137,13 @@ def replay(
             check_outputs=check_outputs,
             samples=None if samples is None else read_samples(samples),
         )
-    written = [] if output is None else write(replayed, output)
-    manners.show(replayed.record, lambda: replay_view(replayed), as_json, written)
-    return manners.ended(replayed.achieved)
+    written = _show(
+        replayed.record,
+        lambda: replay_view(replayed),
+        as_json,
+        lambda: [] if output is None else write(replayed, output),
+    )
+    return manners.ended(replayed.achieved and written)
 
 
 def trial(

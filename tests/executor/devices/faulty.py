@@ -22,9 +22,11 @@ from torch import Tensor
 
 from tests.executor.devices.small import Small
 from truenorth.executor.devices import gpu_process
+from truenorth.executor.devices.lane import Do
 from truenorth.executor.devices.physical import Physical
 from truenorth.executor.devices.runner import MakeRunner, Runner, RunnerCall
 from truenorth.executor.devices.station import Station
+from truenorth.executor.devices.streams import Span
 
 LONG_S = 60.0
 LATE_S = 0.2
@@ -112,6 +114,12 @@ def small(before: Callable[[RunnerCall], None]) -> Small:
 def without_answers(make: MakeRunner) -> Runner:
     """Let devices answer no call once something has failed there."""
     patch.object(Physical, "answers", lambda physical: False).start()
+    return make()
+
+
+def without_warm_up(make: MakeRunner) -> Runner:
+    """Let nothing run before the clock does."""
+    patch.dict(gpu_process.GpuProcess._carry_out, {Do.TRY: lambda *_: lambda: (Span(0, 0), ())}).start()
     return make()
 
 

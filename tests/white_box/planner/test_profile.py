@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from tests.command import app, run
 from tests.executor.devices.small import BYTES, KV_BYTES, WIDTH, Decoding, Small
-from truenorth.executor.devices.profiling import WARMUP_ROUNDS, Measurements, RoundSamples, measure
+from truenorth.executor.devices.profiling import WARMUP_ROUNDS, Measurements, RoundSamples, _Bench, measure
 from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.devices.station import Station, StationWork
 from truenorth.executor.devices.streams import Span
@@ -190,6 +190,18 @@ def test_every_task_load_and_transfer_is_measured_after_the_warm_up() -> None:
     # Numbers of four bytes, 16 at a time: inputs, product, sum, hyperbolic tangent.
     assert set(found.memory_bytes) == set(found.runs)
     assert all(4 * WIDTH <= taken <= 40 * WIDTH for taken in found.memory_bytes.values())
+
+
+def test_other_models_pass_through_the_caches_before_a_run() -> None:
+    """Task a needs m, so n passes; c, which is next, needs none; b needs both."""
+    seen: dict[str, Tensor] = {}
+    runner = Small(lambda call: seen.update({call.task: bench._elsewhere[: 2 * BYTES].clone()}))
+    bench = _Bench(MODELS[:2], [CHAIN], (), runner, "cpu")
+    bench.round(0)
+    m, n = (weights[:BYTES] for weights in bench._host.flat)
+    assert torch.equal(seen["a"][:BYTES], n)
+    assert torch.equal(seen["c"], torch.cat([m, n]))
+    assert torch.equal(seen["b"], seen["c"])
 
 
 def test_another_gpu_does_the_same_meanwhile() -> None:

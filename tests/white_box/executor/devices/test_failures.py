@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 import torch
@@ -28,6 +27,7 @@ from tests.executor.devices.faulty import (
     small,
     spin,
     without_answers,
+    without_warm_up,
 )
 from tests.executor.devices.small import BYTES, Small, gpus, instance
 from tests.executor.scripted import Listed
@@ -36,13 +36,10 @@ from truenorth.executor import parse_policy
 from truenorth.executor import replay as replay_of
 from truenorth.executor.devices.alone import different_outputs
 from truenorth.executor.devices.crew import assign
-from truenorth.executor.devices.gpu_process import GpuProcess
-from truenorth.executor.devices.lane import Do
 from truenorth.executor.devices.physical import physical_devices
 from truenorth.executor.devices.records import SET_ASIDE, STARTED_AGAIN, Fault
 from truenorth.executor.devices.run import LiveRun, LiveSettings, live_crew, run_live, run_on
-from truenorth.executor.devices.runner import MakeRunner, Runner, RunnerCall
-from truenorth.executor.devices.streams import Span
+from truenorth.executor.devices.runner import MakeRunner, RunnerCall
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.simulation import simulate
 from truenorth.models import Instance, MLModel, Restrictions, check
@@ -218,12 +215,6 @@ def test_a_task_that_always_ends_its_process_costs_its_own_jobs_alone(play: Call
 
 
 X, Y = chain(task("x", 100, ["m0"]), name="x"), chain(task("y", 100, ["m1"]), name="y")
-
-
-def without_warm_up(make: MakeRunner) -> Runner:
-    """Let nothing run before the clock does."""
-    patch.dict(GpuProcess._carry_out, {Do.TRY: lambda *_: lambda: (Span(0, 0), ())}).start()
-    return make()
 
 
 def loads_of_m1_on_the_first_gpu(instead: Callable[[], object], tries: int) -> tuple[Instance, LiveRun]:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from tests.executor.devices.faulty import small
+import pytest
+
+from tests.executor.devices.faulty import Raise, be_killed, leave, small, without_warm_up
 from tests.executor.devices.small import BYTES, Small, gpus, instance
 from tests.instances import chain, task
 from truenorth.executor import Policy, parse_policy, simulate
 from truenorth.executor.devices.alone import different_outputs
+from truenorth.executor.devices.live import LiveDevice
+from truenorth.executor.devices.records import STARTED_AGAIN
 from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
 from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.policies.replay import Replay
@@ -96,26 +101,77 @@ def test_what_is_ready_for_a_failed_job_comes_to_nothing(tmp_path: Path) -> None
     assert wrong(on, run) == []
 
 
-def test_another_order_than_was_announced_holds() -> None:
-    """b is ready behind a; c is started instead, then b."""
-    on = instance([chain(task(name, 10, ["m"])) for name in "abc"], ["m"], gpus(1, BYTES))
+class Fickle(Policy):
+    """Has job 1 ready behind job 0, starts job 2 instead, then job 1."""
 
-    class Fickle(Policy):
-        def released(self, job: int) -> None:
-            self.site.assign(job, 0)
+    def released(self, job: int) -> None:
+        self.site.assign(job, 0)
+        if job == 0:
+            self.site.load(0, 0)
+
+    def act(self, gpus: Sequence[int]) -> None:
+        site = self.site
+        if not site.jobs or site.state[0].runs or 0 not in site.memory[0].ready:
+            return
+        left = [job for job in (0, 2, 1) if site.started_us[job] < 0]
+        for job in left[:1]:
+            if job == 2:
+                self.about_to_change()
+            site.start(job)
             if job == 0:
-                self.site.load(0, 0)
+                site.queue(1)
 
-        def act(self, gpus: Sequence[int]) -> None:
-            site = self.site
-            if not site.jobs or site.state[0].runs or 0 not in site.memory[0].ready:
-                return
-            left = [job for job in (0, 2, 1) if site.started_us[job] < 0]
-            for job in left[:1]:
-                site.start(job)
-                if job == 0:
-                    site.queue(1)
+    def about_to_change(self) -> None:
+        """Be told that the next start is not what was announced."""
 
+
+ABC = [chain(task(name, 10, ["m"])) for name in "abc"]
+
+
+def test_another_order_than_was_announced_holds() -> None:
+    on = instance(ABC, ["m"], gpus(1, BYTES))
     run = run_live(on, Fickle, Small, ALONE)
+    assert [record.subject for record in run.records.runs] == [0, 2, 1]
+    assert wrong(on, run) == []
+
+
+@dataclass(frozen=True)
+class StruckInVain:
+    """Does something in the first run of b, once that has been withdrawn; files say how far it has come."""
+
+    do: Callable[[], object]
+    begun: Path
+    withdrawn: Path
+
+    def __call__(self, call: RunnerCall) -> None:
+        if call.task == "b" and not self.begun.exists():
+            self.begun.touch()
+            _comes(self.withdrawn)
+            self.do()
+
+
+@pytest.mark.parametrize(
+    ("do", "again"), [(be_killed, 1), (leave, 1), (Raise(RuntimeError("no")), 0)], ids=["killed", "exit", "raise"]
+)
+def test_what_was_withdrawn_costs_nobody_a_job(
+    do: Callable[[], object], again: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """b has begun when c is started in its place, and ends its process, with c behind it; then c runs, and b anew."""
+    on, begun, withdrawn = instance(ABC, ["m"], gpus(1, BYTES)), tmp_path / "begun", tmp_path / "withdrawn"
+    withdraw = LiveDevice._withdraw
+
+    def tell(device: LiveDevice, *queued: Any) -> None:
+        withdraw(device, *queued)
+        withdrawn.touch()
+
+    class Late(Fickle):
+        def about_to_change(self) -> None:
+            assert _comes(begun)
+
+    monkeypatch.setattr(LiveDevice, "_withdraw", tell)
+    runner = partial(without_warm_up, partial(small, StruckInVain(do, begun, withdrawn)))
+    run = run_live(on, Late, runner, ALONE)
+    assert run.records.failures == []
+    assert [fault.what for fault in run.records.faults] == [STARTED_AGAIN] * again
     assert [record.subject for record in run.records.runs] == [0, 2, 1]
     assert wrong(on, run) == []

@@ -76,7 +76,7 @@ def test_the_order_of_models_and_inputs_shows() -> None:
 def test_work_fills_what_folding_leaves(run_us: int, bursts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Folding takes 100 us, 32 multiplications 64 us: (1000 - 100) / 2 = 450 of them."""
     durations = iter([64.0, 100.0])
-    monkeypatch.setattr(synthetic, "_duration_us", lambda device, work: next(durations))
+    monkeypatch.setattr(synthetic, "_duration_us", lambda device, work, *before: next(durations))
     counted: list[int] = []
     monkeypatch.setattr(SyntheticRunner, "_work", lambda self, device, times: counted.append(times))
     runner = SyntheticRunner()
@@ -85,12 +85,21 @@ def test_work_fills_what_folding_leaves(run_us: int, bursts: int, monkeypatch: p
     assert counted == [bursts, bursts]
 
 
+def test_folding_is_timed_on_weights_that_no_cache_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before each of six times, the first of which does not count; multiplications need nothing of memory."""
+    told: list[str] = []
+    monkeypatch.setattr(synthetic, "_pass_through_caches", lambda device: told.append("caches"))
+    monkeypatch.setattr(synthetic, "_folded_together", lambda given: told.append("fold") or torch.zeros(1))
+    SyntheticRunner().run(call({}, [1], 1000))
+    assert told == ["caches", "fold"] * 6 + ["fold"]
+
+
 def test_a_calibration_in_a_file_makes_later_runs_do_equal_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first runner measures 2 us and 100 us; the second, another process say, would find everything slower."""
     durations = iter([64.0, 100.0, 640.0, 1000.0])
-    monkeypatch.setattr(synthetic, "_duration_us", lambda device, work: next(durations))
+    monkeypatch.setattr(synthetic, "_duration_us", lambda device, work, *before: next(durations))
     counted: list[int] = []
     monkeypatch.setattr(SyntheticRunner, "_work", lambda self, device, times: counted.append(times))
     path = tmp_path / "work.json"

@@ -1,4 +1,4 @@
-"""``python -m experiments.faults``: inject faults into runs on cores, and print what was lost, by kind of fault."""
+"""Faults in the processes of devices: a run, a load or a transfer is struck, and what came of it is counted."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import ctypes
 import os
 import random
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,15 +13,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
+from math import comb
 from pathlib import Path
-from statistics import mean
-from typing import Annotated, Any
+from statistics import median
+from typing import Any
 from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
 
-from experiments.bench import ask, bench
 from truenorth.executor import Policy, parse_policy, replay, simulate
 from truenorth.executor.devices.crew import Crew
 from truenorth.executor.devices.physical import Physical
@@ -33,7 +31,6 @@ from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.devices.station import Station
 from truenorth.models import GPU, Cluster, Edge, Instance, Job, Link, MLModel, Network, Task, Timeline, Workflow, check
 from truenorth.models.objective import completion_us
-from truenorth.planner.answers.intervals import interval_of
 
 POLICIES = ("plan", "jit", "compass", "srpt")
 _BYTES = 1088
@@ -103,6 +100,8 @@ IN_RUNS: Mapping[str, Callable[[], object]] = {
 """What a run does on which a fault strikes; ``nan`` is what it puts out then."""
 KINDS = (*IN_RUNS, "load", "transfer")
 """All that is injected into the processes of devices; a load or a transfer fails once."""
+KEEPS = ("nan", "load", "transfer")
+"""Those that cost no job."""
 
 
 class Faulty(Layers):
@@ -177,23 +176,25 @@ class FaultsOutcome:
         Runs in which the fault struck.
     lost, undeserved
         Jobs that failed; those that were not on the fault.
+    spared
+        Jobs that the fault struck in a run that was begun ahead and was wanted no more: their tasks ran again.
     wrong
-        Outputs that differ from those of runs without a fault, rules that were broken, outputs that are no numbers and
-        were not reported as such.
+        Outputs that are missing or differ from those of runs without a fault, rules that were broken, outputs that are
+        no numbers and were not reported as such.
     again
         Processes that were started again.
-    after_us, beside_us
-        Mean latency of the run after each, and of one after a run without a fault, in turns.
+    later
+        Mean latency of the run after each, over that of one after a run without a fault, in turns.
     """
 
     runs: int = 0
     struck: int = 0
     lost: int = 0
     undeserved: int = 0
+    spared: int = 0
     wrong: int = 0
     again: int = 0
-    after_us: list[float] = field(default_factory=list)
-    beside_us: list[float] = field(default_factory=list)
+    later: list[float] = field(default_factory=list)
 
 
 class Injection:
@@ -221,10 +222,11 @@ class Injection:
             policy = POLICIES[number % len(POLICIES)]
             turns = [self._draw_fault(kind), None]
             self._draw.shuffle(turns)
+            latency_us: dict[bool, float] = {}
             for fault in turns:
                 self._count(found, policy, kind, fault)
-                latency_us = self._latency_us(self._run(policy))
-                (found.beside_us if fault is None else found.after_us).append(latency_us)
+                latency_us[fault is not None] = self._latency_us(self._run(policy))
+            found.later.append(latency_us[True] / latency_us[False])
         return found
 
     def _draw_fault(self, kind: str) -> tuple[str, int, str]:
@@ -238,19 +240,24 @@ class Injection:
         run = self._run(policy)
         struck = fault is not None and not self._due.exists()
         self._due.unlink(missing_ok=True)
-        on_it = {fault[1]} if fault is not None and struck and kind not in ("load", "transfer", "nan") else set()
+        on_it = {fault[1]} if fault is not None and struck and kind not in KEEPS else set()
         failed = {failure.job for failure in run.records.failures}
         odd = {fault[1]} if fault is not None and struck and kind == "nan" else set()
-        jobs = self._on.task_job
-        other = [task for task, bits in run.digests.items() if jobs[task] not in odd and bits != self._right[task]]
+        jobs = self._on.task_job.tolist()
+        other = [
+            task
+            for task, bits in self._right.items()
+            if jobs[task] not in odd | failed and run.digests.get(task) != bits
+        ]
         broken = [
             each for each in check(self._on, run.timeline) if not any(f"job {job} " in each.subject for job in failed)
         ]
         found.runs += fault is not None
         found.struck += struck
         found.lost += len(failed)
-        found.undeserved += len(failed ^ on_it)
-        found.wrong += len(other) + len(broken) + ({int(jobs[task]) for task in run.not_finite} != odd)
+        found.undeserved += len(failed - on_it)
+        found.spared += len(on_it - failed)
+        found.wrong += len(other) + len(broken) + ({jobs[task] for task in run.not_finite} != odd)
         found.again += sum(fault.what == STARTED_AGAIN for fault in run.records.faults)
 
     def _latency_us(self, run: LiveRun) -> float:
@@ -275,113 +282,17 @@ def injection(on: Instance, limit_s: float = 2.0, seed: int = 0) -> Iterator[Inj
             yield Injection(on, crew, due, seed)
 
 
-def left_behind(before: Sequence[str], processes: Sequence[int]) -> int:
-    """Return how many of some processes are left after some seconds, and new names of shared memory nobody uses."""
-    for _ in range(500):
-        left = [each for each in processes if Path(f"/proc/{each}").exists()]
-        if not left:
-            break
-        time.sleep(0.01)
-    fresh = set(os.listdir("/dev/shm")) - set(before)  # noqa: S108
-    return len(left) + (len(fresh - _names_in_use()) if fresh else 0)
+def middle(values: Sequence[float]) -> tuple[float, float | None, float | None]:
+    """Return the median of draws and the ends of an interval that holds that of all draws 95 times of 100, or more.
 
+    The ends are draws: it counts how likely so many lie on one side of what half of all lie on. None: too few draws.
 
-def _names_in_use() -> set[str]:
-    """Return the names in shared memory that some process has mapped or open."""
-    used: set[str] = set()
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            maps = (process / "maps").read_text().split()
-            held = [*maps, *(os.readlink(path) for path in (process / "fd").iterdir())]
-            used.update(name.removeprefix("/dev/shm/") for name in held if name.startswith("/dev/shm/"))  # noqa: S108
-    return used
-
-
-def descendants(process: int) -> list[int]:
-    """Return the processes that a process has started, and those that these have started."""
-    threads = Path(f"/proc/{process}/task").glob("*/children") if Path(f"/proc/{process}").exists() else ()
-    found = [int(number) for path in threads for number in path.read_text().split()]
-    return found + [further for child in found for further in descendants(child)]
-
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
-SCENARIO = """
-cluster:
-  servers: 2
-  gpu: {kind: core, memory: 3 MB, load_bandwidth: 2 GB/s}
-  network: {bandwidth: 1 GB/s, latency: 200 us}
-models: {large: {weights: 2 MB}}
-workflows: {ask: {tasks: {draft: {models: [large], runtime: 5 ms, output: 2 KB}}}}
-workload: {poisson: {rate: 100 /s, jobs: 20, seed: 1}}
-objective: mean_latency
-"""
-
-
-def end_heads(number: signal.Signals, runs: int, seed: int = 0) -> dict[str, Any]:
-    """Send a signal to trials at random moments; return how many ended as they must, and what stayed behind."""
-    draw, well, left = random.Random(seed), 0, 0  # noqa: S311
-    command = str(Path(sys.executable).with_name("truenorth"))
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "s.yaml").write_text(SCENARIO)
-        asked = ["trial", "s.yaml", "--policies", "jit,srpt", "--repeats", "1000", "--virtual", "serial"]
-        for _ in range(runs):
-            before = os.listdir("/dev/shm")  # noqa: S108
-            head = subprocess.Popen([command, *asked], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)  # noqa: S603
-            while not (family := descendants(head.pid)) and head.poll() is None:
-                time.sleep(0.01)
-            time.sleep(draw.uniform(0, 3))
-            family = descendants(head.pid) or family
-            head.send_signal(number)
-            head.communicate()
-            well += head.returncode == (-number if number == signal.SIGKILL else 130)
-            left += left_behind(before, family)
-    return {"runs": runs, "well": well, "left": left}
-
-
-def faults(
-    runs: Annotated[int, "per kind of fault"] = 1000,
-    jobs: int = 10,
-    gpus: int = 3,
-    kinds: tuple[str, ...] = KINDS,
-    limit: Annotated[float, "seconds until what hangs is given up"] = 2.0,
-    signals: Annotated[int, "trials per signal that ends them"] = 100,
-) -> None:
-    """Print a row per kind; exit with 1 if a job was lost that was not on a fault, or something is wrong, or left."""
-    on = forks(jobs, gpus)
-
-    def injected(kind: str) -> dict[str, Any]:
-        before = os.listdir("/dev/shm")  # noqa: S108
-        with injection(on, limit) as made:
-            found = made.inject(kind, runs)
-            family = [each for child in descendants(os.getpid()) for each in descendants(child)]
-        apart = interval_of([one / other - 1 for one, other in zip(found.after_us, found.beside_us, strict=True)])
-        names = ("runs", "struck", "lost", "undeserved", "wrong", "again")
-        return {name: getattr(found, name) for name in names} | {
-            "later": mean(found.after_us) / mean(found.beside_us) - 1,
-            "low": apart.low,
-            "high": apart.high,
-            "left": left_behind(before, family),
-        }
-
-    rows = bench(
-        ((kind, kind) for kind in kinds),
-        injected,
-        "{name:<13}{runs:>6}{struck:>8}{lost:>6}{undeserved:>12}{wrong:>7}{again:>7}{later:>+8.1%}"
-        " ({low:+.1%} to {high:+.1%}){left:>6}",
-        f"{'kind':<13}{'runs':>6}{'struck':>8}{'lost':>6}{'undeserved':>12}{'wrong':>7}{'again':>7}{'later runs':>26}"
-        f"{'left':>8}",
-    )
-    heads = bench(
-        ((number.name, number) for number in SIGNALS if signals),
-        lambda number: end_heads(number, signals),
-        "{name:<13}{runs:>6}{well:>8}{left:>6}",
-        f"{'signal':<13}{'runs':>6}{'well':>8}{'left':>6}",
-    )
-    bad = sum(row["undeserved"] + row["wrong"] + row["left"] for row in rows)
-    raise SystemExit(1 if bad + sum(row["left"] + row["runs"] - row["well"] for row in heads) else 0)
-
-
-if __name__ == "__main__":
-    from experiments import faults as importable  # where another process finds the runner, too
-
-    ask(importable.faults)
+    >>> middle([5, 1, 2, 4, 3, 6]), middle([1, 2, 3])
+    ((3.5, 1, 6), (2, None, None))
+    """
+    ordered, likely, rank = sorted(values), 0, 0
+    while (likely := likely + comb(len(ordered), rank)) <= 2 ** len(ordered) / 40:
+        rank += 1
+    if rank == 0:
+        return median(ordered), None, None
+    return median(ordered), ordered[rank - 1], ordered[-rank]
