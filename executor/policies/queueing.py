@@ -127,7 +127,7 @@ class QueuePolicy(Policy):
         if not self.options.remaining:
             self._count(gpu, -self._work_us(task, gpu))
         elif site.state[gpu].runs:
-            self._see_busy(gpu)
+            self.view.begin_work(gpu, 0, self._busy_until_us(gpu))
         for offset, edge in site.outputs[site.template[task]]:
             successor = task + offset
             if not site.predecessors_left[successor]:
@@ -156,7 +156,7 @@ class QueuePolicy(Policy):
         site = self.site
         for gpu, state in enumerate(site.state):
             if state.runs:
-                self._see_busy(gpu)
+                self.view.begin_work(gpu, 0, self._busy_until_us(gpu))
         for job, tasks in enumerate(site.job_tasks):
             for task in tasks:
                 if site.started_us[task] < 0 and not site.predecessors_left[task]:
@@ -285,9 +285,7 @@ class QueuePolicy(Policy):
                     self._queue_next(gpu)
 
     def _count(self, gpu: int, work_us: int) -> None:
-        view = self.view
-        view.queued_us[gpu] += work_us
-        view.note_queue(gpu)
+        self.view.add_work(gpu, work_us)
 
     def _work_us(self, task: int, gpu: int) -> int:
         """Return the work that a task brings to a GPU: its run time, times its share of the compute."""
@@ -412,7 +410,7 @@ class QueuePolicy(Policy):
 
     def _start(self, tasks: Sequence[int], gpu: int) -> None:
         """Start a batch; its members leave the queue."""
-        site, view = self.site, self.view
+        site = self.site
         site.start(*tasks)
         self.in_turn[gpu] = NOWHERE
         self._prefetches_left[gpu] = self.options.prefetch
@@ -424,19 +422,14 @@ class QueuePolicy(Policy):
         if not self.options.remaining:
             return
         work_us = site.work_us[site.template[tasks[0]]][site.gpu_class[gpu]]  # all members are of one class
-        view.queued_us[gpu] -= len(tasks) * work_us
-        if site.state[gpu].free_share:
-            self._see_busy(gpu)
-        else:
-            view.busy_until_us[gpu] = site.run_end_us[gpu]
-            view.note_queue(gpu)
+        until_us = self._busy_until_us(gpu) if site.state[gpu].free_share else site.run_end_us[gpu]
+        self.view.begin_work(gpu, len(tasks) * work_us, until_us)
 
-    def _see_busy(self, gpu: int) -> None:
-        """Publish until when what runs on a GPU would keep all of it busy."""
-        site, view, runs = self.site, self.view, self.site.state[gpu].runs
+    def _busy_until_us(self, gpu: int) -> int:
+        """Return until when what runs on a GPU would keep all of it busy."""
+        site, runs = self.site, self.site.state[gpu].runs
         work = ((run.end_us - site.now) * run.share for run in runs.values() if run.end_us > site.now)
-        view.busy_until_us[gpu] = site.now + sum(work) // WHOLE
-        view.note_queue(gpu)
+        return site.now + sum(work) // WHOLE
 
     def _prefetch(self, gpu: int) -> None:
         """Load a model for one of the next queued tasks if there is room, unless a task in turn will want to load."""
