@@ -204,7 +204,9 @@ class Engine:
 
     def _end_run(self, first_task: int, gpu: int) -> None:
         """Let the tasks of a batch end, one after the other."""
-        self._end_tasks(self._site.end_run(first_task, gpu), gpu)
+        site = self._site
+        site.touched[gpu] = None
+        self._end_tasks(site.state[gpu].end_run(first_task).tasks, gpu)
 
     def _end_stride(self, gpu: int, number: int) -> None:
         """Let iterations end, with the first and the last tokens that they bring."""

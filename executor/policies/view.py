@@ -112,9 +112,9 @@ class PublishedView:
         self.boundary_us = now - now % self._period_us if self._period_us else now
         # Without a period what changes at this very instant is seen, too: no time is too early to look again.
         self._next_us = self.boundary_us + self._period_us if self._period_us else 0
+        queued_us, busy_us, seen_queued, seen_busy = self.queued_us, self.busy_until_us, self._queued_of, self._busy_of
         for gpu in self._loaded:
-            self._queued_of[gpu] = self.queued_us[gpu]
-            self._busy_of[gpu] = self.busy_until_us[gpu]
+            seen_queued[gpu], seen_busy[gpu] = queued_us[gpu], busy_us[gpu]
         self._loaded.clear()
         for gpu in self._filled:
             self._seen_costs[:, gpu] = self._seen_of[gpu] = self._costs[gpu]
