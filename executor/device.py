@@ -107,6 +107,7 @@ class VirtualDevice:
         self._noise = noise or Noise()
         self._seed = seed
         self._truth = truth
+        self._strays = truth is not None or self._noise.run is not None
         self._events: list[Event] = []
         self._sequence = 0
         self._loads: dict[int, int] = {}
@@ -116,14 +117,20 @@ class VirtualDevice:
 
     def run(self, tasks: Sequence[int], gpu: int, expected_us: int) -> None:
         """Schedule the end of a run."""
+        if self._strays:
+            expected_us = self._true_time(tasks, gpu, expected_us)
+        self._sequence += 1
+        heappush(self._events, (self.now + expected_us, RUN_END, self._sequence, tasks[0], gpu))
+
+    def _true_time(self, tasks: Sequence[int], gpu: int, expected_us: int) -> int:
+        """Return how long a batch really runs."""
         task, truth = tasks[0], self._truth
         if truth is not None:
             batch = int(truth.template_batch[truth.task_template[task]])
             expected_us = truth.run_time(task, gpu) if batch == NONE else truth.batch_time(batch, gpu, len(tasks))
         if self._noise.run is not None:
             expected_us = self._noise.run.draw(expected_us, f"{self._seed} run {task}")
-        self._sequence += 1
-        heappush(self._events, (self.now + expected_us, RUN_END, self._sequence, task, gpu))
+        return expected_us
 
     def queue(self, tasks: Sequence[int], gpu: int, expected_us: int) -> None:
         """Do nothing: on a virtual clock every start is punctual."""

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from truenorth.executor.device import ARRIVAL, COME, GO, LOAD_END, LOST, RUN_END, STRIDE_END, Device
+from truenorth.executor.device import COME, GO, LOAD_END, LOST, Device
 from truenorth.executor.errors import PolicyError, StalledError, StoppedError
 from truenorth.executor.execution import NOWHERE
 from truenorth.executor.knowledge import WorkflowTables
@@ -78,6 +78,19 @@ class Engine:
         self._answers = answers
         self._deciders: dict[int, frozenset[int]] = {}
         self._deciding: dict[int, int] = {}
+        # Whether the policy is to look at all GPUs at this instant.
+        self._woken = False
+        # By kind of event, in the order of the kinds.
+        self._take_in: tuple[Callable[[int, int], None], ...] = (
+            self._end_run,
+            self._end_stride,
+            self._end_load,
+            self._site.deliver,
+            self._wake,
+            self._go_on_without,
+            self._go,
+            self._come,
+        )
 
     def run(self, stop: Callable[[], bool] | None = None) -> Timeline:
         """Return what happened.
@@ -109,69 +122,50 @@ class Engine:
                     self._device.at(go_us, GO, gpu, NOWHERE)
         # Before the first release a policy may load models already.
         self._policy.act(range(self._site.n_gpus))
-        while self._unfinished:
-            if stop is not None and stop():
-                raise StoppedError(f"{self._unfinished} tasks had not ended")
-            self._instant()
+        self._carry_out(stop)
         # A residency ends no sooner than its load: the timeline of a plan has whole loads only.
         self._finish_loads()
         return self._site.timeline(realised=self._policy.write_back or not self._device.exact)
 
-    def _instant(self) -> None:
-        """Take in the events of the next instant, then let the policy act."""
-        device, site, policy = self._device, self._site, self._policy
-        release = self._releases[self._released]
-        event = device.next(release)
-        if event is None and release is None:
-            name = type(policy).__name__
-            raise StalledError(
-                f"policy {name}: {self._unfinished} tasks were never started, and nothing more will happen"
-            )
-        now = site.now = device.now
-        # Ends before arrivals before releases: the device orders them by kind within an instant.
-        woken = False
-        while event is not None:
-            _, kind, _, subject, number = event
-            if kind == RUN_END:
-                self._end_run(subject, number)
-            elif kind == STRIDE_END:
-                self._end_stride(subject, number)
-            elif kind == ARRIVAL:
-                site.deliver(subject, number)
-            elif kind == LOAD_END:
-                site.end_load(subject, number)
-                policy.loaded(subject, number)
-                self._leave_behind(number)
-            else:
-                woken |= self._rare_event(kind, subject, number)
-                # Where a GPU was lost another policy goes on.
-                policy = self._policy
-            event = device.next(now)
-        released = self._released
-        while release is not None and release <= now:
-            release = self._release()
-        if woken:
-            policy.act(range(site.n_gpus))
-        # A release that touches no GPU still has to be seen by policies that wait for one.
-        elif self._released > released and not site.touched:
-            policy.act(())
-        # Wherever something has happened, until nothing does any more.
-        touched = site.touched
-        while touched:
-            gpus = list(touched)
-            touched.clear()
-            policy.act(gpus)
-        if site.serves_streams:
-            site.begin_strides()
+    def _carry_out(self, stop: Callable[[], bool] | None) -> None:
+        """From instant to instant, take in the events and let the policy act, until every task has ended."""
+        device, site, take_in = self._device, self._site, self._take_in
+        touched, next_event, release = site.touched, device.next, self._releases[0]
+        while self._unfinished:
+            if stop is not None and stop():
+                raise StoppedError(f"{self._unfinished} tasks had not ended")
+            event = next_event(release)
+            if event is None and release is None:
+                raise StalledError(
+                    f"policy {type(self._policy).__name__}: {self._unfinished} tasks were never started, and nothing "
+                    "more will happen"
+                )
+            now = site.now = device.now
+            # Ends before arrivals before releases: the device orders them by kind within an instant.
+            while event is not None:
+                _, kind, _, subject, number = event
+                take_in[kind](subject, number)
+                event = next_event(now)
+            releases = release is not None and release <= now
+            while release is not None and release <= now:
+                release = self._release()
+            if self._woken:
+                self._woken = False
+                self._policy.act(range(site.n_gpus))
+            # A release that touches no GPU still has to be seen by policies that wait for one.
+            elif releases and not touched:
+                self._policy.act(())
+            # Wherever something has happened, until nothing does any more.
+            while touched:
+                gpus = list(touched)
+                touched.clear()
+                self._policy.act(gpus)
+            if site.serves_streams:
+                site.begin_strides()
 
-    def _rare_event(self, kind: int, subject: int, number: int) -> bool:
-        """Take in a GPU that comes, goes or is lost, or a wake-up; say whether the policy looks at all GPUs."""
-        if kind in (GO, COME):
-            self._come_or_go(kind, subject, number)
-            return False
-        if kind == LOST:
-            self._go_on_without(subject, number)
-        return True
+    def _wake(self, _subject: int, _number: int) -> None:
+        """Have the policy look at all GPUs."""
+        self._woken = True
 
     def _leave_behind(self, gpu: int) -> None:
         """Empty a GPU that has gone; if it is to be back already, have it once nothing of before runs there."""
@@ -202,9 +196,17 @@ class Engine:
                 site.go(event[3])
                 site.empty(event[3])
 
+    def _end_load(self, model: int, gpu: int) -> None:
+        """Have a model ready on a GPU."""
+        self._site.end_load(model, gpu)
+        self._policy.loaded(model, gpu)
+        self._leave_behind(gpu)
+
     def _end_run(self, first_task: int, gpu: int) -> None:
         """Let the tasks of a batch end, one after the other."""
-        self._end_tasks(self._site.end_run(first_task, gpu), gpu)
+        site = self._site
+        site.touched[gpu] = None
+        self._end_tasks(site.state[gpu].end_run(first_task).tasks, gpu)
 
     def _end_stride(self, gpu: int, number: int) -> None:
         """Let iterations end, with the first and the last tokens that they bring."""
@@ -230,18 +232,19 @@ class Engine:
         if self._there:
             self._leave_behind(gpu)
 
-    def _come_or_go(self, kind: int, gpu: int, goes_us: int) -> None:
-        """Have a GPU until a time from now on, or have it no more."""
-        if kind == GO:
-            self._late.pop(gpu, None)
-            self._policy.went(gpu, self._site.go(gpu))
-        else:
-            # A GPU that comes back while runs of before still end there is had once they have.
-            self._late[gpu] = goes_us
+    def _go(self, gpu: int, _number: int) -> None:
+        """Have a GPU no more."""
+        self._late.pop(gpu, None)
+        self._policy.went(gpu, self._site.go(gpu))
         self._leave_behind(gpu)
 
-    def _go_on_without(self, gpu: int, model: int) -> Policy:
-        """Set a lost GPU aside, and hand all that has not started to a policy that knows nothing of it; return that."""
+    def _come(self, gpu: int, goes_us: int) -> None:
+        """Have a GPU until a time from now on: where runs of before still end there, once they have."""
+        self._late[gpu] = goes_us
+        self._leave_behind(gpu)
+
+    def _go_on_without(self, gpu: int, model: int) -> None:
+        """Set a lost GPU aside, and hand all that has not started to a policy that knows nothing of it."""
         site = self._site
         if self._stand_in is None:
             raise PolicyError(f"GPU {gpu} is lost, and nobody was named to go on without it")
@@ -253,7 +256,7 @@ class Engine:
         for job in range(len(site.jobs)):
             self._drop_if_stranded(job, policy)
         policy.take_over()
-        return policy
+        self._woken = True
 
     def _drop_if_stranded(self, job: int, leader: QueuePolicy) -> bool:
         """End a job of which a task can run on no GPU that is left; say whether it was so."""

@@ -157,11 +157,6 @@ class Execution(Knowledge):
                         self.listener.arrived(follower, 0)
         return left_out
 
-    def end_run(self, first_task: int, gpu: int) -> Sequence[int]:
-        """Free what a batch held and return its tasks, each of which is then to be ended by `end_task`."""
-        self.touched[gpu] = None
-        return self.state[gpu].end_run(first_task).tasks
-
     def end_task(self, task: int) -> None:
         """Note for the successors that a task is over; it counts as ended only with `send_outputs`."""
         left = self.predecessors_left
@@ -290,17 +285,17 @@ class Execution(Knowledge):
     def _send(self, source: int, target: int, edge: int) -> None:
         """Send an output; it arrives at once on the same GPU."""
         here, there = self.gpu[source], self.gpu[target]
-        sending = self._sending.get(target, 0) if self._sending else 0
-        travels_us = (
-            self._kv_time(source, here, there) if edge in self.kv_edges else self.transfer_time(edge, here, there)
-        )
-        if here == there or self._device.send(source, target, there, sending, travels_us):
-            self.deliver(target, sending)
+        sending = self._sending.get(target, 0)
+        if here != there:
+            time_us = (
+                self._kv_time(source, here, there) if edge in self.kv_edges else self.transfer_time(edge, here, there)
+            )
+            if not self._device.send(source, target, there, sending, time_us):
+                return
+        self.deliver(target, sending)
 
     def _kv_time(self, task: int, here: int, there: int) -> int:
         """Return how long the KV of a request's prompt takes between two GPUs."""
-        if here == there:
-            return 0
         size_bytes = self.tokens[task].prompt * self.speed(task, here).kv_bytes
         gpus, same_server = self.cluster.gpus, self.gpu_server[here] == self.gpu_server[there]
         return self.cluster.network.transfer_us(size_bytes, gpus[here], gpus[there], same_server)

@@ -120,6 +120,8 @@ class Knowledge:
     share, work_us, task_bytes, batch
         Per template: the share of a GPU's compute that it takes, in parts of WHOLE, its run times multiplied by that
         share, the memory that each task holds while it runs, and its batch class by number, NONE without one.
+    alone
+        Per template: whether its tasks run one at a time on a whole GPU and hold nothing there but their models.
     batch_us
         Per batch class so far: run times by GPU class and size, NEVER for sizes that cannot run there.
     stream, together
@@ -168,6 +170,7 @@ class Knowledge:
         self.work_us: list[list[int]] = []
         self.task_bytes: list[int] = []
         self.batch: list[int] = []
+        self.alone: list[bool] = []
         self.batch_us: list[list[list[int]]] = []
         self.stream: list[int] = []
         self.together: list[tuple[int, ...]] = []
@@ -188,7 +191,8 @@ class Knowledge:
         self._batch_number: dict[str, int] = {}
         self._stream_number: dict[str, int] = {}
         self._held: list[int] = []
-        self._eligible: dict[int, tuple[int, ...]] = {}
+        self._able: list[tuple[int, ...]] = []
+        self._able_set: list[frozenset[int]] = []
 
     def run_time(self, task: int, gpu: int) -> int:
         """Return the given run time of a task on a GPU, NEVER if it cannot run there."""
@@ -226,11 +230,8 @@ class Knowledge:
     def able_gpus(self, task: int) -> tuple[int, ...]:
         """Return the GPUs that can run a task, in order, whether or not they are there now."""
         template = self.template[task]
-        if template not in self._eligible:
-            row = self.run_us[template]
-            self._eligible[template] = tuple(gpu for gpu, c in enumerate(self.gpu_class) if row[c] != NEVER)
         # By template: how many tokens a request holds differs task by task, and is asked each time.
-        able = self._eligible[template]
+        able = self._able[template]
         if self.stream[template] != NONE:
             holds = [self._holds(task, here) for here in range(len(self.longest[0]))]
             able = able if all(holds) else tuple(gpu for gpu in able if holds[self.gpu_class[gpu]])
@@ -275,7 +276,7 @@ class Knowledge:
         self.job_workflow.append(workflow)
         self.job_ingress.append(ingress)
         self.job_tasks.append(tasks)
-        self._held.extend(held or [0] * len(tasks))
+        self._held.extend(held)
         return tasks
 
     def _learn_workflow(self, tables: WorkflowTables) -> None:
@@ -288,6 +289,9 @@ class Knowledge:
         for known, arcs in ((self.inputs, tables.inputs), (self.outputs, tables.outputs)):
             known.extend(tuple((offset, edge + shift) for offset, edge in row) for row in arcs)
         self.transfer_us.extend(tables.transfer_us)
+        for row in tables.run_us:
+            self._able.append(tuple(gpu for gpu, c in enumerate(self.gpu_class) if row[c] != NEVER))
+            self._able_set.append(frozenset(self._able[-1]))
         self.input_us.extend(tables.input_us)
         self.likelihood.extend(tables.likelihood)
         self.share.extend(tables.share)
@@ -311,3 +315,9 @@ class Knowledge:
                 self.longest.append(stream[2])
             self.stream.append(NONE if stream is None else self._stream_number[stream[0].name])
         self.template_first.append(len(self.needs))
+        self.alone.extend(
+            share == WHOLE and not held_bytes and batch is None and stream is None
+            for share, held_bytes, batch, stream in zip(
+                tables.share, tables.memory_bytes, tables.batches, tables.streams, strict=True
+            )
+        )

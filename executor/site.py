@@ -40,6 +40,8 @@ class Site(ServingExecution):
     ) -> None:
         super().__init__(instance, device, listener, there, foreseen, knows_lengths)
         self._write_back = write_back
+        # Whether a task can run on a GPU for good, as long as none is lost.
+        self._settled = self.stays and not self.serves_streams
 
     def assign(self, task: int, gpu: int) -> None:
         """Decide where a task will run, or decide anew: outputs of finished predecessors, or input bytes, leave now.
@@ -54,12 +56,7 @@ class Site(ServingExecution):
         if task in self.dropped:
             raise IllegalActionError(f"task {task}: its job takes another branch")
         template = self.template[task]
-        known = 0 <= gpu < self.n_gpus and gpu not in self.lost
-        # A plan foresees that a GPU comes back, and may name one that is away.
-        if known and not self.stays and not self._foreseen:
-            known = not self.is_away(gpu)
-        able = known and self.run_us[template][self.gpu_class[gpu]] != NEVER
-        if not able or (self.serves_streams and not self._suits(task, gpu)):
+        if gpu not in self._able_set[template] or ((self.lost or not self._settled) and not self._suits(task, gpu)):
             allowed = ", ".join(map(str, self.eligible_gpus(task)))
             raise IllegalActionError(f"T1 task {task}: GPU {gpu} is not eligible; allowed are {allowed}")
         if self.started_us[task] >= 0:
@@ -93,31 +90,23 @@ class Site(ServingExecution):
         gpu = self.gpu[task] if 0 <= task < len(self.gpu) else NOWHERE
         if gpu == NOWHERE or self.started_us[task] >= 0 or self.inputs_missing[task]:
             self._refuse_start(task)
-        # Requests join the iterations of their GPU, and are never started.
-        if self.serves_streams and self.stream[self.template[task]] != NONE:
-            self._refuse_start(task)
         template, now, state = self.template[task], self.now, self.state[gpu]
-        if others:
-            run_us = self._check_batch(task, others)
-            tasks: tuple[int, ...] = tuple(sorted((task, *others)))
+        if others or not self.alone[template]:
+            run = self._form_batch(task, others)
+            end_us = run.end_us
         else:
-            run_us = self.run_us[template][self.gpu_class[gpu]]
-            tasks = (task,)
-        self.run_end_us[gpu] = end_us = now + run_us
-        held = self.task_bytes[template]
-        if held:
-            # Each member holds its own working memory.
-            held *= len(tasks)
-        run = Run(tasks, now, end_us, self.batch[template], self.needs[template], self.share[template], held)
+            end_us = now + self.run_us[template][self.gpu_class[gpu]]
+            run = Run((task,), now, end_us, NONE, self.needs[template])
         refused = state.refuse_run(run)
         if refused is not None:
             raise IllegalActionError(f"{refused} (task {task})")
         if end_us > self.goes_us[gpu]:
             raise IllegalActionError(f"A1 task {task}: would end at {end_us} us, {self._goes(gpu)}")
         state.begin_run(run)
-        for member in tasks:
+        self.run_end_us[gpu] = end_us
+        for member in run.tasks:
             self.started_us[member] = now
-        self._device.run(tasks, gpu, run_us)
+        self._device.run(run.tasks, gpu, end_us - now)
 
     def queue(self, task: int, *others: int) -> None:
         """Have a batch ready that nothing can come before once what runs on its GPU ends; it still has to be started.
@@ -154,6 +143,19 @@ class Site(ServingExecution):
         if self.stream[self.template[task]] != NONE:
             raise IllegalActionError(f"S2 task {task}: is a request of a stream, which joins what its GPU serves")
         raise IllegalActionError(f"T2 task {task}: {self.inputs_missing[task]} inputs have not arrived")
+
+    def _form_batch(self, task: int, others: Sequence[int]) -> Run:
+        """Return a task, or several of its batch class, as they would start together now."""
+        gpu, template = self.gpu[task], self.template[task]
+        # Requests join the iterations of their GPU, and are never started.
+        if self.stream[template] != NONE:
+            self._refuse_start(task)
+        run_us = self._check_batch(task, others) if others else self.run_us[template][self.gpu_class[gpu]]
+        tasks = tuple(sorted((task, *others)))
+        # Each member holds its own working memory.
+        held_bytes = self.task_bytes[template] * len(tasks)
+        end_us, batch, needs = self.now + run_us, self.batch[template], self.needs[template]
+        return Run(tasks, self.now, end_us, batch, needs, self.share[template], held_bytes)
 
     def _check_batch(self, task: int, others: Sequence[int]) -> int:
         """Return the run time of a batch."""
@@ -263,7 +265,10 @@ class Site(ServingExecution):
         return able if self.stays else tuple(gpu for gpu in able if self.could_end(task, gpu))
 
     def _suits(self, task: int, gpu: int) -> bool:
-        """Say whether a GPU that can run a template has room for this task, and is not another than its ties demand."""
+        """Say whether a GPU of a kind that can run a task is there, has room, and is the one that its ties demand."""
+        # A plan foresees that a GPU comes back, and may name one that is away.
+        if gpu in self.lost or (self.is_away(gpu) and not self._foreseen):
+            return False
         template = self.template[task]
         if self.stream[template] == NONE:
             return True

@@ -173,6 +173,8 @@ class ReleasedCompass(QueuePolicy):
         self._loads = [_PastValues(0, stale) for _ in range(site.n_gpus)]
         self._models = [_PastValues(self._residents(gpu), stale) for gpu in range(site.n_gpus)]
         self._load_rows = load_rows(site)
+        self._turned_to = [NOWHERE] * site.n_gpus
+        self._count = self._count_waiting
 
     def released(self, job: int) -> None:
         """Plan the job, and let its first tasks queue."""
@@ -184,7 +186,15 @@ class ReleasedCompass(QueuePolicy):
         for task, gpu in where:
             self.place(task, gpu)
 
-    def turned_to(self, task: int, gpu: int) -> None:
+    def _bring_up(self, task: int, gpu: int) -> bool:
+        """Turn to a task that has just been taken from the queue, once it runs or the loads before it have begun."""
+        has_started = super()._bring_up(task, gpu)
+        if self._turned_to[gpu] != task:
+            self._turned_to[gpu] = task
+            self._turn_to(task, gpu)
+        return has_started
+
+    def _turn_to(self, task: int, gpu: int) -> None:
         """Adjust the successors already now, with the task itself still in the load; then take it out."""
         site = self.site
         if self.readings.adjust:
@@ -229,8 +239,8 @@ class ReleasedCompass(QueuePolicy):
             for gpu, history in enumerate(self._models)
         ]
 
-    def _count(self, gpu: int, run_us: int) -> None:
-        super()._count(gpu, run_us)
+    def _count_waiting(self, gpu: int, run_us: int) -> None:
+        self.view.add_work(gpu, run_us)
         self._waiting_us[gpu] += run_us
         self._loads[gpu].add(self.site.now, self._waiting_us[gpu])
 

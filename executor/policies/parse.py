@@ -130,7 +130,6 @@ _ABOUT = {
     "runnable": "task",
     "finished": "task",
     "arrived": "task",
-    "turned_to": "task",
     "loaded": "model",
     "came": "",
     "went": "",

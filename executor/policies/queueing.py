@@ -7,7 +7,7 @@ nothing has to be evicted for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from truenorth.executor.errors import PolicyError
@@ -63,6 +63,7 @@ class QueuePolicy(Policy):
         super().begin(site)
         self._accept(site)
         self.view = PublishedView(site, self.options.period)
+        self._count: Callable[[int, int], None] = self.view.add_work
         self.queue: list[list[int]] = [[] for _ in range(site.n_gpus)]
         self._queued_on: dict[int, int] = {}
         self.batches = Batches(site, self.options.batch, self)
@@ -127,7 +128,7 @@ class QueuePolicy(Policy):
         if not self.options.remaining:
             self._count(gpu, -self._work_us(task, gpu))
         elif site.state[gpu].runs:
-            self._see_busy(gpu)
+            self.view.begin_work(gpu, 0, self._busy_until_us(gpu))
         for offset, edge in site.outputs[site.template[task]]:
             successor = task + offset
             if not site.predecessors_left[successor]:
@@ -156,7 +157,7 @@ class QueuePolicy(Policy):
         site = self.site
         for gpu, state in enumerate(site.state):
             if state.runs:
-                self._see_busy(gpu)
+                self.view.begin_work(gpu, 0, self._busy_until_us(gpu))
         for job, tasks in enumerate(site.job_tasks):
             for task in tasks:
                 if site.started_us[task] < 0 and not site.predecessors_left[task]:
@@ -256,9 +257,6 @@ class QueuePolicy(Policy):
         self.queue[gpu].append(task)
         self._count(gpu, self._work_us(task, gpu))
 
-    def turned_to(self, task: int, gpu: int) -> None:
-        """Take note that a worker has taken a task from its queue: it runs, or the loads before it have begun."""
-
     def started(self, task: int, gpu: int) -> None:
         """Take note that a task has started."""
 
@@ -270,24 +268,19 @@ class QueuePolicy(Policy):
             state, queue = states[gpu], queues[gpu]
             if not queue and in_turn[gpu] == NOWHERE:
                 continue  # after a wake-up most of them
-            if stays and state.loading == awaited[gpu] != NOWHERE:
+            if awaited[gpu] != NOWHERE and state.loading == awaited[gpu] and stays:
                 continue  # the task in turn can do nothing before that load ends, nor can those behind it
             # Several may start at once where tasks need only a share of the compute.
             while queue or in_turn[gpu] != NOWHERE:
                 if not (state.free_share or state.serving) or not self._serve(gpu):
                     break
             # Only then: a prefetch must never come before a load on the critical path.
-            if queue and self._prefetches and self._prefetches_left[gpu] and state.loading == NOWHERE:
+            if queue and self._prefetches and self._prefetches_left[gpu] and state.loading == in_turn[gpu] == NOWHERE:
                 self._prefetch(gpu)
         if self.site.queues:
             for gpu in gpus:
                 if states[gpu].runs:
                     self._queue_next(gpu)
-
-    def _count(self, gpu: int, work_us: int) -> None:
-        view = self.view
-        view.queued_us[gpu] += work_us
-        view.note_queue(gpu)
 
     def _work_us(self, task: int, gpu: int) -> int:
         """Return the work that a task brings to a GPU: its run time, times its share of the compute."""
@@ -295,17 +288,16 @@ class QueuePolicy(Policy):
 
     def _serve(self, gpu: int) -> bool:
         """Go on with the task in turn, or take the next one; say whether it has started."""
-        if self.in_turn[gpu] != NOWHERE:
-            return self._bring_up(self.in_turn[gpu], gpu)
+        task = self.in_turn[gpu]
+        if task != NOWHERE:
+            return self._bring_up(task, gpu)
         position = self.next_in_turn(gpu)
         if position is None:
             return False
         task = self.queue[gpu].pop(position)
         del self._queued_on[task]
         self.in_turn[gpu] = task
-        has_started = self._bring_up(task, gpu)
-        self.turned_to(task, gpu)
-        return has_started
+        return self._bring_up(task, gpu)
 
     def next_in_turn(self, gpu: int) -> int | None:
         """Return the place in a queue of the first task whose inputs are there; None if there is none."""
@@ -361,16 +353,28 @@ class QueuePolicy(Policy):
 
     def _begin(self, task: int, gpu: int) -> bool:
         """Start a task whose models are ready, with those that go with it; say whether that is possible now."""
-        site, template = self.site, self.site.template[task]
+        site, options, state = self.site, self.options, self.site.state[gpu]
+        template = site.template[task]
         tasks: tuple[int, ...] = (task,)
-        free = site.state[gpu].free_share
-        if site.batch[template] != NONE or site.task_bytes[template] or site.share[template] > free:
+        if not site.alone[template] or state.free_share < WHOLE:
             tasks = self.batches.gather(task, gpu, self.queue[gpu])
         if tasks and not site.stays:
             tasks = self._in_time(tasks, gpu)
-        if tasks:
-            self._start(tasks, gpu)
-        return bool(tasks)
+        if not tasks:
+            return False
+        site.start(*tasks)
+        self.in_turn[gpu] = NOWHERE
+        self._prefetches_left[gpu] = options.prefetch
+        for member in tasks[1:]:
+            self.queue[gpu].remove(member)
+            del self._queued_on[member]
+        for member in tasks:
+            self.started(member, gpu)
+        if options.remaining:
+            work_us = site.work_us[template][site.gpu_class[gpu]]  # all members are of one class
+            until_us = self._busy_until_us(gpu) if state.free_share else site.run_end_us[gpu]
+            self.view.begin_work(gpu, len(tasks) * work_us, until_us)
+        return True
 
     def _ends_in_time(self, task: int, gpu: int) -> bool:
         """Say whether a task could end before its GPU goes; where it could not even cold, it is not sent again."""
@@ -410,42 +414,19 @@ class QueuePolicy(Policy):
     def evicted(self, model: int, gpu: int) -> None:
         """Take note that a model has left a GPU."""
 
-    def _start(self, tasks: Sequence[int], gpu: int) -> None:
-        """Start a batch; its members leave the queue."""
-        site, view = self.site, self.view
-        site.start(*tasks)
-        self.in_turn[gpu] = NOWHERE
-        self._prefetches_left[gpu] = self.options.prefetch
-        for member in tasks[1:]:
-            self.queue[gpu].remove(member)
-            del self._queued_on[member]
-        for member in tasks:
-            self.started(member, gpu)
-        if not self.options.remaining:
-            return
-        work_us = site.work_us[site.template[tasks[0]]][site.gpu_class[gpu]]  # all members are of one class
-        view.queued_us[gpu] -= len(tasks) * work_us
-        if site.state[gpu].free_share:
-            self._see_busy(gpu)
-        else:
-            view.busy_until_us[gpu] = site.run_end_us[gpu]
-            view.note_queue(gpu)
-
-    def _see_busy(self, gpu: int) -> None:
-        """Publish until when what runs on a GPU would keep all of it busy."""
-        site, view, runs = self.site, self.view, self.site.state[gpu].runs
+    def _busy_until_us(self, gpu: int) -> int:
+        """Return until when what runs on a GPU would keep all of it busy."""
+        site, runs = self.site, self.site.state[gpu].runs
         work = ((run.end_us - site.now) * run.share for run in runs.values() if run.end_us > site.now)
-        view.busy_until_us[gpu] = site.now + sum(work) // WHOLE
-        view.note_queue(gpu)
+        return site.now + sum(work) // WHOLE
 
     def _prefetch(self, gpu: int) -> None:
-        """Load a model for one of the next queued tasks if there is room, unless a task in turn will want to load."""
-        if self.in_turn[gpu] != NOWHERE:
-            return
+        """Load a model for one of the next queued tasks if there is room; no task in turn will want to load."""
         site, memory = self.site, self.site.memory[gpu]
+        needs, template, residents = site.needs, site.template, memory.residents
         for task in self.queue[gpu][: self.options.lookahead]:
-            for model in site.needs[site.template[task]]:
-                if model in memory.residents or not memory.has_room(model):
+            for model in needs[template[task]]:
+                if model in residents or not memory.has_room(model):
                     continue
                 if site.now + site.load_time(model, gpu) <= site.goes_us[gpu]:
                     self._prefetches_left[gpu] -= 1

@@ -1,14 +1,13 @@
 """The published view: what a server knows of every worker when it decides, and what it would pay there.
 
 Each worker publishes its load and its resident models at every multiple of a period. The view of the others is
-their state after all events before the latest multiple; the own rows are fresh. Changes go into a log that is
-applied when a boundary passes, so that reading costs a few array operations over the workers. Run times and transfers
-are arrays over the workers, too, so that a decision is a few array operations.
+their state after all events before the latest multiple; the own rows are fresh. What has changed is copied when a
+boundary passes, so that reading costs a few array operations over the workers. Run times and transfers are arrays over
+the workers, too, so that a decision is a few array operations.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -63,11 +62,12 @@ class PublishedView:
         self._seen_costs: Row = np.array(self._costs, np.int64).reshape(site.n_gpus, len(site.models)).T.copy()
         self._seen_cost_of = list(self._seen_costs)
         self._seen_of = list(self._costs)
-        self._queue_log: deque[tuple[int, int, int, int]] = deque()
-        self._memory_log: deque[tuple[int, int, list[int]]] = deque()
+        # Whose load and whose models have changed since the latest boundary, and when the next one is seen to pass.
+        self._loaded: set[int] = set()
+        self._filled: set[int] = set()
+        self._next_us = 0
         self._waits = np.zeros(site.n_gpus, np.int64)
         self._shift = np.zeros((), np.int64)
-        self._longest_log = 100 + 4 * site.n_gpus
 
     def _load_costs(self, gpu: int) -> list[int]:
         """Return, per model: 0 if it is there, its load time if it fits, twice that if something must be evicted."""
@@ -77,33 +77,49 @@ class PublishedView:
             for model, row in enumerate(site.load_us)
         ]
 
-    def note_queue(self, gpu: int) -> None:
-        """Publish the load of a worker at the next boundary."""
-        self._queue_log.append((self._site.now, gpu, self.queued_us[gpu], self.busy_until_us[gpu]))
-        if len(self._queue_log) > self._longest_log:
-            self.advance()  # nobody may ever read the view, and the log must not grow with the trace
+    def add_work(self, gpu: int, work_us: int) -> None:
+        """Have more, or less, work in the queue of a worker."""
+        if self._site.now >= self._next_us:
+            self.advance()
+        self._loaded.add(gpu)
+        self.queued_us[gpu] += work_us
+
+    def begin_work(self, gpu: int, work_us: int, until_us: int) -> None:
+        """Take work out of the queue of a worker, which is busy until a time."""
+        if self._site.now >= self._next_us:
+            self.advance()
+        self._loaded.add(gpu)
+        self.queued_us[gpu] -= work_us
+        self.busy_until_us[gpu] = until_us
 
     def note_memory(self, gpu: int) -> None:
-        """Publish the resident models of a worker at the next boundary."""
+        """Look at the models of a worker anew."""
+        if self._site.now >= self._next_us:
+            self.advance()
+        self._filled.add(gpu)
         self._costs[gpu] = self._load_costs(gpu)
         self.moved.add(gpu)
-        self._memory_log.append((self._site.now, gpu, self._costs[gpu]))
 
     def advance(self) -> None:
-        """Take in what was published up to now."""
+        """Take in what was published up to now.
+
+        Called before anything changes as well: what is noted as changed has changed in one period, and stands as the
+        next boundary finds it.
+        """
         now = self._site.now
+        if now < self._next_us:
+            return
         self.boundary_us = now - now % self._period_us if self._period_us else now
-        before = self.boundary_us if self._period_us else now + 1
-        log, seen_queued, seen_busy = self._queue_log, self._queued_of, self._busy_of
-        while log and log[0][0] < before:
-            _, gpu, queued, busy = log.popleft()
-            seen_queued[gpu] = queued
-            seen_busy[gpu] = busy
-        while self._memory_log and self._memory_log[0][0] < before:
-            _, gpu, costs = self._memory_log.popleft()
-            self._seen_costs[:, gpu] = costs
-            self._seen_of[gpu] = costs
+        # Without a period what changes at this very instant is seen, too: no time is too early to look again.
+        self._next_us = self.boundary_us + self._period_us if self._period_us else 0
+        queued_us, busy_us, seen_queued, seen_busy = self.queued_us, self.busy_until_us, self._queued_of, self._busy_of
+        for gpu in self._loaded:
+            seen_queued[gpu], seen_busy[gpu] = queued_us[gpu], busy_us[gpu]
+        self._loaded.clear()
+        for gpu in self._filled:
+            self._seen_costs[:, gpu] = self._seen_of[gpu] = self._costs[gpu]
             self.moved.add(gpu)
+        self._filled.clear()
 
     def wait(self, gpu: int, server: int) -> int:
         """Return the wait of one worker, seen from a server, in microseconds; after `advance`."""
