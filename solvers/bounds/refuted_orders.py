@@ -170,7 +170,11 @@ class Refutation:
             for hold, need, c in zip((held & wanted).tolist(), needed.tolist(), self._class(gpu), strict=True)
         ]
         count = np.array([len(each) for each in ways], np.int64)
-        return np.array([each for way in ways for each in way], np.int64), np.repeat(index, count), np.repeat(gpu, count)
+        return (
+            np.array([each for way in ways for each in way], np.int64),
+            np.repeat(index, count),
+            np.repeat(gpu, count),
+        )
 
     def _class(self, gpu: Ints) -> list[int]:
         listed: list[int] = self.windows.gpu_class[gpu].tolist()
@@ -200,7 +204,9 @@ class Refutation:
         gone = ~needed | (states.end_us + self._reach_us <= states.free_us.min(axis=1)[:, None])
         states.end_us[gone] = states.place[gone] = 0
         states = states.rows(self._alive(states))
-        order = np.lexsort((states.held, states.busy_us, states.free_us, np.broadcast_to(windows.gpu_class, states.held.shape)))
+        order = np.lexsort(
+            (states.held, states.busy_us, states.free_us, np.broadcast_to(windows.gpu_class, states.held.shape))
+        )
         where = np.argsort(order, axis=1)
         free_us, busy_us, held = (np.take_along_axis(each, order, 1) for each in states[1:4])
         place = np.where(states.end_us > 0, np.take_along_axis(where, states.place, 1), 0)
@@ -215,9 +221,7 @@ class Refutation:
         earliest_us = self._earliest(states)
         alive = np.asarray((~left | (earliest_us + windows.fastest_us <= windows.last_us)).all(axis=1))
         # Per class: when a task may start on it at all.
-        first_us = np.array(
-            [np.where(left & can, earliest_us, _NEVER_US).min(axis=1) for can in self._can.T]
-        )
+        first_us = np.array([np.where(left & can, earliest_us, _NEVER_US).min(axis=1) for can in self._can.T])
         from_us = np.maximum(states.free_us, first_us[windows.gpu_class].T)
         energies = self.energies
         for weight, energy in zip(energies.weight, energies.energy, strict=True):
@@ -231,7 +235,9 @@ class Refutation:
     def _loads_fit(self, states: Beginnings) -> Flags:
         """Say where runs and loads that must follow leave no GPU busy beyond the last due date; they do not overlap."""
         windows, left = self.windows, ~states.started
-        missing = np.bitwise_or.reduce(np.where(left, self._surely, 0), axis=1) & ~np.bitwise_or.reduce(states.held, axis=1)
+        missing = np.bitwise_or.reduce(np.where(left, self._surely, 0), axis=1) & ~np.bitwise_or.reduce(
+            states.held, axis=1
+        )
         loads_us = np.min([windows.loads_us(missing, c) for c in range(windows.load_us.shape[1])], axis=0)
         taken = np.where(left, windows.fastest_us, 0).sum(axis=1) + loads_us
         last_us = windows.last_us.max()

@@ -195,6 +195,8 @@ def _mask(instance: Instance, template: int, c: int) -> int:
 def _gap_us(instance: Instance, edge: int, a: int, b: int) -> int:
     """Return the least time that an output takes from a GPU of one class to another GPU, of the same or another class."""
     gpus = list(zip(instance.gpu_class.tolist(), instance.gpu_server.tolist(), strict=True))
-    pairs = [(i, j) for i, (of, _) in enumerate(gpus) for j, (to, _) in enumerate(gpus) if (of, to) == (a, b) and i != j]
+    pairs = [
+        (i, j) for i, (of, _) in enumerate(gpus) for j, (to, _) in enumerate(gpus) if (of, to) == (a, b) and i != j
+    ]
     links = {int(gpus[i][1] == gpus[j][1]) for i, j in pairs}
     return min((int(instance.transfer_us[edge, a, b, link]) for link in links), default=0)
