@@ -89,7 +89,7 @@ def refute(instance: Instance, objective: Objective, least: Fraction, weights: l
         If that takes too much.
     """
     alone, alike = LoneJobs(instance), [1] * len(instance.class_gpu)
-    for due_us in _due(instance, objective, least, alone):
+    for due_us in due_dates(instance, objective, least, alone):
         if not due_us:
             return False
         effort.spend(_EFFORT_OF_A_CASE)
@@ -99,7 +99,7 @@ def refute(instance: Instance, objective: Objective, least: Fraction, weights: l
     return True
 
 
-def _due(instance: Instance, objective: Objective, least: Fraction, alone: LoneJobs) -> Iterator[dict[int, int]]:
+def due_dates(instance: Instance, objective: Objective, least: Fraction, alone: LoneJobs) -> Iterator[dict[int, int]]:
     """Yield when jobs must have ended, one of which every plan below a value keeps."""
     jobs = list(enumerate(instance.jobs))
     if objective is Objective.LATE_JOBS:

@@ -18,9 +18,10 @@ from truenorth.solvers.bounds.effort import Effort, TooLargeError
 from truenorth.solvers.bounds.order_states import dominate
 from truenorth.solvers.bounds.refuted_terms import Energies, Windows
 
-_MOST_CELLS = 50_000_000
-_AT_ONCE = 2_000
-"""States that are continued at a time."""
+_MOST_CELLS = 30_000_000
+"""So many numbers lie in memory at once."""
+_PAIRS_AT_ONCE = 4_000_000
+"""Pairs of tasks in the states that are continued at a time."""
 
 _NEVER_US = 1 << 53
 
@@ -65,10 +66,10 @@ class Refutation:
     def __init__(self, windows: Windows, energies: Energies, effort: Effort) -> None:
         self.windows, self.energies, self.effort = windows, energies, effort
         tasks = windows.tasks
-        self._before, self._reach_us = np.zeros((tasks, tasks), np.bool_), np.zeros(tasks, np.int64)
+        self._before, self._reach_us = np.zeros((tasks, tasks), np.float32), np.zeros(tasks, np.int64)
         for task, at in zip(*np.nonzero(windows.source != NONE), strict=True):
             before = windows.source[task, at]
-            self._before[before, task] = True
+            self._before[before, task] = 1
             self._reach_us[before] = max(self._reach_us[before], windows.gap_us[task, at].max())
         self._can = windows.run_us != NEVER
         self._key = np.random.default_rng(0).integers(1, 1 << 62, tasks)
@@ -89,6 +90,7 @@ class Refutation:
         if self._overfull():
             return True
         gpus, tasks = len(self.windows.gpu_class), self.windows.tasks
+        at_once = 1 + _PAIRS_AT_ONCE // tasks**2
         none = np.zeros((1, gpus), np.int64), np.zeros((1, tasks), np.int64)
         states = Beginnings(np.zeros((1, tasks), np.bool_), none[0], none[0], none[0], none[1], none[1])
         states = states.rows(self._alive(states))
@@ -96,8 +98,8 @@ class Refutation:
             if not states.number:
                 return True
             grown, cells = list[Beginnings](), 0
-            for first in range(0, states.number, _AT_ONCE):
-                grown.append(self._grow(states.rows(slice(first, first + _AT_ONCE)), number))
+            for first in range(0, states.number, at_once):
+                grown.append(self._grow(states.rows(slice(first, first + at_once)), number))
                 cells += sum(column.size for column in grown[-1])
                 if cells > _MOST_CELLS:
                     raise TooLargeError("too many states")
@@ -113,8 +115,8 @@ class Refutation:
         if windows.in_order:
             at, task = np.arange(states.number), np.full(states.number, number)
         else:
-            waits = (~states.started[:, :, None] & self._before).any(axis=1)
-            at, task = np.nonzero(~states.started & ~waits)
+            left = ~states.started
+            at, task = np.nonzero(left & (left @ self._before == 0))
         needs, run_us = windows.needs[task][:, gpu_class], windows.run_us[task][:, gpu_class]
         start_us, load_us = self._starts(states, at, task, needs)
         possible = (run_us != NEVER) & (start_us + run_us <= windows.last_us[task, None])
@@ -122,7 +124,9 @@ class Refutation:
         lost = np.zeros(states.number, np.bool_)
         lost[at[~possible.any(axis=1)]] = True
         index, gpu = np.nonzero(possible & ~lost[at, None] & ~self._as_the_one_before(states)[at])
-        held, index, gpu = self._hold(states, at, task, index, gpu, needs)
+        held, index, gpu = self._hold(states, at, index, gpu, needs)
+        if len(index) * windows.tasks > _MOST_CELLS:
+            raise TooLargeError("too many states")
         at, task, start_us, run_us, load_us = (
             at[index], task[index], start_us[index, gpu], run_us[index, gpu], load_us[index, gpu]
         )  # fmt: skip
@@ -156,9 +160,7 @@ class Refutation:
             same[:, 1:] &= column[:, 1:] == column[:, :-1]
         return same
 
-    def _hold(
-        self, states: Beginnings, at: Ints, task: Ints, index: Ints, gpu: Ints, needs: Ints
-    ) -> tuple[Ints, Ints, Ints]:
+    def _hold(self, states: Beginnings, at: Ints, index: Ints, gpu: Ints, needs: Ints) -> tuple[Ints, Ints, Ints]:
         """Return what GPUs hold while starts run, in every way that keeps most, and which starts and GPUs those are."""
         held, needed = states.held[at[index], gpu], needs[index, gpu]
         if not (held | needed).any():
@@ -200,8 +202,9 @@ class Refutation:
             yet_us = np.where(states.started, 0, self._load_us).sum(axis=1)
             idle = states.busy_us + yet_us[:, None] <= states.free_us
             states.busy_us[idle] = states.held[idle] = 0
-        needed = (~states.started[:, None, :] & self._before).any(axis=2)
-        gone = ~needed | (states.end_us + self._reach_us <= states.free_us.min(axis=1)[:, None])
+        gone = (~states.started @ self._before.T == 0) | (
+            states.end_us + self._reach_us <= states.free_us.min(axis=1)[:, None]
+        )
         states.end_us[gone] = states.place[gone] = 0
         states = states.rows(self._alive(states))
         order = np.lexsort(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,13 +79,15 @@ class Windows:
         run_us, fastest_us = instance.run_us[template], np.array(alone.fastest, np.int64)[template]
         load_us = np.where(instance.load_us == NEVER, 0, instance.load_us)
         inputs = [[(index[p], edge) for p, edge in instance.task_inputs(each)] for each in task.tolist()]
-        most = max(map(len, inputs))
+        most, links = max(map(len, inputs)), {(a, b): _links(instance, a, b) for a in classes for b in classes}
         source = np.full((len(task), most), NONE, np.int64)
         gap_us = np.zeros((len(task), most, len(classes), len(classes)), np.int64)
         for number, row in enumerate(inputs):
             for at, (before, edge) in enumerate(row):
                 source[number, at] = before
-                gap_us[number, at] = [[_gap_us(instance, edge, a, b) for b in classes] for a in classes]
+                for a, b in product(classes, classes):
+                    gaps = [int(instance.transfer_us[edge, a, b, link]) for link in links[a, b]]
+                    gap_us[number, at, a, b] = min(gaps, default=0)
         waits_us = len(task) * (sum(map(int, load_us.max(axis=1, initial=0))) + int(gap_us.max(initial=0)))
         longest_us = waits_us + sum(map(int, run_us.max(axis=1))) + int(head_us.max())
         if longest_us + int(np.abs(last_us).max()) > _LARGEST:
@@ -129,7 +132,7 @@ class Windows:
         return total
 
     def kept(self, held: int, needed: int, c: int) -> list[int]:
-        """Return what a GPU of a class may keep of what it holds beside what it needs: as much as fits, in every way."""
+        """Return what a GPU of a class may keep of what it holds beside what it needs: in every way that fits."""
         size = [self.weight_bytes[m] for m in range(len(self.weight_bytes))]
         room = self.room_bytes[c] - sum(each for m, each in enumerate(size) if needed >> m & 1)
         ways = [(0, room)]
@@ -192,11 +195,9 @@ def _mask(instance: Instance, template: int, c: int) -> int:
     return sum(1 << model for model in instance.needs[template] if model not in held)
 
 
-def _gap_us(instance: Instance, edge: int, a: int, b: int) -> int:
-    """Return the least time that an output takes from a GPU of one class to another GPU, of the same or another class."""
-    gpus = list(zip(instance.gpu_class.tolist(), instance.gpu_server.tolist(), strict=True))
-    pairs = [
-        (i, j) for i, (of, _) in enumerate(gpus) for j, (to, _) in enumerate(gpus) if (of, to) == (a, b) and i != j
-    ]
-    links = {int(gpus[i][1] == gpus[j][1]) for i, j in pairs}
-    return min((int(instance.transfer_us[edge, a, b, link]) for link in links), default=0)
+def _links(instance: Instance, a: int, b: int) -> list[int]:
+    """Return by which links a GPU of one class reaches another GPU, of the same or another class: 1 within a server."""
+    servers = [instance.gpu_server[instance.gpu_class == c].tolist() for c in (a, b)]
+    one = sorted(servers[0])
+    shared = len(set(one)) < len(one) if a == b else bool(set(one) & set(servers[1]))
+    return [1] * shared + [0] * (len(set(one) | set(servers[1])) > 1)

@@ -1,8 +1,8 @@
 """The verifier: computes a certified bound again and accepts or refuses the claim. No solver, no compiled kernel.
 
 Closed forms are computed again by `solvers.bounds.recomputed`, prices by `solvers.bounds.priced`, sums over parts by
-`solvers.bounds.part_sums`, refutations by `solvers.bounds.refutation`. None of them trusts what a certificate says: whatever it holds, what they return is proved,
-and a claim above is refused.
+`solvers.bounds.part_sums`, refutations by `solvers.bounds.refutation`. None of them trusts what a certificate says:
+whatever it holds, what they return is proved, and a claim above is refused.
 """
 
 from __future__ import annotations
