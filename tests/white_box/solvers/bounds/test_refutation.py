@@ -23,7 +23,6 @@ from truenorth.solvers.bounds.refuted_terms import Energies, Windows
 from truenorth.solvers.bounds.verify import verify
 from truenorth.solvers.exact import exhaustive
 
-
 Site = tuple[int, int, frozenset[int]]
 """Of a GPU: when it is free, how long it has loaded (and run), and what it holds."""
 
