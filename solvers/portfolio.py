@@ -21,7 +21,7 @@ from truenorth.models.formulations.windows import cannot_end
 from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective, proves
 from truenorth.models.timeline import Timeline
-from truenorth.solvers.bounds import closed_form
+from truenorth.solvers.bounds import closed_form, refutation
 from truenorth.solvers.budget import Budget, Method, tell_nobody
 from truenorth.solvers.exact import consecutive
 from truenorth.solvers.farm import Deadline
@@ -245,15 +245,15 @@ class Bounds:
         The best bound that needs no ascent, and its method.
     priced
         The Lagrangian bound with its prices, or None.
-    parts
-        The best sum over parts with its certificate, or None.
+    written
+        The best sum over parts or refutation with its certificate, or None.
     found
         The best of all bounds, whose certificate only a solver has if it is higher than those; and the best plan.
     """
 
     formula: tuple[Fraction, str]
     priced: Priced | None
-    parts: tuple[Fraction, dict[str, Any]] | None
+    written: tuple[Fraction, dict[str, Any]] | None
     found: Result
 
 
@@ -262,9 +262,16 @@ def bound(
     objective: Objective,
     budget: Budget,
     *,
+    hint: Timeline | None = None,
     starts: Starts = no_starts,
 ) -> Bounds:
-    """Return the best bounds that the time allows: what `solve` proves, and a certificate nearly as good."""
+    """Return the best bounds that the time allows: what `solve` proves, and a certificate nearly as good.
+
+    Parameters
+    ----------
+    hint
+        A feasible timeline: what lies above it need not be proved.
+    """
     from truenorth.solvers.exact.certify_parts import CertifiedSearch
 
     search = cast(CertifiedSearch, CertifiedSearch.within(budget, instance, objective))
@@ -272,25 +279,29 @@ def bound(
     if instance.streams is not None:  # formulas alone: plans raise none of them
         formula = offer_formulas(search, budget)
     elif lanes_of(instance) is None:
-        formula, priced = _run(search, budget, None, starts, _BOUND_SHARE)
+        formula, priced = _run(search, budget, hint, starts, _BOUND_SHARE)
     else:  # what is proved on the twin has no certificate on the window itself
         rest = replace(budget, time_limit_s=_LANES_SHARE * budget.time_limit_s, watch=tell_nobody)
-        _keep(search, solve(instance, objective, rest, starts=starts))
+        _keep(search, solve(instance, objective, rest, hint=hint, starts=starts))
     if formula is None:
         formula = offer_formulas(search, budget)
-    certified = [formula[0], *([priced.bound] if priced else []), *([search.parts[0]] if search.parts else [])]
+    certified = [formula[0], *([priced.bound] if priced else []), *([search.written[0]] if search.written else [])]
     better = _certify(search, max(certified), priced)
-    return Bounds(formula, better, search.parts, search.result("truenorth", budget.as_dict()))
+    return Bounds(formula, better, search.written, search.result("truenorth", budget.as_dict()))
 
 
 def _certify(search: Search, certified: Fraction, priced: Priced | None) -> Priced | None:
-    """Return better prices if what is certified lies below what is proved, and time is left."""
+    """Return better prices, or refute what can be, if what is certified lies below what is proved and time is left."""
     left_s = min(_CERTIFY_SHARE * search.limit_s, search.remaining_s)
     # What is certified is as good as what is proved, or there is no time for better.
     if search.bound is None or proves(search.bound, certified) or left_s <= 0:
         return priced
     from truenorth.solvers.bounds.lagrangian.improve import METHOD
+    from truenorth.solvers.exact import refute
 
+    if refutation.applies(search.instance, search.objective):
+        refute.improve(search, left_s)
+        return priced
     alone = Search(search.instance, search.objective, left_s, stop=search.stop)  # with a plan it would end once proved
     found = raise_bound(alone, None, priced)
     if found is not None:

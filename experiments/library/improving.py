@@ -86,7 +86,7 @@ def _plan(asked: Attempt) -> str:
 
 def _bound(asked: Attempt) -> str:
     library, name = Library(asked.folder), asked.name
-    made = bound_within(library.scenario(name), Budget(asked.time_limit_s, workers=1))
+    made = bound_within(library.scenario(name), Budget(asked.time_limit_s, workers=1), hint=library.plan(name))
     with suppress(RefusedError):
         library.enter_certificate(name, made.certificate, _found(0, made.runtime_s))
         return f"bound {made.certificate['lower_bound']:.9g} ({made.method})"

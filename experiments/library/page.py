@@ -72,8 +72,8 @@ def classes(known: Sequence[Known]) -> str:
 
 def instances(known: Sequence[Known]) -> str:
     """Return the table of all instances."""
-    heads = ["instance", "what it is", "tasks", "objective", "best plan", "bound", "gap", "", "method", "literature"]
-    heads += ["plan by", "bound by"]
+    heads = ["instance", "what it is", "tasks", "objective", "best plan", "bound", "gap", "", "method"]
+    heads += ["to the stranger's verifier", "literature", "plan by", "bound by"]
     return "\n".join(["## Instance by instance", "", markdown(heads, map(_row, known), " --- |")])
 
 
@@ -81,7 +81,9 @@ def _row(each: Known) -> list[str]:
     value, bound = each.shown
     state = "closed" if each.closed else "closed, not certified" if each.closed_uncertified else "open"
     words = each.entry.words.replace("|", "\\|")
-    figures = shown(value, ".7g"), shown(bound, ".7g"), _percent(each.gap), state, each.method, _literature(each)
+    # Where it knows the method it computes the same.
+    its = "" if each.strangers == bound else shown(each.strangers, ".7g")
+    figures = shown(value, ".7g"), shown(bound, ".7g"), _percent(each.gap), state, each.method, its, _literature(each)
     what = f"`{each.entry.name}`", words, str(each.entry.tasks), str(each.objective)
     return [*what, *figures, _finder(each.planned), _finder(each.proved)]
 

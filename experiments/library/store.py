@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -92,7 +92,8 @@ def packed(path: Path, text: str) -> bytes:
 class Known:
     """What is known of an instance: its best plan and bound as computed again, and what its plan's finder claims.
 
-    `claimed` is a bound, in the objective's unit, that a solver proved without a certificate.
+    `claimed` is a bound, in the objective's unit, that a solver proved without a certificate; `strangers` what the
+    stranger's verifier computes from the certificate, which may not know all methods.
     """
 
     entry: Entry
@@ -105,6 +106,7 @@ class Known:
     claimed_method: str = ""
     planned: Found | None = None
     proved: Found | None = None
+    strangers: float | None = None
 
     @property
     def gap(self) -> float | None:
@@ -179,8 +181,9 @@ class Library:
             bound, method = check_certificate(scenario, paths[CERTIFICATE])
             found |= {"bound": bound, "method": method, "proved": _found(paths[CERTIFICATE])}
         known = Known(entry, scenario.objective, len(scenario.instance.jobs), **found)
-        ask_stranger(self.instance_path(name), paths, dict(zip((PLAN, CERTIFICATE), known.shown, strict=True)))
-        return known
+        shown = dict(zip((PLAN, CERTIFICATE), known.shown, strict=True))
+        its = ask_stranger(self.instance_path(name), paths, shown)
+        return replace(known, strangers=its.get(CERTIFICATE))
 
     def plan(self, name: str) -> Timeline | None:
         """Return the best known plan of an instance."""
@@ -325,27 +328,35 @@ def check_certificate(scenario: Scenario, path: Path) -> tuple[Fraction, str]:
     return verdict.lower_bound, document["method"]
 
 
-def ask_stranger(instance: Path, paths: Mapping[str, Path], shown: Mapping[str, float | None]) -> None:
-    """Have the verifier that shares no line with the project judge files of an instance, and compare what it computes.
+def ask_stranger(
+    instance: Path, paths: Mapping[str, Path], shown: Mapping[str, float | None]
+) -> Mapping[str, float | None]:
+    """Have the verifier that shares no line with the project judge files of an instance; return what it computes.
 
     Raises
     ------
     RefusedError
-        If it refuses one, or computes another value.
+        If it refuses one, or computes another value; of a method that it does not know it may compute less.
     """
     if not paths or not VERIFIER.exists():
-        return
+        return {}
     command = [sys.executable, str(VERIFIER), str(instance), *map(str, paths.values())]
     asked = subprocess.run(command, capture_output=True, text=True, timeout=_LONGEST_CHECK_S, check=False)  # noqa: S603
     said = [json.loads(line) for line in asked.stdout.splitlines()]
     if len(said) != len(paths):
         raise RefusedError(f"{instance}: the stranger's verifier fails: {asked.stderr.strip().splitlines()[-1:]}")
+    computed: dict[str, float | None] = {}
     for (sort, path), verdict in zip(paths.items(), said, strict=True):
         if verdict["holds"] is False:
             raise RefusedError(f"{path}: refused by the stranger's verifier: {verdict['reason']}")
         mine, its = shown[sort], verdict.get("value" if sort == PLAN else "lower_bound")
-        if verdict["holds"] and mine is not None and abs(its - mine) > _ROUNDING * max(1, abs(mine)):
-            raise RefusedError(f"{path}: is {mine!r} here and {its!r} to the stranger's verifier")
+        known = verdict["holds"] is not None
+        if mine is not None and its is not None:
+            differs, slack = (abs(its - mine) if known else its - mine), _ROUNDING * max(1, abs(mine))
+            if differs > slack:
+                raise RefusedError(f"{path}: is {mine!r} here and {its!r} to the stranger's verifier")
+        computed[sort] = its
+    return computed
 
 
 def read_claim(path: Path) -> Data:

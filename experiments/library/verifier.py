@@ -698,11 +698,14 @@ def proved(window: Window, file: Any) -> tuple[float | None, bool | None]:
     demand(type(claim) in (int, Fraction), "the claim is no number")
     if method == "stream_prices":
         return None, None
-    value = raised(window, file) / (10**6 if window.objective in TIMED else 1)
+    known = file.get("otherwise") if method == "refutation" else file  # a refutation is beyond this
+    value = Fraction() if known is None else raised(window, known) / (10**6 if window.objective in TIMED else 1)
     bound = float(value) if Fraction(float(value)) <= value else math.nextafter(float(value), -math.inf)
     if (claim if type(claim) is int else float(claim)) <= bound:
         return bound, True
-    beyond = method == "parts" and any(part["method"] == "start_orders" for part in file["parameters"]["parts"])
+    beyond = known is not file or (
+        method == "parts" and any(part["method"] == "start_orders" for part in file["parameters"]["parts"])
+    )
     return bound, None if beyond else False
 
 

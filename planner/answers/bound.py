@@ -22,7 +22,6 @@ from truenorth.planner.answers.take_apart import take_apart, with_given_loads
 from truenorth.solvers import portfolio
 from truenorth.solvers.bounds.certificate import closed_form_document, lagrangian_document
 from truenorth.solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
-from truenorth.solvers.bounds.part_sums import PARTS
 from truenorth.solvers.bounds.verify import Verdict, verify
 from truenorth.solvers.budget import Budget
 from truenorth.solvers.result import Result
@@ -113,10 +112,12 @@ def write_certificate(made: Bound, path: Path) -> None:
     write_atomically(path, json.dumps(made.certificate))
 
 
-def bound_within(scenario: Scenario, budget: Budget, schedule: Path | None = None) -> Bound:
-    """Bound a scenario; the parameters are those of `planner.answers.questions.BoundQuestion`."""
+def bound_within(
+    scenario: Scenario, budget: Budget, schedule: Path | None = None, hint: Timeline | None = None
+) -> Bound:
+    """Bound a scenario; the parameters are those of `planner.answers.questions.BoundQuestion`, and a known plan."""
     if schedule is None:
-        return _bound(scenario, budget)
+        return _bound(scenario, budget, hint)
     scenario.instance.require_no_streams("taking a schedule apart")
     instance, timeline = _read_schedule(scenario, schedule)
     begun_cpu = time.process_time()
@@ -148,16 +149,17 @@ def _read_schedule(scenario: Scenario, path: Path) -> tuple[Instance, Timeline]:
         raise InputError(str(path), 1, "timeline", str(error)) from None
 
 
-def _bound(scenario: Scenario, budget: Budget) -> Bound:
+def _bound(scenario: Scenario, budget: Budget, hint: Timeline | None = None) -> Bound:
     instance, objective = scenario.instance, scenario.objective
-    found = portfolio.bound(instance, objective, budget, starts=starts_for(instance, budget.seed))
+    found = portfolio.bound(instance, objective, budget, hint=hint, starts=starts_for(instance, budget.seed))
     (best, method), result = found.formula, found.found
     certificate = closed_form_document(instance, objective, method, best)
     if found.priced is not None and found.priced.bound > best:
         best, method = found.priced.bound, LAGRANGIAN
         certificate = lagrangian_document(instance, objective, found.priced)
-    if found.parts is not None and found.parts[0] > best:
-        (best, certificate), method = found.parts, PARTS
+    if found.written is not None and found.written[0] > best:
+        best, certificate = found.written
+        method = certificate["method"]
     uncertified = None
     if result.lower_bound is not None and result.bound_method is not None and result.lower_bound > best:
         uncertified = result.lower_bound, result.bound_method

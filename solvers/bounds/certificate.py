@@ -17,6 +17,7 @@ from truenorth.solvers.bounds.lagrangian.improve import Priced
 from truenorth.solvers.bounds.lagrangian.relaxation import Relaxation
 from truenorth.solvers.bounds.lagrangian.shapes import NO_TASK
 from truenorth.solvers.bounds.part_sums import PARTS
+from truenorth.solvers.bounds.refutation import REFUTATION
 
 SCHEMA_VERSION = 1
 
@@ -59,6 +60,15 @@ def lagrangian_document(instance: Instance, objective: Objective, priced: Priced
 def parts_document(instance: Instance, objective: Objective, bound: Fraction, parts: list[Any]) -> dict[str, Any]:
     """Return the certificate of a sum over parts."""
     return _document(instance, objective, PARTS, bound, {"parts": parts}, {})
+
+
+def refutation_document(
+    instance: Instance, objective: Objective, least: Fraction, weights: list[list[int]], otherwise: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the certificate that no plan stays below a value, with another one for whoever does not check that."""
+    parameters = {"least": least.numerator, "scale": least.denominator}
+    document = _document(instance, objective, REFUTATION, least, parameters, {"weights": weights})
+    return document | {"otherwise": {key: otherwise[key] for key in ("method", "parameters", "prices")}}
 
 
 def _document(

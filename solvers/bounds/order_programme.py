@@ -98,7 +98,7 @@ class OrderProgramme:
         step, steps, links, cells = self._origin(), list[Step](), list[_Link](), 0
         for number in range(len(self.terms.tasks.job)):
             grown = self._grow(step, number)
-            instead = dominate(self.compared, grown)
+            instead = self._give_way(grown)
             kept = np.flatnonzero(instead == np.arange(len(instead)))
             index = np.full(len(instead), NONE)
             index[kept] = np.arange(len(kept))
@@ -110,6 +110,12 @@ class OrderProgramme:
                 raise TooLargeError("too many states")
         least = int(steps[-1].states.cost.min(initial=self.limit))
         return Guide(self._to_go(steps, links), self.compared), least
+
+    def _give_way(self, step: Step) -> Ints:
+        """Return for every state one that is as early and costs no more, to be kept instead."""
+        states = step.states
+        order = np.lexsort((states.begun_us, states.cost, states.key))
+        return dominate(states.key, order, lambda a, b: as_early(self.compared, step, a, step, b))
 
     def _to_go(self, steps: list[Step], links: list[_Link]) -> list[tuple[Step, Ints]]:
         """Return the states below the limit, sorted by key, and what must still follow each at least."""

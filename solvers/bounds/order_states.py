@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -175,22 +176,29 @@ def _loads_no_later(by: Compared, one: States, a: Ints, other: States, b: Ints) 
     return early
 
 
-def dominate(by: Compared, step: Step) -> Ints:
+def dominate(key: Ints | NDArray[np.uint64], order: Ints, as_early: Callable[[Ints, Ints], NDArray[np.bool_]]) -> Ints:
     """Return for every state the one to keep instead, itself if it is needed.
 
-    A state gives way to one of the same tasks that is as early, costs no more and comes before it in a fixed order; so
-    whoever gives way leads to one that does not.
+    A state gives way to one of the same key that makes it superfluous and comes before it in a fixed order; so whoever
+    gives way leads to one that does not.
+
+    Parameters
+    ----------
+    key
+        Of each state; only states of equal keys are compared.
+    order
+        All states, those of equal keys one after the other.
+    as_early
+        Says for pairs of states whether whatever can follow the second can follow the first, at no higher cost.
     """
-    states = step.states
-    order = np.lexsort((states.begun_us, states.cost, states.key))
-    instead, left = np.arange(states.number), np.arange(states.number)
+    instead, left = np.arange(len(order)), np.arange(len(order))
     for back in range(1, _MOST_COMPARED + 1):
         # Of the others, those with so many states of their key before them; one that gave way stands for its better.
         left = left[left >= back]
-        left = left[states.key[order[left]] == states.key[order[left - back]]]
+        left = left[key[order[left]] == key[order[left - back]]]
         if not len(left):
             break
-        better = as_early(by, step, order[left - back], step, order[left])
+        better = as_early(order[left - back], order[left])
         instead[order[left[better]]] = order[left[better] - back]
         left = left[~better]
     # Chains end: every one gives way to one before it in the order.

@@ -1,8 +1,8 @@
 """The verifier: computes a certified bound again and accepts or refuses the claim. No solver, no compiled kernel.
 
 Closed forms are computed again by `solvers.bounds.recomputed`, prices by `solvers.bounds.priced`, sums over parts by
-`solvers.bounds.part_sums`. None of them trusts what a certificate says: whatever it holds, what they return is proved,
-and a claim above is refused.
+`solvers.bounds.part_sums`, refutations by `solvers.bounds.refutation`. None of them trusts what a certificate says:
+whatever it holds, what they return is proved, and a claim above is refused.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from truenorth.solvers.bounds.certified import RefusedError, get, whole
 from truenorth.solvers.bounds.part_sums import PARTS, add_parts
 from truenorth.solvers.bounds.priced import LAGRANGIAN, LagrangianCheck
 from truenorth.solvers.bounds.recomputed import OF_STREAMS, RECOMPUTED, least_value
+from truenorth.solvers.bounds.refutation import REFUTATION, refuted_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Verdict:
     Parameters
     ----------
     how
-        Which of its parts were proved in which way; None for a bound that is no sum over parts.
+        Which of its parts, or which of the proofs that it offers, were proved in which way; None if there is one.
     """
 
     valid: bool
@@ -44,6 +45,8 @@ def verify(instance: Instance, document: object) -> Verdict:
         if method == PARTS:
             total, how = add_parts(instance, objective, get(document, "parameters"), _again)
             bound = least_value(instance, objective, total)
+        elif method == REFUTATION:
+            bound, how = refuted_value(instance, objective, document, _again)
         else:
             bound = _again(instance, objective, method, document)
         if claim > Fraction(reported_bound(objective, bound)):
@@ -65,7 +68,7 @@ def _header(instance: Instance, document: object) -> tuple[Objective, str, Fract
         raise RefusedError("lower_bound must be a number")
     if isinstance(claim, float) and not math.isfinite(claim):
         raise RefusedError("lower_bound must be finite")
-    if method not in (LAGRANGIAN, PARTS, *RECOMPUTED):
+    if method not in (LAGRANGIAN, PARTS, REFUTATION, *RECOMPUTED):
         raise RefusedError("method is none whose bounds can be computed again")
     if instance.streams is not None and method not in OF_STREAMS:
         raise RefusedError(f"{method} knows no requests of streams; allowed are {', '.join(OF_STREAMS)}")

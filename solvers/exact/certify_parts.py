@@ -61,15 +61,20 @@ class PartProof:
 
 
 class CertifiedSearch(Search):
-    """A search that writes down the best of its proofs part by part.
+    """A search that writes down the best of its proofs that go beyond formulas and prices of the whole window.
 
     Attributes
     ----------
-    parts
-        What they prove, and the certificate; None until there is one.
+    written
+        What it proves, and the certificate; None until there is one.
     """
 
-    parts: tuple[Fraction, dict[str, Any]] | None = None
+    written: tuple[Fraction, dict[str, Any]] | None = None
+
+    def keep(self, bound: Fraction, document: dict[str, Any]) -> None:
+        """Keep a certificate if it proves more than the one that is kept."""
+        if self.written is None or bound > self.written[0]:
+            self.written = bound, document
 
     def certify(self, proofs: Iterable[PartProof], left_s: Callable[[], float]) -> None:
         """Write down proofs of all parts of a window, in the seconds that are left; keep it if it proves more."""
@@ -81,8 +86,7 @@ class CertifiedSearch(Search):
             total += share(instance, part, objective) * bound
             written.append({"first_job": proof.jobs.start} | document)
         bound = least_value(instance, objective, total)
-        if self.parts is None or bound > self.parts[0]:
-            self.parts = bound, parts_document(instance, objective, bound, written)
+        self.keep(bound, parts_document(instance, objective, bound, written))
 
 
 def _write_part(part: Instance, objective: Objective, proof: PartProof, effort: Effort) -> tuple[Fraction, Part]:

@@ -215,8 +215,8 @@ def test_what_is_written_is_proved_again() -> None:
     assert plan is not None
     search.offer(plan)
     parts.improve(search, early_prices(built, Objective.MEAN_LATENCY), 900)
-    assert search.parts is not None
-    bound, document = search.parts
+    assert search.written is not None
+    bound, document = search.written
     assert bound == search.value == 6
     verdict = verify(built, json.loads(json.dumps(document)))
     assert verdict.valid
@@ -239,11 +239,11 @@ def test_whatever_is_written_is_proved_again(objective: Objective, monkeypatch: 
         search = CertifiedSearch(built, objective, 900)
         search.offer(plan)
         parts.improve(search, early_prices(built, objective), 900)
-        if search.parts is not None:
+        if search.written is not None:
             written += 1
-            verdict = verify(built, json.loads(json.dumps(search.parts[1])))
+            verdict = verify(built, json.loads(json.dumps(search.written[1])))
             assert verdict.valid, verdict.reason
-            assert verdict.lower_bound == search.parts[0]
+            assert verdict.lower_bound == search.written[0]
             assert search.value is not None
-            assert search.parts[0] <= search.value
+            assert search.written[0] <= search.value
     assert written
