@@ -131,8 +131,8 @@ def certificates(
         search = CertifiedSearch(instance, objective, seconds)
         search.offer(plan)
         parts.improve(search, priced, seconds)
-        if search.parts is not None:
-            bound, document = search.parts
+        if search.written is not None:
+            bound, document = search.written
             yield "parts", json.loads(json.dumps(document)), bound
 
 

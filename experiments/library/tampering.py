@@ -54,8 +54,9 @@ class Tampered:
 
     @property
     def agreed(self) -> bool:
-        """Whether both refuse, or both accept at the same number; of start orders the stranger may prove less."""
-        if self.project is not None and self.stranger is not None and "start_orders" in json.dumps(self.document):
+        """Whether both refuse, or both accept at the same number; where orders are searched it may prove less."""
+        searched = self.document.get("method") == "refutation" or "start_orders" in json.dumps(self.document)
+        if self.project is not None and self.stranger is not None and searched:
             return self.stranger <= self.project
         return self.beyond_stranger or self.project == self.stranger
 

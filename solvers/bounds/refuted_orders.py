@@ -166,21 +166,11 @@ class Refutation:
         if not (held | needed).any():
             return held, index, gpu
         wanted = np.bitwise_or.reduce(np.where(states.started, 0, self._wants), axis=1)[at[index]]
-        # The one that starts is among them; what it needs counts anyway.
-        ways = [
-            [kept | need for kept in self._kept(hold, need, c)]
-            for hold, need, c in zip((held & wanted).tolist(), needed.tolist(), self._class(gpu), strict=True)
-        ]
-        count = np.array([len(each) for each in ways], np.int64)
-        return (
-            np.array([each for way in ways for each in way], np.int64),
-            np.repeat(index, count),
-            np.repeat(gpu, count),
-        )
-
-    def _class(self, gpu: Ints) -> list[int]:
-        listed: list[int] = self.windows.gpu_class[gpu].tolist()
-        return listed
+        asked = zip((held & wanted).tolist(), needed.tolist(), self.windows.gpu_class[gpu].tolist(), strict=True)
+        ways = [[kept | need for kept in self._kept(hold, need, c)] for hold, need, c in asked]
+        count = np.array(list(map(len, ways)), np.int64)
+        kept = np.array([each for way in ways for each in way], np.int64)
+        return kept, np.repeat(index, count), np.repeat(gpu, count)
 
     def _after(
         self, states: Beginnings, task: Ints, gpu: Ints, start_us: Ints, run_us: Ints, load_us: Ints, held: Ints
@@ -202,14 +192,13 @@ class Refutation:
             yet_us = np.where(states.started, 0, self._load_us).sum(axis=1)
             idle = states.busy_us + yet_us[:, None] <= states.free_us
             states.busy_us[idle] = states.held[idle] = 0
-        gone = (~states.started @ self._before.T == 0) | (
-            states.end_us + self._reach_us <= states.free_us.min(axis=1)[:, None]
-        )
+        # Nobody needs them, or they are everywhere before anyone could.
+        everywhere = states.end_us + self._reach_us <= states.free_us.min(axis=1)[:, None]
+        gone = everywhere | (~states.started @ self._before.T == 0)
         states.end_us[gone] = states.place[gone] = 0
         states = states.rows(self._alive(states))
-        order = np.lexsort(
-            (states.held, states.busy_us, states.free_us, np.broadcast_to(windows.gpu_class, states.held.shape))
-        )
+        classes = np.broadcast_to(windows.gpu_class, states.held.shape)
+        order = np.lexsort((states.held, states.busy_us, states.free_us, classes))
         where = np.argsort(order, axis=1)
         free_us, busy_us, held = (np.take_along_axis(each, order, 1) for each in states[1:4])
         place = np.where(states.end_us > 0, np.take_along_axis(where, states.place, 1), 0)
@@ -219,14 +208,13 @@ class Refutation:
 
     def _alive(self, states: Beginnings) -> Flags:
         """Say after which states all tasks may still end in time, as far as this shows."""
-        windows, left = self.windows, ~states.started
-        self.effort.spend(states.started.size * len(self.energies.weight))
+        windows, energies, left = self.windows, self.energies, ~states.started
+        self.effort.spend(states.started.size * len(energies.weight) * (1 + len(energies.until_us) // 16))
         earliest_us = self._earliest(states)
         alive = np.asarray((~left | (earliest_us + windows.fastest_us <= windows.last_us)).all(axis=1))
         # Per class: when a task may start on it at all.
         first_us = np.array([np.where(left & can, earliest_us, _NEVER_US).min(axis=1) for can in self._can.T])
         from_us = np.maximum(states.free_us, first_us[windows.gpu_class].T)
-        energies = self.energies
         for weight, energy in zip(energies.weight, energies.energy, strict=True):
             taken = np.where(left, energy, 0).astype(np.float64) @ energies.due.T.astype(np.float64)
             there = np.zeros(taken.shape, np.int64)
@@ -238,9 +226,8 @@ class Refutation:
     def _loads_fit(self, states: Beginnings) -> Flags:
         """Say where runs and loads that must follow leave no GPU busy beyond the last due date; they do not overlap."""
         windows, left = self.windows, ~states.started
-        missing = np.bitwise_or.reduce(np.where(left, self._surely, 0), axis=1) & ~np.bitwise_or.reduce(
-            states.held, axis=1
-        )
+        missing = np.bitwise_or.reduce(np.where(left, self._surely, 0), axis=1)
+        missing &= ~np.bitwise_or.reduce(states.held, axis=1)
         loads_us = np.min([windows.loads_us(missing, c) for c in range(windows.load_us.shape[1])], axis=0)
         taken = np.where(left, windows.fastest_us, 0).sum(axis=1) + loads_us
         last_us = windows.last_us.max()
@@ -290,7 +277,7 @@ class Refutation:
     def _as_early(self, states: Beginnings, a: Ints, b: Ints) -> Flags:
         """Say for pairs of states whether whatever can follow the second can follow the first, no later."""
         self.effort.spend(len(a) * states.free_us.shape[1])
-        early = (states.free_us[a] <= states.free_us[b]).all(axis=1)
+        early = np.asarray((states.free_us[a] <= states.free_us[b]).all(axis=1))
         at = np.flatnonzero(early)
         self.effort.spend(len(at) * states.end_us.shape[1])
         a, b = a[at], b[at]

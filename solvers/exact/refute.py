@@ -96,19 +96,19 @@ def _dear(instance: Instance, objective: Objective, value: Fraction) -> list[int
         return [1] * len(classes)
     windows = Windows.of(instance, LoneJobs(instance), due_us)
     programme = pulp.LpProblem("weights", pulp.LpMaximize)
-    weight = [pulp.LpVariable(f"weight_{c}", 0) for c in classes]
-    energy = [pulp.LpVariable(f"energy_{task}", 0) for task in range(windows.tasks)]
-    programme += pulp.lpSum(energy)
+    weight = [programme.add_variable(f"weight_{c}", 0) for c in classes]
+    energy = [programme.add_variable(f"energy_{task}", 0) for task in range(windows.tasks)]
+    programme.setObjective(pulp.lpSum(energy))
     for task, runs in enumerate(windows.run_us.tolist()):
         for c, run in enumerate(runs):
             if run != NEVER:
-                programme += energy[task] <= run * weight[c]
+                programme.addConstraint(energy[task] <= run * weight[c])
     can, room = windows.run_us != NEVER, list[Any]()
     for c in classes:
         if can[:, c].any():
             span_us = int(windows.last_us[can[:, c]].max() - windows.head_us[can[:, c]].min())
             room.append(int(gpus[c]) * max(1, span_us) * weight[c])
-    programme += pulp.lpSum(room) <= int(windows.fastest_us.sum())
+    programme.addConstraint(pulp.lpSum(room) <= int(windows.fastest_us.sum()))
     programme.solve(pulp.HiGHS(msg=False))
     found = [max(0.0, each.value() or 0.0) for each in weight]
     return [round(each / (max(found) or 1) * _WEIGHT) for each in found]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, product
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.instances import chain, cluster, gpu, instance, network, random_instance, task
-from truenorth.models import NEVER, Cluster, Instance, Job, Objective, scenario_hash
+from truenorth.models import NEVER, Cluster, Instance, Job, Objective, Placement, Timeline, scenario_hash
 from truenorth.models.objective import reported_bound, timeline_value
 from truenorth.solvers.bounds import refutation, refuted_orders
 from truenorth.solvers.bounds.alone import LoneJobs
@@ -22,6 +24,8 @@ from truenorth.solvers.bounds.refuted_orders import Refutation
 from truenorth.solvers.bounds.refuted_terms import Energies, Windows
 from truenorth.solvers.bounds.verify import verify
 from truenorth.solvers.exact import exhaustive
+from truenorth.solvers.exact.certify_parts import CertifiedSearch
+from truenorth.solvers.exact.refute import improve as refute_plan
 
 Site = tuple[int, int, frozenset[int]]
 """Of a GPU: when it is free, how long it has loaded (and run), and what it holds."""
@@ -210,10 +214,10 @@ def by_hand(least: int = 42, **changes: Any) -> dict[str, Any]:
 
 def test_what_is_refuted_is_proved() -> None:
     verdict = verify(paging(), by_hand())
-    assert (verdict.valid, verdict.lower_bound, verdict.how) == (True, 42, "refutation")
+    assert (verdict.valid, verdict.lower_bound, verdict.how) == (True, Fraction(42), "refutation")
     # Between two whole numbers no makespan lies.
     verdict = verify(paging(), by_hand(parameters={"least": 83, "scale": 2}))
-    assert (verdict.valid, verdict.lower_bound) == (True, 42)
+    assert (verdict.valid, verdict.lower_bound) == (True, Fraction(42))
 
 
 def test_what_is_not_refuted_counts_what_is_said_otherwise() -> None:
@@ -275,7 +279,7 @@ def test_huge_numbers_prove_nothing_and_take_no_time() -> None:
     verdict = verify(paging(), by_hand(parameters={"least": 1 << 60, "scale": 1}))
     assert (verdict.valid, verdict.how) == (False, "critical_path (refutation: times are too large)")
     verdict = verify(paging(), by_hand(parameters={"least": 1, "scale": 1 << 60}, lower_bound=0))
-    assert (verdict.valid, verdict.lower_bound) == (True, 1)
+    assert (verdict.valid, verdict.lower_bound) == (True, Fraction(1))
 
 
 def test_no_edit_raises_and_none_claims_more_than_is_true() -> None:
@@ -289,3 +293,54 @@ def test_no_edit_raises_and_none_claims_more_than_is_true() -> None:
         assert verdict.lower_bound is None or verdict.lower_bound <= 42
         if verdict.valid:
             assert Fraction(document["lower_bound"]) <= Fraction(42, 10**6)
+
+
+# What is written
+
+
+@pytest.mark.parametrize("objective", [Objective.MAKESPAN, Objective.MAX_SLOWDOWN])
+def test_whatever_is_written_is_proved_again(objective: Objective) -> None:
+    met = written = 0
+    for seed in range(40):
+        built = random_instance(random.Random(seed), max_tasks=3)
+        plan = exhaustive.solve(built, objective).timeline
+        if plan is None:
+            continue
+        search = CertifiedSearch(built, objective, 1e9)
+        search.offer(plan)
+        refute_plan(search, 1e9)
+        if search.written is not None:
+            verdict = verify(built, json.loads(json.dumps(search.written[1])))
+            assert (verdict.valid, verdict.lower_bound, verdict.how) == (True, search.written[0], "refutation"), seed
+            assert search.bound == search.written[0]
+            written, met = written + 1, met + search.proved
+    assert written
+    assert met
+
+
+def test_a_late_job_is_refuted_though_no_formula_knows_of_it() -> None:
+    jobs = [replace(job, deadline_us=41) for job in paging().jobs]
+    built = replace(paging(), jobs=tuple(jobs))
+    search = CertifiedSearch(built, Objective.LATE_JOBS, 1e9)
+    plan = exhaustive.solve(built, Objective.LATE_JOBS).timeline
+    assert plan is not None
+    search.offer(plan)
+    refute_plan(search, 1e9)
+    assert (search.value, search.bound, search.bound_method) == (Fraction(1), Fraction(1), "refutation")
+
+
+def test_where_a_plan_is_not_the_best_the_highest_value_that_can_be_is_refuted() -> None:
+    jobs = [Job(chain(task("t", 10 + each), name=f"w{each}"), 0) for each in range(8)]
+    built = instance(jobs, on=cluster(2))
+    search = CertifiedSearch(built, Objective.MAKESPAN, 1e9)
+    # 10 + 12 + 14 + 16 and 11 + 13 + 15 + 17: the halves of 108 are 54.
+    ends_us, placements = [0, 0], list[Placement]()
+    for each in range(8):
+        start_us = ends_us[each % 2]
+        ends_us[each % 2] = start_us + 10 + each
+        placements.append(Placement(each, each % 2, start_us, ends_us[each % 2]))
+    search.offer(Timeline.build(8, placements, ()))
+    assert search.value == 56
+    refute_plan(search, 1e9)
+    # Energetic reasoning has proved that: nothing is left to refute.
+    assert (search.bound, search.written) == (None, None)
