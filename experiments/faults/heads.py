@@ -40,6 +40,7 @@ WRITERS: Mapping[str, Sequence[str]] = {
 }
 """What writes what it has measured, with its options; the braces are a name."""
 _KEPT = {"trial": "{}/runs", "profile": "{}.rounds", "replay": "{}/runs"}
+_NAMES = "/dev/shm"  # noqa: S108
 _FULL = os.strerror(errno.ENOSPC)
 
 
@@ -51,7 +52,7 @@ def end_heads(number: signal.Signals, runs: int, seed: int = 0) -> dict[str, int
         (Path(folder) / "s.yaml").write_text(SCENARIO)
         asked = ["trial", "s.yaml", "--policies", "jit,srpt", "--repeats", "1000", "--virtual", "serial"]
         for _ in range(runs):
-            before = os.listdir("/dev/shm")  # noqa: S108
+            before = os.listdir(_NAMES)
             head = subprocess.Popen([command, *asked], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)  # noqa: S603
             while not (family := descendants(head.pid)) and head.poll() is None:
                 time.sleep(0.01)
@@ -131,14 +132,19 @@ def _ask(verb: str, folder: Path, name: str, room: float = inf) -> _Said:
 
 
 def left_behind(before: Sequence[str], processes: Sequence[int]) -> int:
-    """Return how many of some processes are left after some seconds, and new names of shared memory nobody uses."""
-    for _ in range(500):
+    """Return how many of some processes, and of the new names in shared memory that nobody uses, are left for good.
+
+    What is gone within a minute is not: on a busy machine processes take their time, and others have names for moments.
+    """
+    fresh = set(os.listdir(_NAMES)) - set(before)
+    for _ in range(600):
         left = [each for each in processes if Path(f"/proc/{each}").exists()]
-        if not left:
+        fresh &= set(os.listdir(_NAMES))
+        unused = fresh - _names_in_use() if fresh else fresh
+        if not left and not unused:
             break
-        time.sleep(0.01)
-    fresh = set(os.listdir("/dev/shm")) - set(before)  # noqa: S108
-    return len(left) + (len(fresh - _names_in_use()) if fresh else 0)
+        time.sleep(0.1)
+    return len(left) + len(unused)
 
 
 def _names_in_use() -> set[str]:
@@ -148,7 +154,7 @@ def _names_in_use() -> set[str]:
         with suppress(OSError):
             maps = (process / "maps").read_text().split()
             held = [*maps, *(os.readlink(path) for path in (process / "fd").iterdir())]
-            used.update(name.removeprefix("/dev/shm/") for name in held if name.startswith("/dev/shm/"))  # noqa: S108
+            used.update(name.removeprefix(f"{_NAMES}/") for name in held if name.startswith(_NAMES))
     return used
 
 
