@@ -25,7 +25,6 @@ import pandas as pd
 from truenorth.executor.policies.options import one_of, option
 from truenorth.models.instance import Ints
 from truenorth.planner.inputs.importers.csv_files import csv_rows
-from truenorth.planner.inputs.importers.format import Format, Hardware
 from truenorth.planner.inputs.importers.rows import MAX_GPUS_PER_REQUEST, Mask, Rows, Tally, join_names
 from truenorth.planner.inputs.importers.tables import Requests, Texts
 
@@ -72,11 +71,6 @@ class OwnerOptions(ClusterOptions):
     """
 
     model: str = option("user", one_of("user", "vc"))
-
-
-SHARED_BY_OWNER = "the log names no models: the jobs of a user share one (model=vc: those of a virtual cluster)"
-"""What is assumed of such a log."""
-ON_SEVERAL = "jobs on several GPUs are left out (gpus=split: they become as many tasks on one GPU each, side by side)"
 
 
 class Ids:
@@ -147,23 +141,6 @@ class Helios(OwnerOptions):
                 yield read_jobs(rows, ids, rows.names(self.model), self)
 
 
-HELIOS = Format(
-    name="helios",
-    title="training jobs of SenseTime's Helios clusters, 2020",
-    source="github.com/S-Lab-System-Group/HeliosData (CC-BY 4.0); Hu et al., SC 2021",
-    notes=(
-        SHARED_BY_OWNER,
-        ON_SEVERAL,
-        "a run time is end_time - start_time, also of jobs that failed or were cancelled (state=completed: without)",
-    ),
-    sizes="the log has no sizes: every model weighs 8 GB, a GPU has 32 GB for weights",
-    reader=Helios,
-    # the log knows neither memory nor sizes
-    hardware=Hardware.of("32 GB", "8 GB", "10 GB/s", servers=2, gpus_per_server=8, kind="V100"),
-    dated=True,
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Acme(ClusterOptions):
     """Reads ``trace_seren.csv`` and ``trace_kalos.csv``.
@@ -189,21 +166,3 @@ class Acme(ClusterOptions):
         if self.model == "user-type":
             return join_names(rows, "user", "type")
         return rows.names(self.model)
-
-
-ACME = Format(
-    name="acme",
-    title="jobs of Shanghai AI Lab's Acme clusters Seren and Kalos, 2023",
-    source="github.com/InternLM/AcmeTrace (CC-BY 4.0); Hu et al., NSDI 2024",
-    notes=(
-        "the log names no models: the jobs of a user that are of one type (pretraining, evaluation, ...) share one "
-        "(model=user, model=type)",
-        ON_SEVERAL,
-        "a run time is end_time - start_time, also of jobs that failed or were cancelled (state=completed: without)",
-    ),
-    sizes="the log has no sizes: every model weighs 14 GB (7 billion parameters of 2 B), a GPU has 80 GB for weights",
-    reader=Acme,
-    # Acme's servers have eight A100 of 80 GB; the size of models is an assumption
-    hardware=Hardware.of("80 GB", "14 GB", "20 GB/s", servers=2, gpus_per_server=8, kind="A100"),
-    dated=True,
-)

@@ -16,8 +16,7 @@ import numpy as np
 
 from truenorth.executor.policies.options import one_of, option
 from truenorth.planner.inputs.importers.csv_files import csv_rows
-from truenorth.planner.inputs.importers.format import Format, Hardware
-from truenorth.planner.inputs.importers.formats.cluster_jobs import ON_SEVERAL, GPUOptions, Ids, gpus_that_count
+from truenorth.planner.inputs.importers.formats.cluster_jobs import GPUOptions, Ids, gpus_that_count
 from truenorth.planner.inputs.importers.rows import Mask, Rows, Tally
 from truenorth.planner.inputs.importers.tables import Requests, Texts
 
@@ -91,20 +90,3 @@ def _unavailable(texts: Texts) -> Mask:
 
 def _unknown(model: str) -> str:
     return f"unknown {model}"
-
-
-FORMAT = Format(
-    name="rltune",
-    title="jobs of Helios, Philly, Alibaba or a synthetic trace in RLTune's 19 columns",
-    source="github.com/dshruti20/RLTune, GPU_Traces (no licence given); SoCC 2025, doi 10.1145/3772052.3772257",
-    notes=(
-        "the traces name no models: the jobs of a user share one (model=executable, group, queue, partition, vc, name)",
-        ON_SEVERAL,
-        "the type of GPU and the status, whose codes are not documented, are not used: every job runs on any GPU",
-    ),
-    sizes="the traces have no sizes: every model weighs 4 GB, a GPU has 16 GB for weights",
-    reader=RLTune,
-    # the traces know no sizes
-    hardware=Hardware.of("16 GB", "4 GB", "10 GB/s", servers=2, gpus_per_server=8),
-    dated=True,
-)

@@ -14,7 +14,6 @@ from truenorth.models.instance import Ints
 from truenorth.models.scenario.quantities import MAX_BATCH, MAX_NUMBER, MAX_SIZE_BYTES
 from truenorth.models.workload import WHOLE
 from truenorth.planner.inputs.importers.clocks import read_releases, tell_clock
-from truenorth.planner.inputs.importers.format import Format, Hardware
 from truenorth.planner.inputs.importers.json_files import table_rows
 from truenorth.planner.inputs.importers.rows import MAX_GPUS_PER_REQUEST, Rows, Tally
 from truenorth.planner.inputs.importers.tables import Requests
@@ -170,15 +169,3 @@ class TableReader:
         share = rows.shares(self.share) if self.share else np.full(count, WHOLE, np.int64)
         memory = rows.wholes(self.memory, 0, MAX_SIZE_BYTES) if self.memory else np.zeros(count, np.int64)
         return {"share": share, "memory_bytes": memory, "batch_us": batch_us}
-
-
-FORMAT = Format(
-    name="table",
-    title="CSV or JSON Lines with a release, a model and a run time per row; options name the columns and the unit",
-    source="your own log",
-    notes=(),
-    sizes="sizes are assumed: models of 6 GB that load at 6 GB/s, GPUs of 24 GB",
-    reader=TableReader,
-    hardware=Hardware.of("24 GB", "6 GB", "6 GB/s", servers=2),
-    dated=lambda reader, files: bool(reader.clock(files)),
-)
