@@ -30,8 +30,7 @@ from truenorth.models.scenario.work import build_workflows
 from truenorth.models.scenario.writing import write_scenario
 from truenorth.models.units import say_bandwidth
 from truenorth.planner.answers.kept import KeptRuns, identity, keeping
-from truenorth.planner.answers.profile_document import measured_document
-from truenorth.planner.answers.profile_report import (
+from truenorth.planner.answers.profile_document import (
     BatchProfiled,
     LoadLine,
     ModelProfiled,
@@ -39,6 +38,7 @@ from truenorth.planner.answers.profile_report import (
     StreamProfiled,
     TaskProfiled,
     TransferLine,
+    measured_document,
 )
 from truenorth.planner.inputs.samples import samples_path, samples_text
 

@@ -19,7 +19,7 @@ from truenorth.models.scenario import Scenario, build
 from truenorth.planner.answers.questions import ServersQuestion
 from truenorth.planner.answers.servers.answer import levels_of
 from truenorth.planner.answers.servers.sizes import Sizes
-from truenorth.planner.answers.whatif.document import windows_of
+from truenorth.planner.answers.whatif.grid import windows_of
 from truenorth.planner.answers.whatif.result import CellError, Counts, Sweep
 from truenorth.planner.answers.whatif.run import ask_each
 from truenorth.planner.answers.whatif.verbs import PLAN, Row

@@ -23,8 +23,7 @@ from truenorth.planner.answers.pool.calls import as_finished
 from truenorth.planner.answers.pool.processes import Outcome, describe_error
 from truenorth.planner.answers.questions import Question
 from truenorth.planner.answers.whatif.cell import CellAnswer, CellCall, Store, answer
-from truenorth.planner.answers.whatif.document import SweepDocument, WorkloadValues, read_sweep
-from truenorth.planner.answers.whatif.grid import Grid, grid_over, read_grid
+from truenorth.planner.answers.whatif.grid import Grid, SweepDocument, WorkloadValues, grid_over, read_grid, read_sweep
 from truenorth.planner.answers.whatif.result import Counts, Sweep, sweep_of, write_tables
 from truenorth.solvers.budget import Budget, interruptible, own_interrupts, tell_nobody
 

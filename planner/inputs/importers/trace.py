@@ -19,11 +19,11 @@ from truenorth.models.scenario.quantities import MAX_JOBS
 from truenorth.models.units import seconds
 from truenorth.planner.inputs.importers.catalogued import Catalogued
 from truenorth.planner.inputs.importers.classes import Classes
+from truenorth.planner.inputs.importers.csv_files import assert_each_once
 from truenorth.planner.inputs.importers.format import Format, Hardware, Reader
 from truenorth.planner.inputs.importers.formats import FORMATS
 from truenorth.planner.inputs.importers.formats.tokens import NAME as TOKENS
 from truenorth.planner.inputs.importers.rows import LONGEST_NAME, Tally
-from truenorth.planner.inputs.importers.source import assert_each_once
 from truenorth.planner.inputs.importers.streamed import Cache
 from truenorth.planner.inputs.importers.summary import Summary
 from truenorth.planner.inputs.importers.tables import DagJobs, Requests, Texts, TokenRequests

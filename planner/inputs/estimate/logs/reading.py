@@ -20,7 +20,7 @@ from truenorth.models.scenario import InputError
 from truenorth.planner.inputs.estimate.logs.failures import HINTS, Judge, LogFailure
 from truenorth.planner.inputs.estimate.logs.marks import LogClock, Rate, said
 from truenorth.planner.inputs.estimate.logs.progress import Count, Remaining, Tracker
-from truenorth.planner.inputs.importers.source import open_bytes
+from truenorth.planner.inputs.importers.csv_files import open_bytes
 
 MAX_LINE = 4_000
 """What stands further right in a line is not read."""

@@ -20,10 +20,9 @@ from truenorth.executor.policies.options import one_of, option
 from truenorth.models.scenario.errors import FieldError, Where, quote
 from truenorth.models.scenario.section import Record, problem, refuse_empty
 from truenorth.models.workload import ANY_KIND, Edge, Task, Workflow
-from truenorth.planner.inputs.importers.csv_files import CHUNK_ROWS
+from truenorth.planner.inputs.importers.csv_files import CHUNK_ROWS, open_text
 from truenorth.planner.inputs.importers.json_files import LogName, LongSeconds, Seconds, json_lines, read_entries
 from truenorth.planner.inputs.importers.rows import Tally
-from truenorth.planner.inputs.importers.source import open_text
 from truenorth.planner.inputs.importers.tables import DagJobs, DAGOptions, build_workflow
 
 _ENDS = ("low", "high")

@@ -21,11 +21,10 @@ from typing_extensions import TypedDict
 
 from truenorth.models.scenario.errors import FieldError, quote
 from truenorth.models.scenario.section import Record, kind_of, problem
-from truenorth.planner.inputs.importers.csv_files import CHUNK_ROWS
+from truenorth.planner.inputs.importers.csv_files import CHUNK_ROWS, open_text
 from truenorth.planner.inputs.importers.formats.cluster_jobs import OwnerOptions
 from truenorth.planner.inputs.importers.json_files import Entries, LeftOutError, LogName, read_entries
 from truenorth.planner.inputs.importers.rows import MAX_GPUS_PER_REQUEST, Tally
-from truenorth.planner.inputs.importers.source import open_text
 from truenorth.planner.inputs.importers.tables import Requests
 
 _EPOCH = datetime(1970, 1, 1)

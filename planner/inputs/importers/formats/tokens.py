@@ -22,7 +22,7 @@ from truenorth.executor.policies.options import count_from_1, one_of, option
 from truenorth.models.scenario import InputError
 from truenorth.models.scenario.errors import quote
 from truenorth.models.scenario.quantities import MAX_TOKENS
-from truenorth.planner.inputs.importers.clocks import read_releases, tell_clock
+from truenorth.planner.inputs.importers.formats.table import read_releases, tell_clock
 from truenorth.planner.inputs.importers.json_files import columns_of, table_rows
 from truenorth.planner.inputs.importers.rows import Rows, Tally
 from truenorth.planner.inputs.importers.tables import TokenRequests

@@ -21,9 +21,9 @@ from truenorth.models.scenario.json_text import JSONText
 from truenorth.models.scenario.quantities import MAX_SIZE_BYTES
 from truenorth.models.scenario.section import Record, problem, refuse_empty
 from truenorth.models.workload import ANY_KIND, Edge, Task, Workflow
+from truenorth.planner.inputs.importers.csv_files import open_text
 from truenorth.planner.inputs.importers.json_files import Bytes, LogName, Seconds, name_at, read_entries
 from truenorth.planner.inputs.importers.rows import LONGEST_NAME, Tally
-from truenorth.planner.inputs.importers.source import open_text
 from truenorth.planner.inputs.importers.tables import DagJobs, DAGOptions, build_workflow
 
 _VERSIONS = ("1.5", "1.6")
