@@ -19,6 +19,7 @@ from truenorth.models.scenario import Scenario, load_scenario, scenario_from
 from truenorth.models.scenario.changes import plain
 from truenorth.models.scenario.errors import Source
 from truenorth.models.scenario.section import validate
+from truenorth.planner.answers.kept import locked
 from truenorth.planner.answers.pool.calls import as_finished
 from truenorth.planner.answers.pool.processes import Outcome, describe_error
 from truenorth.planner.answers.questions import Question
@@ -63,7 +64,7 @@ def sweep(
     InputError
         With file and line of what is wrong.
     QuestionError
-        If another sweep is at work in the folder, or there is no such Ray cluster.
+        If somebody else is at work in the folder, or there is no such Ray cluster.
     """
     document, base, source = read_sweep(Path(file))
     name = document.name or Path(file).stem
@@ -177,7 +178,7 @@ def _run(asked: _Run, budget: Budget, ray: str | None) -> Sweep:
     with ExitStack() as held:
         changed = False
         if store is not None:
-            held.enter_context(store.locked())
+            held.enter_context(locked(store.folder))
             changed = store.begin(asked.name, asked.verb, asked.file, keys, scenario_hash(asked.base.instance))
         calls = {key: cell.call for key, cell in zip(keys, grid.cells, strict=True)}
         known = {key: found for key in calls if store is not None and (found := store.read(key)) is not None}
