@@ -3,15 +3,11 @@
 For plans, rules and metrics a job's workflow is the path that it takes. Online policies meet the *open* instance, in
 which it is the whole workflow, until the path shows: with the end of the first task outside the branches that a task in
 one of them comes after; at the release if a branch has a task without predecessors.
-
-Chains of fastest run times say what a task takes at least, and what lies before and after it; transfers and loads are
-left out, so that the lengths hold for every placement.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -19,7 +15,7 @@ import numpy as np
 
 from truenorth.models.instance import Instance
 from truenorth.models.streams import Tokens
-from truenorth.models.tables import NEVER, Arcs, Ints
+from truenorth.models.tables import Ints
 from truenorth.models.timeline import Timeline
 from truenorth.models.workload import Job, Workflow
 
@@ -138,29 +134,3 @@ def only(timeline: Timeline, kept: Ints) -> Timeline:
     served = None if timeline.served is None else timeline.served.only(kept)
     gpu, start_us, end_us = timeline.gpu[kept], timeline.start_us[kept], timeline.end_us[kept]
     return replace(timeline, gpu=gpu, start_us=start_us, end_us=end_us, served=served)
-
-
-def fastest_run_us(instance: Instance) -> Ints:
-    """Return the shortest run time of each template in this cluster. Shape [templates]."""
-    never = np.iinfo(np.int64).max
-    return np.asarray(np.where(instance.run_us == NEVER, never, instance.run_us).min(axis=1), np.int64)
-
-
-def heads_us(instance: Instance) -> Ints:
-    """Return the longest chain of fastest run times before each template. Shape [templates]."""
-    return _longest(instance, instance.inputs, forwards=True)
-
-
-def tails_us(instance: Instance) -> Ints:
-    """Return the longest chain of fastest run times after each template, itself left out. Shape [templates]."""
-    return _longest(instance, instance.outputs, forwards=False)
-
-
-def _longest(instance: Instance, neighbours: Arcs, *, forwards: bool) -> Ints:
-    fastest, longest = fastest_run_us(instance).tolist(), [0] * len(instance.needs)
-    for workflow, first in zip(instance.workflows, instance.template_first.tolist(), strict=False):
-        order: Iterable[int] = workflow.topological if forwards else reversed(workflow.topological)
-        for position in order:
-            beside = [first + position + offset for offset, _ in neighbours[first + position]]
-            longest[first + position] = max((fastest[t] + longest[t] for t in beside), default=0)
-    return np.array(longest, np.int64)

@@ -1,6 +1,5 @@
 """What an answer may take: one record that every way to a plan or a bound is given, and hands on.
 
-That holds time and workers; a farm has workers elsewhere: calls go out to them, and what comes back in time is used.
 Counted work is a clock as well: what is limited by it is the same on every machine, whatever else it does.
 """
 
@@ -11,17 +10,17 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from truenorth.models.errors import chosen
 
 if TYPE_CHECKING:
-    from truenorth.solvers.result import Search
+    from truenorth.solvers.farm import Farm
 
 
 class Method(StrEnum):
@@ -181,88 +180,3 @@ class WorkClock:
     def count(self, moves: int) -> None:
         """Let so much time pass."""
         self._moves += moves
-
-
-Item = TypeVar("Item")
-Value = TypeVar("Value")
-
-
-_RETURN_SHARE, _RETURN_S = 0.2, 6.0
-"""So much of the time of a call, and no more than so many seconds, are left for its way there and back, a worker that
-has to start first included."""
-
-
-class Farm(Protocol):
-    """Workers in other processes, on this machine or others."""
-
-    @property
-    def workers(self) -> int:
-        """How many calls they can be at, at the same time."""
-        ...
-
-    def gather(
-        self, call: Callable[[Item], Value | None], items: Sequence[Item], stop: threading.Event
-    ) -> Iterator[tuple[int, Value]]:
-        """Yield the position of an item and what the call returned for it, as soon as it is known.
-
-        What a call that fails, or loses its worker, would have returned is left out. The end comes with the last call,
-        or as soon as `stop` is set; calls still running are given up then.
-
-        Parameters
-        ----------
-        call
-            A function of a module, without side effects; it, the items and its values are sent between processes.
-        """
-        ...
-
-
-class Deadline(threading.Event):
-    """Is set when a search has reached some time, is proved or was stopped.
-
-    Parameters
-    ----------
-    end_s
-        Seconds from the start of the search.
-    """
-
-    def __init__(self, search: Search, end_s: float) -> None:
-        super().__init__()
-        self._search, self._end_s = search, end_s
-
-    @property
-    def left_s(self) -> float:
-        """Seconds until then; 0 once it is set."""
-        if super().is_set() or self._search.proved:
-            return 0.0
-        return max(0.0, min(self._search.remaining_s, self._end_s - self._search.elapsed_s))
-
-    def is_set(self) -> bool:
-        """Say whether it is time."""
-        return self.left_s <= 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Some of the workers of a farm, where something else keeps the others busy."""
-
-    farm: Farm
-    workers: int
-
-    def gather(
-        self, call: Callable[[Item], Value | None], items: Sequence[Item], stop: threading.Event
-    ) -> Iterator[tuple[int, Value]]:
-        """Yield what calls return, as `Farm.gather` does."""
-        return self.farm.gather(call, items, stop)
-
-
-def halve(farm: Farm | None) -> tuple[Farm | None, Farm | None]:
-    """Return the workers of a farm as two farms; the second has the only one."""
-    if farm is None or farm.workers == 1:
-        return None, farm
-    half = farm.workers // 2
-    return _Part(farm, half), _Part(farm, farm.workers - half)
-
-
-def time_of_call(left_s: float) -> float:
-    """Return for how long a call may work that has to be back in time."""
-    return left_s - min(_RETURN_SHARE * left_s, _RETURN_S)

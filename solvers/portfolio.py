@@ -22,8 +22,9 @@ from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective, proves
 from truenorth.models.timeline import Timeline
 from truenorth.solvers.bounds import closed_form
-from truenorth.solvers.budget import Budget, Deadline, Method, tell_nobody
+from truenorth.solvers.budget import Budget, Method, tell_nobody
 from truenorth.solvers.exact import consecutive
+from truenorth.solvers.farm import Deadline
 from truenorth.solvers.proving import prove, suits_cp_sat, warm_up_s
 from truenorth.solvers.reductions import Episode, lanes_of, on_twin, singles_of
 from truenorth.solvers.result import PlanOrigin, Progress, Result, Search

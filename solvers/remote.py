@@ -14,7 +14,8 @@ from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective
 from truenorth.models.timeline import Timeline
 from truenorth.solvers.bounds.lagrangian.improve import Priced
-from truenorth.solvers.budget import Budget, Deadline, Farm, time_of_call
+from truenorth.solvers.budget import Budget
+from truenorth.solvers.farm import Deadline, Farm, time_of_call
 from truenorth.solvers.reductions import on_twin
 from truenorth.solvers.result import Search
 from truenorth.solvers.search import annealing, beam

@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING
 from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective
 from truenorth.models.timeline import Timeline
-from truenorth.solvers.budget import MOVE_S, Budget, Deadline, WorkClock
+from truenorth.solvers.budget import MOVE_S, Budget, WorkClock
+from truenorth.solvers.farm import Deadline
 from truenorth.solvers.reductions import on_twin
 from truenorth.solvers.result import Search
 
 if TYPE_CHECKING:
     from truenorth.solvers.bounds.lagrangian.improve import Priced
-    from truenorth.solvers.budget import Farm
+    from truenorth.solvers.farm import Farm
 
 
 _ASCENT_S_PER_TASK, _ASCENT_SHARE = 1e-4, 0.5
@@ -204,7 +205,7 @@ def bound_and_beam(search: Search, budget: Budget, limit_s: float) -> Priced | N
     if search.timeline is None:
         dispatch(search)
     from truenorth.solvers.bounds.lagrangian.sections import has_sections
-    from truenorth.solvers.budget import halve
+    from truenorth.solvers.farm import halve
     from truenorth.solvers.remote import PriceRows, search_remotely
 
     in_sections = has_sections(search.instance, search.objective, guide_s, farm)

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from truenorth.planner.answers.simulate import Simulation
     from truenorth.planner.answers.uncertain.planning import UncertainPlan
     from truenorth.planner.answers.uncertain.told import Told
-    from truenorth.solvers.budget import Budget, Farm
+    from truenorth.solvers.budget import Budget
+    from truenorth.solvers.farm import Farm
     from truenorth.solvers.result import Progress
 
 Answer = TypeVar("Answer")

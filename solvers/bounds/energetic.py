@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorth.models import NEVER, Instance, Objective
-from truenorth.models.branches import tails_us
+from truenorth.models.chains import tails_us
 from truenorth.models.cluster import FOREVER
 from truenorth.models.instance import Ints
 from truenorth.models.objective import Charges, Term, charges

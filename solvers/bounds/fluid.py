@@ -23,7 +23,7 @@ from typing import Any, Literal
 import numpy as np
 
 from truenorth.models import Instance, Objective
-from truenorth.models.branches import heads_us, tails_us
+from truenorth.models.chains import heads_us, tails_us
 from truenorth.models.instance import Ints
 from truenorth.models.objective import Term, charges
 from truenorth.solvers.bounds.batch_work import Work

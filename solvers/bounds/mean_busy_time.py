@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorth.models import Instance, Objective
-from truenorth.models.branches import fastest_run_us, tails_us
+from truenorth.models.chains import fastest_run_us, tails_us
 from truenorth.models.objective import Term, charges
 from truenorth.solvers.bounds.batch_work import Work
 from truenorth.solvers.bounds.critical_path import earliest

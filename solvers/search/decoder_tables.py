@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorth.models.branches import fastest_run_us, tails_us
+from truenorth.models.chains import fastest_run_us, tails_us
 from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.models.objective import Objective, Term, charges
 from truenorth.models.workload import WHOLE

@@ -106,7 +106,7 @@ class LentPool:
     def gather(
         self, call: Callable[[Item], Value | None], items: Sequence[Item], stop: threading.Event
     ) -> Iterator[tuple[int, Value]]:
-        """Yield what calls return, as `solvers.budget.Farm` says; a cluster that is gone costs its calls alone."""
+        """Yield what calls return, as `solvers.farm.Farm` says; a cluster that is gone costs its calls alone."""
         try:
             for outcome in as_finished(call, items, workers=self.workers, ray=self.ray, stop=stop):
                 if outcome.failure is not None:

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from truenorth.models.branches import fastest_run_us, tails_us
+from truenorth.models.chains import fastest_run_us, tails_us
 from truenorth.models.formulations.allowance import Allowance, GivenUpError
 from truenorth.models.instance import Instance, Ints
 from truenorth.models.objective import Objective

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from truenorth.models import NONE, Instance
-from truenorth.models.branches import fastest_run_us
+from truenorth.models.chains import fastest_run_us
 from truenorth.models.instance import Ints
 from truenorth.solvers.bounds.batch_work import BatchSizes
 from truenorth.solvers.bounds.critical_path import Earliest, jobs_by_workflow

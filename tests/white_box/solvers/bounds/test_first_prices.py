@@ -8,7 +8,7 @@ import pytest
 
 from tests import instances as make
 from truenorth.models import Instance, Job, Objective
-from truenorth.models.branches import fastest_run_us
+from truenorth.models.chains import fastest_run_us
 from truenorth.solvers.bounds import mean_busy_time
 from truenorth.solvers.bounds.batch_work import Work
 from truenorth.solvers.bounds.critical_path import earliest
