@@ -18,9 +18,9 @@ from truenorth.models.scenario import Scenario
 from truenorth.planner.answers.questions import ServersQuestion
 from truenorth.planner.answers.servers.answer import levels_of
 from truenorth.planner.answers.servers.sizes import Sizes
+from truenorth.planner.answers.whatif import ask_each
 from truenorth.planner.answers.whatif.grid import windows_of
 from truenorth.planner.answers.whatif.result import CellError, Counts, Sweep
-from truenorth.planner.answers.whatif.run import ask_each
 from truenorth.planner.answers.whatif.verbs import PLAN, Row
 
 CONFIDENCE = Fraction(9, 10)
