@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from experiments.study import Study
-from experiments.suites import flexible_job_shop
+from experiments.bench import Study
+from experiments.suites import shops
 from experiments.suites.case import KNOWN_OPTIMA, found
 from truenorth.models import NEVER, Instance, Objective
 from truenorth.planner.answers.plan import solve
@@ -109,7 +109,7 @@ def _environment(folder: Path) -> Path:
 
 def _measure(python: Path, path: Path, name: str, seconds: float) -> BesideRow:
     """Plan an instance with both, one after the other."""
-    instance = flexible_job_shop.read(path).instance
+    instance = shops.read_job_shop(path).instance
     ours = solve(instance, Objective.MAKESPAN, Budget(seconds, workers=WORKERS))
     asked = _job_shop(instance) | {"seconds": seconds, "workers": WORKERS}
     script = Path(__file__).with_name("pyjobshop_side.py")

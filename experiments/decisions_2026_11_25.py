@@ -13,8 +13,7 @@ from statistics import fmean
 from typing import Annotated, Any
 
 import truenorth as tn
-from experiments.bench import ask
-from experiments.study import Study, markdown
+from experiments.bench import Study, ask, markdown
 from truenorth.models.scenario import Scenario
 from truenorth.planner.answers.intervals import interval_of
 

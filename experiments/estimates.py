@@ -9,11 +9,10 @@ from typing import Annotated
 import numpy as np
 
 from experiments.bench import ask
-from truenorth.planner.inputs.estimate.estimate import Estimate
 from truenorth.planner.inputs.estimate.known import LEVELS
 from truenorth.planner.inputs.estimate.ladder import Fitted, Recipe, fit_rungs
 from truenorth.planner.inputs.estimate.run import score
-from truenorth.planner.inputs.estimate.rungs import BACK_OFF
+from truenorth.planner.inputs.estimate.rungs import BACK_OFF, Estimate
 from truenorth.planner.inputs.estimate.table import Wanted, read_table
 from truenorth.planner.inputs.estimate.tasks import History, TaskColumns, Tasks
 

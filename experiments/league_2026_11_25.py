@@ -17,9 +17,8 @@ import yaml
 import truenorth as tn
 from experiments import authors
 from experiments.azure_arrivals import arrivals
-from experiments.bench import ask
+from experiments.bench import ask, markdown, shown, write
 from experiments.gaps import GENTD26
-from experiments.study import markdown, shown, write
 from truenorth.models.record import encode
 from truenorth.models.scenario import Scenario, load_scenario, write_atomically
 from truenorth.models.scenario.writing import write_scenario

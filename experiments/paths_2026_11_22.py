@@ -13,8 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated
 
-from experiments.bench import ask, carry_out
-from experiments.study import Study, markdown
+from experiments.bench import Study, ask, carry_out, markdown
 from truenorth.models import Instance, Objective, timeline_value
 from truenorth.models.scenario import build, load_scenario
 from truenorth.planner.answers.intervals import interval_of

@@ -12,9 +12,9 @@ import truenorth as tn
 from experiments import authors
 from experiments.azure_arrivals import arrivals
 from experiments.bench import ask
-from experiments.suites import parallel_machines
+from experiments.suites import shops
 from experiments.suites.case import KNOWN_OPTIMA, best_known, found
-from experiments.suites.parallel_machines import CAPACITY, triplets
+from experiments.suites.shops import CAPACITY, triplets
 from truenorth.models import ServiceLevel, ServiceLevels
 from truenorth.models.record import encode
 from truenorth.models.scenario import Scenario, load_scenario
@@ -45,7 +45,7 @@ def triplets_packed(time_limit: Seconds = 300.0, seeds: Annotated[int, "triplets
     level = ServiceLevels.parse("no late jobs")
     for items in (30, 60):
         for seed in range(1, seeds + 1):
-            scenario = parallel_machines.scenario(f"triplets {items}", triplets(items, seed), 1, CAPACITY)
+            scenario = shops.scenario(f"triplets {items}", triplets(items, seed), 1, CAPACITY)
             answer = tn.servers(scenario, level, policies=(), time_limit=time_limit)
             line = f"{items} items, seed {seed}: {answer.servers} servers of {items // 3}, proved {answer.proved}"
             print(f"{line}, {answer.runtime_s:.1f} s", flush=True)
@@ -57,9 +57,9 @@ def pcmax(time_limit: Seconds = 300.0) -> None:
     folder = KNOWN_OPTIMA / "pcmax"
     closed = {name: known for name, known in best_known(folder / "optima.csv").items() if known.lower == known.upper}
     for name, known in closed.items():
-        sizes, count = parallel_machines.read(folder / name)
+        sizes, count = shops.read_parallel_machines(folder / name)
         for deadline, wanted in ((known.upper, "met"), (known.upper - 1, "refuted")):
-            scenario = parallel_machines.scenario(name, sizes, count, deadline)
+            scenario = shops.scenario(name, sizes, count, deadline)
             answer = tn.servers(scenario, level, policies=(), max=count, time_limit=time_limit)
             met = answer.servers is not None and answer.servers <= count
             refuted = answer.least is None

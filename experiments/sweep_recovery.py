@@ -19,8 +19,7 @@ from typing import Annotated, Any
 from experiments.bench import ask
 from truenorth.planner.answers.whatif import Counts, Sweep, sweep
 from truenorth.planner.answers.whatif.cell import answer
-from truenorth.planner.answers.whatif.document import read_sweep
-from truenorth.planner.answers.whatif.grid import read_grid
+from truenorth.planner.answers.whatif.grid import read_grid, read_sweep
 
 SWEEP = Path(__file__).with_suffix("") / "sweep.yaml"
 SERVED = Path(__file__).with_suffix("") / "served.yaml"

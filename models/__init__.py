@@ -17,8 +17,7 @@ from truenorth.models.metrics import Metrics, measure
 from truenorth.models.objective import Objective, completion_us, objective_value, timeline_value
 from truenorth.models.slo import ServiceLevel, ServiceLevels
 from truenorth.models.streams import StreamClass, StreamSpeed, Tokens
-from truenorth.models.timeline import Placement, Residency, ServedRequests, Timeline
-from truenorth.models.violation import Violation
+from truenorth.models.timeline import Placement, Residency, ServedRequests, Timeline, Violation
 from truenorth.models.workload import WHOLE, BatchClass, Edge, Job, MLModel, Task, Workflow
 
 __all__ = [

@@ -18,8 +18,16 @@ from truenorth.models.cluster import FOREVER, GPU
 from truenorth.models.instance import NEVER, NONE, Instance, Ints
 from truenorth.models.metrics import serving_residency
 from truenorth.models.stream_rules import check_streams, kv_bytes
-from truenorth.models.timeline import UNPLACED, Residency, Timeline, batch_leaders, is_eviction
-from truenorth.models.violation import Violation, name_residency, name_task
+from truenorth.models.timeline import (
+    UNPLACED,
+    Residency,
+    Timeline,
+    Violation,
+    batch_leaders,
+    is_eviction,
+    name_residency,
+    name_task,
+)
 from truenorth.models.workload import WHOLE
 
 _FOREVER = int(np.iinfo(np.int64).max)

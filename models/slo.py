@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.models.objective import mean_ratio
-from truenorth.models.token_times import TokenTimes
+from truenorth.models.timeline import TokenTimes
 from truenorth.models.units import QuantityError, parse_number, parse_time
 
 _FIGURE = r"(?P<what>latency|slowdown|first token|time per token)( of (?P<workflow>.+?))? ?<= ?(?P<limit>[^<=]+)"

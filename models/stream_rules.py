@@ -14,8 +14,7 @@ import numpy as np
 from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.models.stream_tables import StreamTables
 from truenorth.models.strides import StreamRun, Stride
-from truenorth.models.timeline import Timeline, file_order
-from truenorth.models.violation import Violation, name_task
+from truenorth.models.timeline import Timeline, Violation, file_order, name_task
 
 
 def check_streams(instance: Instance, timeline: Timeline) -> Iterator[Violation]:

@@ -1,4 +1,7 @@
-"""A timeline: what happens when. One type for plans, heuristics, simulated runs and runs on devices."""
+"""A timeline: what happens when. One type for plans, heuristics, simulated runs and runs on devices.
+
+When the tokens of its requests come, and what is said of a rule that it breaks, stand here, too.
+"""
 
 from __future__ import annotations
 
@@ -222,3 +225,71 @@ def end_with_gpu(instance: Instance, residency: Residency) -> Residency:
 def _goes_us(instance: Instance, residency: Residency) -> int:
     interval = instance.cluster.gpus[residency.gpu].available.at(residency.load_start_us)
     return FOREVER if interval is None else interval[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A broken rule.
+
+    Parameters
+    ----------
+    rule
+        Its number, R1 to R6, T1 to T3, T3b, T3c, A1, or X for an operator's restriction.
+    subject
+        The task, residency or GPU at fault, by name.
+    problem
+        What is wrong, in words.
+    found, allowed
+        The two values that disagree (microseconds, bytes, shares or counts).
+    """
+
+    rule: str
+    subject: str
+    problem: str
+    found: int | str
+    allowed: int | str
+
+    def __str__(self) -> str:
+        return f"{self.rule} {self.subject}: {self.problem} (found {self.found}, allowed {self.allowed})"
+
+
+def name_task(instance: Instance, task: int) -> str:
+    """Return how a violation calls a task."""
+    return f"job {instance.task_job[task]} task {instance.task_name(task)}"
+
+
+def name_residency(instance: Instance, residency: Residency) -> str:
+    """Return how a violation calls a residency."""
+    model, gpu = instance.models[residency.model].name, instance.cluster.gpus[residency.gpu].id
+    return f"{model} on {gpu} from {residency.load_start_us} us"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenTimes:
+    """When the tokens of a timeline's requests came, exactly.
+
+    Parameters
+    ----------
+    first_us
+        Per job: from its release to its first token in microseconds; NONE for a job without requests. Shape [jobs].
+    job, span_us, steps
+        Of every request of several tokens: its job, microseconds from its first token to its end, and the tokens
+        after the first.
+    """
+
+    first_us: Ints
+    job: Ints
+    span_us: Ints
+    steps: Ints
+
+    @classmethod
+    def of(cls, instance: Instance, timeline: Timeline) -> TokenTimes | None:
+        """Return the times of a timeline that places every task; None without requests."""
+        streams, served = instance.streams, timeline.served
+        if streams is None or served is None:
+            return None
+        task = streams.first_token
+        first_us = np.where(task == NONE, NONE, served.first_us[task] - instance.job_release_us)
+        several = np.flatnonzero(served.output > 1)
+        span_us = timeline.end_us[several] - served.first_us[several]
+        return cls(first_us, instance.task_job[several], span_us, served.output[several] - 1)

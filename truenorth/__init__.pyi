@@ -26,7 +26,7 @@ from truenorth.models.objective import Status as Status
 from truenorth.models.scenario.build import Scenario as Scenario
 from truenorth.models.scenario.errors import InputError as InputError
 from truenorth.models.timeline import Timeline as Timeline
-from truenorth.models.violation import Violation as Violation
+from truenorth.models.timeline import Violation as Violation
 from truenorth.planner.answers.bound import Bound as Bound
 from truenorth.planner.answers.bound import VerdictRecord as VerdictRecord
 from truenorth.planner.answers.check import Checked as Checked

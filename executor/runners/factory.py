@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from truenorth.executor.devices.runner import MakeRunner, Runner, RunnerCall
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.policies.options import Kind, count, nearest, option
-from truenorth.executor.runners.inputs import as_bytes, received
 from truenorth.executor.runners.prototypes import Prototypes
 from truenorth.executor.runners.synthetic import SyntheticRunner
 from truenorth.executor.runners.transformers_runner import TransformersRunner
+from truenorth.executor.runners.uses import as_bytes, received
 from truenorth.models import Instance, MLModel
 
 

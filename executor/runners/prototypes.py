@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from truenorth.executor.devices.weights import tensors_of
-from truenorth.executor.runners.inputs import seed_of
+from truenorth.executor.runners.uses import seed_of
 from truenorth.models import MLModel
 
 

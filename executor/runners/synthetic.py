@@ -23,7 +23,7 @@ from truenorth.executor.devices.physical import physical_devices
 from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.policies.options import count, option
-from truenorth.executor.runners.inputs import received, seed_of
+from truenorth.executor.runners.uses import received, seed_of
 from truenorth.models import MLModel
 
 _EACH = "multiplication"

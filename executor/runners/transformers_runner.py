@@ -16,9 +16,8 @@ from truenorth.executor.errors import DeviceError
 from truenorth.executor.policies.options import count, one_of, option
 from truenorth.executor.runners import uses
 from truenorth.executor.runners.architectures import ARCHITECTURES, Architecture, build, library
-from truenorth.executor.runners.inputs import as_bytes, read_lengths, received
 from truenorth.executor.runners.prototypes import Prototypes
-from truenorth.executor.runners.uses import Effort
+from truenorth.executor.runners.uses import Effort, as_bytes, read_lengths, received
 from truenorth.models import MLModel
 
 

@@ -17,10 +17,10 @@ from typing import Annotated
 import typer
 
 import truenorth as tn
+from experiments.bench import Study, draw, read
 from experiments.library import page
 from experiments.library.improving import Attempt, work_on
 from experiments.library.store import FOLDER, Found, Library, RefusedError, known_of, read_claim
-from experiments.study import Study, draw, read
 from truenorth.executor import PolicyError
 from truenorth.models.instance import InstanceError
 from truenorth.models.scenario import InputError, write_atomically

@@ -18,7 +18,7 @@ import yaml
 
 from experiments.azure_arrivals import arrivals
 from experiments.library.store import INSTANCE, Entry, Library, packed, path_of
-from experiments.suites import async_how, flexible_job_shop, heft, parallel_machines, tool_switching
+from experiments.suites import graphs, shops, tool_switching
 from experiments.suites.case import KNOWN_OPTIMA, Case, FirstFilling, alike, unlike
 from truenorth.models.cluster import FOREVER, GPU, Link
 from truenorth.models.identity import scenario_hash
@@ -375,18 +375,18 @@ def _two_kinds() -> Iterator[Drawn]:
 def _classical() -> Iterator[Drawn]:
     """Yield scheduling problems of the literature, as scenarios."""
     wanted = ("fattahi1", "fattahi5", "fattahi9", "fattahi15", "mk01", "mk03", "mk06", "mk08")
-    for case in flexible_job_shop.cases(KNOWN_OPTIMA):
+    for case in shops.job_shop_cases(KNOWN_OPTIMA):
         if case.name in wanted:
             yield _case(case, f"fjsp-{case.name}", "flexible job shop", FJSP)
-    (graph,) = heft.cases()
+    (graph,) = graphs.heft_cases()
     yield _case(graph, "heft-ten-tasks", "task graph", HEFT)
-    plans = {case.name: case for case in async_how.cases(KNOWN_OPTIMA)}
+    plans = {case.name: case for case in graphs.async_how_cases(KNOWN_OPTIMA)}
     longest = max(plans.values(), key=lambda case: len(case.scenario.instance.jobs[0].workflow.tasks))
     yield _case(longest, "asynchow-longest", "task graph", ASYNC_HOW)
     for number, case in enumerate(tool_switching.cases(FirstFilling.PAID, [])):
         if number in (0, 1, 2, 3):
             yield _case(case, f"tools-{number + 1}", "tool switching", f"{OWN}; optimum by enumeration")
-    for case in parallel_machines.triplet_cases():
+    for case in shops.triplet_cases():
         if case.name in ("30 items, seed 1", "120 items, seed 1"):
             yield _case(
                 case, f"triplets-{case.name.split()[0]}", "parallel machines", f"{OWN}; optimum by construction"

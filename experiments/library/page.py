@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from statistics import fmean, geometric_mean
 from typing import TYPE_CHECKING
 
+from experiments.bench import canvas, markdown, shown
 from experiments.library.store import Found, Known
-from experiments.study import canvas, markdown, shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

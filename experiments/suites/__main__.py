@@ -11,9 +11,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from experiments.bench import ask
-from experiments.study import Study
-from experiments.suites import async_how, flexible_job_shop, heft, paging, parallel_machines, rows, tool_switching
+from experiments.bench import Study, ask
+from experiments.suites import case, graphs, paging, shops, tool_switching
 from experiments.suites.case import KNOWN_OPTIMA, Case, FirstFilling, Suite
 from truenorth.models.scenario import write_atomically
 from truenorth.solvers.warm_up import warm_up
@@ -32,24 +31,24 @@ def suites(
 ) -> None:
     """Plan instances with known optima as a user would, and show value, bound, best known and time."""
     of: Mapping[str, Callable[[], Iterator[Case]]] = {
-        Suite.HEFT: heft.cases,
-        Suite.ASYNC_HOW: partial(async_how.cases, data),
-        Suite.FLEXIBLE_JOB_SHOP: partial(flexible_job_shop.cases, data),
-        Suite.PARALLEL_MACHINES: partial(parallel_machines.cases, data),
-        Suite.TRIPLETS: parallel_machines.triplet_cases,
+        Suite.HEFT: graphs.heft_cases,
+        Suite.ASYNC_HOW: partial(graphs.async_how_cases, data),
+        Suite.FLEXIBLE_JOB_SHOP: partial(shops.job_shop_cases, data),
+        Suite.PARALLEL_MACHINES: partial(shops.parallel_machine_cases, data),
+        Suite.TRIPLETS: shops.triplet_cases,
         Suite.PAGING: paging.cases,
         Suite.TOOL_SWITCHING: partial(tool_switching.cases, first_filling, ipmtc),
     }
     warm = cache(warm_up)  # or the first case pays for compiling
     cases = {(case.suite, case.name, time_limit): case for name in dict.fromkeys(suite or of) for case in of[name]()}
 
-    def measure(*cell: Any) -> list[rows.SuiteRow]:
+    def measure(*cell: Any) -> list[case.SuiteRow]:
         warm()
-        made = rows.planned(cases[cell], time_limit, workers)
-        print(rows.line(made), file=sys.stderr, flush=True)
+        made = case.planned(cases[cell], time_limit, workers)
+        print(case.line(made), file=sys.stderr, flush=True)
         return [made]
 
-    table = rows.markdown(Study(rows.SuiteRow, 3, measure).fill(cases, output))
+    table = case.markdown(Study(case.SuiteRow, 3, measure).fill(cases, output))
     write_atomically(output / "results.md", table)
     print(table, end="")
 

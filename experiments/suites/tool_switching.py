@@ -31,7 +31,7 @@ from experiments.suites.case import (
     machine,
     rows_of_numbers,
 )
-from experiments.suites.keep_tool import Tools, makespan, shortest_makespan
+from experiments.suites.paging import Tools, makespan, shortest_makespan
 from truenorth.models.scenario import InputError, Scenario
 
 ENUMERATED_JOBS = 8

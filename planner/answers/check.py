@@ -24,8 +24,7 @@ from truenorth.models.objective import (
     timeline_value,
 )
 from truenorth.models.scenario import InputError, PlanFile, TimelineHeader, read_timeline
-from truenorth.models.timeline import UNPLACED, Timeline, batch_leaders
-from truenorth.models.violation import Violation
+from truenorth.models.timeline import UNPLACED, Timeline, Violation, batch_leaders
 
 
 def read(instance: Instance, path: Path) -> tuple[Instance, PlanFile]:

@@ -32,8 +32,7 @@ from truenorth.models.scenario.writing import write_scenario
 from truenorth.models.units import say_bandwidth
 from truenorth.planner.answers.kept import KeptRuns, identity, keeping
 from truenorth.planner.answers.pool.on_ray import nodes_at
-from truenorth.planner.answers.profile_document import measured_document
-from truenorth.planner.answers.profile_report import (
+from truenorth.planner.answers.profile_document import (
     BatchProfiled,
     LoadLine,
     ModelProfiled,
@@ -41,6 +40,7 @@ from truenorth.planner.answers.profile_report import (
     StreamProfiled,
     TaskProfiled,
     TransferLine,
+    measured_document,
 )
 from truenorth.planner.inputs.samples import samples_path, samples_text
 

@@ -26,8 +26,7 @@ from truenorth.models.instance import Instance, Ints
 from truenorth.models.metrics import Metrics, measure
 from truenorth.models.objective import Objective, completion_us, reported_value, timeline_value
 from truenorth.models.scenario import Scenario, TimelineHeader, write_timeline
-from truenorth.models.timeline import UNPLACED, Timeline, file_order
-from truenorth.models.violation import Violation
+from truenorth.models.timeline import UNPLACED, Timeline, Violation, file_order
 from truenorth.planner.answers.check import feasible_timeline
 from truenorth.planner.answers.forecast import Forecast, forecast
 from truenorth.planner.answers.policies.parse import parse

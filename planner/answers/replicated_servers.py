@@ -11,17 +11,16 @@ from fractions import Fraction
 from math import ceil
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from truenorth.models import ServiceLevels
 from truenorth.models.record import take
-from truenorth.models.scenario import Scenario, build
+from truenorth.models.scenario import Scenario
 from truenorth.planner.answers.questions import ServersQuestion
 from truenorth.planner.answers.servers.answer import levels_of
 from truenorth.planner.answers.servers.sizes import Sizes
-from truenorth.planner.answers.whatif.document import windows_of
+from truenorth.planner.answers.whatif import ask_each
+from truenorth.planner.answers.whatif.grid import windows_of
 from truenorth.planner.answers.whatif.result import CellError, Counts, Sweep
-from truenorth.planner.answers.whatif.run import ask_each
 from truenorth.planner.answers.whatif.verbs import PLAN, Row
 
 CONFIDENCE = Fraction(9, 10)
@@ -164,27 +163,6 @@ class ReplicationsRecord:
 def _sizes(row: Row) -> dict[str, object]:
     left_out = ("cell", "policy", "slo", "error")
     return {key: value for key, value in row.items() if key not in left_out and not key.startswith("workload")}
-
-
-def scenarios(scenario: Scenario, count: int) -> tuple[list[Scenario], str]:
-    """Return the scenario and its replications: the next seeds, or the next windows of the trace.
-
-    Raises
-    ------
-    QuestionError
-        If the workload is a list of jobs, or a trace without a window.
-    InputError
-        If the trace has no arrival in one of the windows.
-    """
-    windows = windows_of(scenario, count)
-    section = getattr(scenario.document.workload, windows.section)
-    others = [section.model_copy(update={windows.key: value}) for value in windows.values[1:]]
-    return [scenario, *(_with(scenario, {windows.section: other}) for other in others)], windows.what
-
-
-def _with(scenario: Scenario, update: dict[str, Any]) -> Scenario:
-    workload = scenario.document.workload.model_copy(update=update)
-    return build(scenario.document.model_copy(update={"workload": workload}), scenario.source)
 
 
 def replicate_servers(

@@ -20,9 +20,9 @@ from truenorth.planner.answers.intervals import LEVEL, NO_INTERVAL, Interval, in
 from truenorth.planner.answers.questions import CompareQuestion
 from truenorth.planner.answers.shown import WithRows, frame_of, with_value
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty
-from truenorth.planner.answers.whatif.document import windows_of
+from truenorth.planner.answers.whatif import ask_each
+from truenorth.planner.answers.whatif.grid import windows_of
 from truenorth.planner.answers.whatif.result import CellError, Counts, Sweep
-from truenorth.planner.answers.whatif.run import ask_each
 from truenorth.planner.answers.whatif.verbs import Row
 
 _Cell = Mapping[str, Row]

@@ -8,9 +8,8 @@ import typer
 
 from truenorth.planner.command.verbs.devices import profile, replay, trial
 from truenorth.planner.command.verbs.logs import estimate, import_, progress
-from truenorth.planner.command.verbs.plans import bound, check, plan, verify
+from truenorth.planner.command.verbs.plans import bound, check, plan, servers, verify
 from truenorth.planner.command.verbs.policies import compare, report, schema, simulate, sweep
-from truenorth.planner.command.verbs.servers import servers
 
 app = typer.Typer(
     name="truenorth",

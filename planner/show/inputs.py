@@ -17,8 +17,8 @@ from rich.text import Text
 
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.planner.inputs.estimate.calibration import NOMINAL
+from truenorth.planner.inputs.estimate.logs import LogReading
 from truenorth.planner.inputs.estimate.logs.progress import Remaining
-from truenorth.planner.inputs.estimate.logs.reading import LogReading
 from truenorth.planner.inputs.estimate.run import Estimates, as_dict
 from truenorth.planner.inputs.estimate.table import ESTIMATE_COLUMNS, LINE
 from truenorth.planner.inputs.importers.classes import Rounding

@@ -18,7 +18,7 @@ from truenorth.models.cluster import GPU
 from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.models.stream_tables import longest_on
 from truenorth.models.streams import StreamSpeed
-from truenorth.models.token_times import TokenTimes
+from truenorth.models.timeline import TokenTimes
 from truenorth.solvers.bounds import stream_costs
 from truenorth.solvers.bounds.fluid import INSIDE_EDGES, Demand, thinned
 from truenorth.solvers.bounds.stream_costs import ChargedRequests, Floats

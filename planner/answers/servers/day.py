@@ -23,7 +23,7 @@ from truenorth.models.errors import QuestionError
 from truenorth.models.instance import Ints
 from truenorth.models.metrics import computing_us
 from truenorth.models.scenario import Scenario
-from truenorth.models.token_times import TokenTimes
+from truenorth.models.timeline import TokenTimes
 from truenorth.planner.answers.servers.sizes import Mix, Sizes
 from truenorth.planner.answers.simulate import simulate
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from truenorth.models import Instance, Objective, ServiceLevels, Timeline, completion_us
 from truenorth.models.scenario import Scenario
-from truenorth.models.token_times import TokenTimes
+from truenorth.models.timeline import TokenTimes
 from truenorth.planner.answers.plan import solve, starts_for
 from truenorth.planner.answers.servers.forces import Alone, in_words, prices_in_words, search_in_words, too_long_alone
 from truenorth.planner.answers.servers.goal import Goal, goals

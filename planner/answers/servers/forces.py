@@ -13,7 +13,7 @@ import numpy as np
 
 from truenorth.models import Instance, Objective, ServiceLevel, ServiceLevels
 from truenorth.models.instance import NONE, Ints
-from truenorth.models.token_times import TokenTimes
+from truenorth.models.timeline import TokenTimes
 from truenorth.models.units import say_size
 from truenorth.planner.answers.servers.goal import Goal
 from truenorth.planner.answers.servers.record import TooLongAlone

@@ -20,7 +20,7 @@ from truenorth.executor import PolicyError, StoppedError
 from truenorth.models import Instance, InstanceError, Timeline, completion_us
 from truenorth.models.instance import Ints
 from truenorth.models.scenario import Scenario
-from truenorth.models.token_times import TokenTimes
+from truenorth.models.timeline import TokenTimes
 from truenorth.planner.answers.servers.answer import ServersAnswer, servers_within
 from truenorth.planner.answers.servers.day import US_PER_HOUR, Attained, Autoscaled, Day, Schedule, attained, autoscale
 from truenorth.planner.answers.servers.decide import attempt

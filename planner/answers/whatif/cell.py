@@ -5,12 +5,10 @@ Finished cells are kept in a folder: one small file each, written whole or not a
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -193,24 +191,6 @@ class Store:
         self.folder = folder
         self._cells = folder / "cells"
         self._cells.mkdir(parents=True, exist_ok=True)
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep other sweeps out of the folder; the lock goes with the process, however it ends.
-
-        Raises
-        ------
-        QuestionError
-            If another sweep is at work in it.
-        """
-        with (self.folder / ".lock").open("w") as file:
-            try:
-                # The kernel lets it go with the process, even one that is killed; a file that says "busy" would stay.
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                problem = "another sweep is at work in this folder; wait for it, or name another folder"
-                raise QuestionError(f"{self.folder}: {problem}") from None
-            yield
 
     def begin(self, name: str, verb: str, file: str | None, keys: Sequence[str], scenario: str) -> bool:
         """Note what the sweep is, and with which software; say whether it had other cells before.

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorth.planner.inputs.estimate.estimate import Answers
 from truenorth.planner.inputs.estimate.known import LEVELS, KnownTimes
+from truenorth.planner.inputs.estimate.rungs import Answers
 from truenorth.planner.inputs.estimate.tasks import UNKNOWN, Floats, TaskColumns, Tasks
 
 LEAST_TASKS = 500

@@ -16,10 +16,9 @@ import numpy as np
 
 from truenorth.models.instance import Ints
 from truenorth.planner.inputs.estimate.boosted import Boosted
-from truenorth.planner.inputs.estimate.estimate import Answers, Rung
 from truenorth.planner.inputs.estimate.known import TAIL, KnownTimes, Novelty
 from truenorth.planner.inputs.estimate.retrieval import Retrieval
-from truenorth.planner.inputs.estimate.rungs import Default
+from truenorth.planner.inputs.estimate.rungs import Answers, Default, Rung
 from truenorth.planner.inputs.estimate.tasks import Floats, Tasks
 
 _LEAST_COMMON = 30

@@ -12,10 +12,9 @@ import numpy as np
 
 from truenorth.planner.inputs.estimate.boosted import fit_boosted
 from truenorth.planner.inputs.estimate.calibration import Calibrations, calibrate, climb, move_ends, order_rungs
-from truenorth.planner.inputs.estimate.estimate import Estimate, Rung
 from truenorth.planner.inputs.estimate.known import KnownTimes, Novelty
 from truenorth.planner.inputs.estimate.retrieval import Retrieval, SentenceEncoder, tf_idf, unit
-from truenorth.planner.inputs.estimate.rungs import Default, back_offs, steady_key
+from truenorth.planner.inputs.estimate.rungs import Default, Estimate, Rung, back_offs, steady_key
 from truenorth.planner.inputs.estimate.tasks import Features, History, TaskColumns, Tasks
 
 CALIBRATION_SHARE = 0.2

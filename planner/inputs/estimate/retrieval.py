@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorth.models.instance import Ints
-from truenorth.planner.inputs.estimate.estimate import Answers
 from truenorth.planner.inputs.estimate.known import KnownTimes, PastRuns
-from truenorth.planner.inputs.estimate.rungs import AnswerError, ask_own, pooled_quantiles
+from truenorth.planner.inputs.estimate.rungs import AnswerError, Answers, ask_own, pooled_quantiles
 from truenorth.planner.inputs.estimate.tasks import UNKNOWN, Floats, History, TaskColumns, Tasks, Texts
 
 SentenceEncoder: TypeAlias = Callable[[Sequence[str]], NDArray[np.floating[Any]]]

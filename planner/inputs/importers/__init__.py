@@ -2,10 +2,11 @@
 
 How an import flows, and where a new format joins it:
 
-- A **format** is one file in `planner.inputs.importers.formats`, listed in that package's `FORMATS`: a `Format` with a
-  name, a source, what its mapping assumes (`notes`, shown in every summary and scenario), the documented cluster
-  (`Hardware`), which options of the command override, and a `reader`, a frozen dataclass whose fields are the format's
-  options (``azure-llm:decode=40ms``), made with `executor.policies.options.option`.
+- A **format** is one file in `planner.inputs.importers.formats`, listed in that package's `FORMATS`: a `reader`, a
+  frozen dataclass whose fields are the format's options (``azure-llm:decode=40ms``), made with
+  `executor.policies.options.option`. What is said of it is a table of ``formats.toml``: title, source, what its mapping
+  assumes (`notes`, shown in every summary and scenario), and the documented cluster (`Hardware`), which options of the
+  command override.
 - A reader has one method. `read(files, tally)` yields chunks: `Requests`, columns of single-task requests (release,
   model, run time, and what else the log knows), or `DagJobs`, whole DAGs (`models.Workflow`) with their releases.
 - **Rows**: `table_rows(file, columns, tally)` yields `Rows` of CSV, whatever separates its fields, and of JSON Lines,

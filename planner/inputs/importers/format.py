@@ -50,13 +50,17 @@ class Hardware:
     network_latency_us: int = 0
 
     @classmethod
-    def of(cls, memory: str, weights: str, load_bandwidth: str, **others: Any) -> Hardware:
+    def of(
+        cls, memory: str, weights: str, load_bandwidth: str, network_bandwidth: str = "10 GB/s", **others: Any
+    ) -> Hardware:
         """Return hardware of quantities with units.
 
         >>> Hardware.of("24 GB", "6 GB", "10 GB/s", servers=2).load_us
         600000
         """
-        return cls(parse_size(memory), parse_size(weights), parse_bandwidth(load_bandwidth), **others)
+        between = parse_bandwidth(network_bandwidth)
+        documented = parse_size(memory), parse_size(weights), parse_bandwidth(load_bandwidth)
+        return cls(*documented, network_bandwidth=between, **others)
 
     @property
     def gpus(self) -> int:

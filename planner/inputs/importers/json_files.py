@@ -23,9 +23,15 @@ from truenorth.models.scenario.limits import MAX_HORIZON_US
 from truenorth.models.scenario.quantities import MAX_SIZE_BYTES, MAX_TIME_US
 from truenorth.models.scenario.section import faults_of, kind_of, problem
 from truenorth.models.units import QuantityError, microseconds
-from truenorth.planner.inputs.importers.csv_files import CHUNK_ROWS, SEPARATORS, csv_rows, header_of, separator_of
+from truenorth.planner.inputs.importers.csv_files import (
+    CHUNK_ROWS,
+    SEPARATORS,
+    csv_rows,
+    header_of,
+    open_text,
+    separator_of,
+)
 from truenorth.planner.inputs.importers.rows import LONGEST_NAME, Refusal, Rows, Tally
-from truenorth.planner.inputs.importers.source import open_text
 
 Made = TypeVar("Made")
 LONGEST_ENTRY = 16_000_000

@@ -19,11 +19,11 @@ from truenorth.models.scenario.quantities import MAX_JOBS
 from truenorth.models.units import seconds
 from truenorth.planner.inputs.importers.catalogued import Catalogued
 from truenorth.planner.inputs.importers.classes import Classes
+from truenorth.planner.inputs.importers.csv_files import assert_each_once
 from truenorth.planner.inputs.importers.format import Format, Hardware, Reader
 from truenorth.planner.inputs.importers.formats import FORMATS
-from truenorth.planner.inputs.importers.formats.tokens import FORMAT as TOKENS
+from truenorth.planner.inputs.importers.formats.tokens import NAME as TOKENS
 from truenorth.planner.inputs.importers.rows import LONGEST_NAME, Tally
-from truenorth.planner.inputs.importers.source import assert_each_once
 from truenorth.planner.inputs.importers.streamed import Cache
 from truenorth.planner.inputs.importers.summary import Summary
 from truenorth.planner.inputs.importers.tables import DagJobs, Requests, Texts, TokenRequests
@@ -243,9 +243,9 @@ def import_trace(
     """
     chosen, reader = parse_format(format_text)
     assert_each_once(files)
-    if cache != "none" and chosen.name != TOKENS.name:
+    if cache != "none" and chosen.name != TOKENS:
         raise QuestionError(f"{cache} is about tokens; allowed is with the format tokens", "cache")
-    if chosen.name == TOKENS.name and (catalogue is None or runtime_classes != "auto"):
+    if chosen.name == TOKENS and (catalogue is None or runtime_classes != "auto"):
         raise QuestionError("tokens takes --catalogue with streams; allowed is with it, and without runtime classes")
     dated = chosen.is_dated(reader, files)
     span = None if window is None else ImportWindow.parse(*window, dated=dated)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.suites.case import KNOWN_OPTIMA, Case
-from experiments.suites.rows import planned
+from experiments.suites.case import KNOWN_OPTIMA, Case, planned
 
 PATIENCE_S = 120.0
 """A plan ends when it is proved; this long only where kernels are compiled first, or the machine is busy."""

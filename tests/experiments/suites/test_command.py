@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.bench import ask
-from experiments.study import read, write
+from experiments.bench import ask, read, write
 from experiments.suites import __main__ as command
-from experiments.suites import rows
-from experiments.suites.case import Case
-from experiments.suites.rows import SuiteRow
+from experiments.suites import case
+from experiments.suites.case import Case, SuiteRow
 
 CLOSED = SuiteRow("pcmax", "a", 20.0, 10, 10, 10, 10, "OPTIMAL", "arc-flow", 0.5, 0.4)
 OPEN = SuiteRow("pcmax", "b", 20.0, 105, 95, 99, 100, "FEASIBLE", "energetic", 20.0, 31.0)
@@ -28,7 +26,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(case.name)
         return SuiteRow(case.suite, case.name, time_limit_s, 7, 6, None, 8, "FEASIBLE", "", 1.0, 1.0)
 
-    monkeypatch.setattr(rows, "planned", planned)
+    monkeypatch.setattr(case, "planned", planned)
     monkeypatch.setattr(command, "warm_up", lambda parts=(): None)
     return names
 
@@ -68,7 +66,7 @@ def test_verdicts(value: int | None, bound: int, lower: int | None, upper: int |
 
 
 def test_a_table_and_its_summary() -> None:
-    assert rows.markdown([CLOSED, OPEN, UNKNOWN]).splitlines() == [
+    assert case.markdown([CLOSED, OPEN, UNKNOWN]).splitlines() == [
         "- pcmax: 2 cases, 1 proved, 1 of 2 at the best known value, worst +5.00%, 20.5 s",
         "- tool-switching: 1 case, 0 proved, 0 of 0 at the best known value, 20.0 s",
         "",
@@ -81,9 +79,9 @@ def test_a_table_and_its_summary() -> None:
 
 
 def test_a_long_suite_shows_only_what_is_open_or_different() -> None:
-    many = [replace(CLOSED, instance=str(number)) for number in range(rows.MOST_SHOWN)]
-    assert rows.shown([*many, OPEN]) == [OPEN]
-    assert rows.shown(many) == many
+    many = [replace(CLOSED, instance=str(number)) for number in range(case.MOST_SHOWN)]
+    assert case.shown([*many, OPEN]) == [OPEN]
+    assert case.shown(many) == many
 
 
 @pytest.mark.parametrize(

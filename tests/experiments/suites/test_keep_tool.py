@@ -7,7 +7,7 @@ from itertools import combinations, permutations, product
 
 import pytest
 
-from experiments.suites.keep_tool import Tools, fewest_loads, free_loads, shortest_makespan
+from experiments.suites.paging import Tools, fewest_loads, free_loads, shortest_makespan
 
 
 def jobs(*needs: str) -> list[Tools]:

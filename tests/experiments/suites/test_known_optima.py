@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import truenorth as tn
-from experiments.suites import async_how, flexible_job_shop, heft, paging, parallel_machines
+from experiments.suites import graphs, paging, shops
 from experiments.suites.case import KNOWN_OPTIMA, Case, Known
 from tests.experiments.suites.plans import PATIENCE_S, needs_data, proved
 from truenorth.models import completion_us
@@ -26,7 +26,7 @@ def only(cases: list[Case], name: str) -> Case:
 
 
 def test_heft() -> None:
-    (case,) = heft.cases()
+    (case,) = graphs.heft_cases()
     assert proved(case) == 73
 
 
@@ -36,7 +36,7 @@ def test_a_flexible_job_shop_by_hand(tmp_path: Path) -> None:
     # 5 + 4 + 2 = 11.
     path = tmp_path / "two_by_two.txt"
     path.write_text(SHOP)
-    assert proved(Case("fjsp", "two by two", flexible_job_shop.read(path), None)) == 9
+    assert proved(Case("fjsp", "two by two", shops.read_job_shop(path), None)) == 9
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_damaged_job_shop_is_refused(tmp_path: Path, old: str, new: str, messa
     path = tmp_path / "two_by_two.txt"
     path.write_text(SHOP.replace(old, new, 1))
     with pytest.raises(InputError) as refused:
-        flexible_job_shop.read(path)
+        shops.read_job_shop(path)
     assert message in str(refused.value)
 
 
@@ -61,7 +61,7 @@ def test_a_damaged_job_shop_is_refused(tmp_path: Path, old: str, new: str, messa
     ("name", "optimum"), [("fattahi1", 66), ("fattahi2", 107), ("fattahi6", 320), ("fattahi11", 468)]
 )
 def test_fattahi(name: str, optimum: int) -> None:
-    case = only(list(flexible_job_shop.cases(KNOWN_OPTIMA)), name)
+    case = only(list(shops.job_shop_cases(KNOWN_OPTIMA)), name)
     assert case.known == Known.optimum(optimum)
     assert proved(case) == optimum
 
@@ -72,14 +72,14 @@ def test_fattahi(name: str, optimum: int) -> None:
     [("PCMAX_U_1_0010_05_3", 125), ("PCMAX_U_1_0050_25_8", 97), ("PCMAX_NU_3_0010_05_9", 19014)],
 )
 def test_parallel_machines(name: str, optimum: int) -> None:
-    case = only(list(parallel_machines.cases(KNOWN_OPTIMA)), name)
+    case = only(list(shops.parallel_machine_cases(KNOWN_OPTIMA)), name)
     assert case.known == Known.optimum(optimum)
     assert proved(case) == optimum
 
 
 @needs_data
 def test_async_how() -> None:
-    plans = list(async_how.cases(KNOWN_OPTIMA))
+    plans = list(graphs.async_how_cases(KNOWN_OPTIMA))
     assert len(plans) == 926
     for case in plans[::150]:
         assert case.known is not None
@@ -89,19 +89,19 @@ def test_async_how() -> None:
 @needs_data
 def test_the_one_answer_of_async_how_that_is_wrong() -> None:
     # async_829: 4, then 2, then 1, one after the other, take 1,209,600 + 4,838,400 + 172,800 s; the answer omits 1.
-    case = only(list(async_how.cases(KNOWN_OPTIMA)), "async_829 low")
+    case = only(list(graphs.async_how_cases(KNOWN_OPTIMA)), "async_829 low")
     assert case.known == Known.optimum(6_048_000)
     assert proved(case) == 1_209_600 + 4_838_400 + 172_800
 
 
 def test_triplets_fill_their_bins_and_are_packed() -> None:
-    sizes = parallel_machines.triplets(30, 1)
-    assert (len(sizes), sum(sizes), min(sizes) > parallel_machines.CAPACITY // 4 - 1) == (
+    sizes = shops.triplets(30, 1)
+    assert (len(sizes), sum(sizes), min(sizes) > shops.CAPACITY // 4 - 1) == (
         30,
-        10 * parallel_machines.CAPACITY,
+        10 * shops.CAPACITY,
         True,
     )
-    case = next(parallel_machines.triplet_cases())
+    case = next(shops.triplet_cases())
     assert case.known == Known.optimum(1_000_000)
     assert proved(case) == 1_000_000
 

@@ -14,7 +14,7 @@ from tests.by_hand import TEXT
 from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import Scenario, load_scenario
 from truenorth.planner.answers.intervals import interval_of
-from truenorth.planner.answers.whatif.document import windows_of
+from truenorth.planner.answers.whatif.grid import windows_of
 
 POISSON = "  poisson: {rate: 200000 /s, jobs: 6, seed: 4}"
 

@@ -1,8 +1,235 @@
-"""How far a job is, how long it still needs and why it failed, read from its log."""
+"""From a job's log, line by line, to its progress, the time it still needs, and why it failed.
 
-from truenorth.planner.inputs.estimate.logs.failures import FailureClass, LogFailure
-from truenorth.planner.inputs.estimate.logs.marks import Rate
-from truenorth.planner.inputs.estimate.logs.progress import Count, Remaining
-from truenorth.planner.inputs.estimate.logs.reading import LogReading, read_log
+Lines are of bounded length, however large the file; carriage returns, ANSI codes and any bytes are no obstacle. Words
+are looked for of progress, of failures, and of the end. A log repeats itself: most of its lines differ from others in
+their digits alone, and no word here has any. So what a line holds is looked up by the line with all digits alike, and
+lines are searched once per sort.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from io import BufferedIOBase
+from pathlib import Path
+from typing import Any
+
+from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.scenario import InputError
+from truenorth.planner.inputs.estimate.logs.failures import HINTS, FailureClass, Judge, LogFailure
+from truenorth.planner.inputs.estimate.logs.marks import LogClock, Rate, said
+from truenorth.planner.inputs.estimate.logs.progress import Count, Remaining, Tracker
+from truenorth.planner.inputs.importers.csv_files import open_bytes
+
+MAX_LINE = 4_000
+"""What stands further right in a line is not read."""
+LONGEST_LINE = 64 << 20
+"""A line of more bytes is no line of a log; without a limit a device of zeros would be read for ever."""
+_CHUNK = 1 << 20
+_ANSI = re.compile(
+    r"\x1b(?:\[[0-?]{0,32}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[PX^_][^\x1b]{0,200}\x1b\\|[@-OQ-WYZ\\])"
+)
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_CONTROL_BYTES = bytes({*range(0x20), 0x7F} - set(b"\t\n\r"))
+_CUES = ("%|", "step", "iter", "epoch", "batch", "update", "it/s", "/s", "per second", "per_second", "s/it", "[=", "━")
+_FINISHED = ("train_runtime", "training completed", "training complete", "training finished", "training done")
+_ALIKE = bytes.maketrans(b"123456789", b"000000000")
+CUE, HINT, END = 1, 2, 4
+"""What a line holds, as flags: a word of progress, one of failures, one that says that the job is through."""
+_MOST_SORTS = 20_000
+_LONGEST = 400
+"""Longer lines are hardly of a sort."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogReading:
+    """What a log says.
+
+    Parameters
+    ----------
+    lines
+        Lines of the log.
+    counts
+        Steps and epochs, each as the log states it last.
+    fraction
+        Share of the whole job that is done; None if the log leaves it open.
+    remaining
+        Time until the end, for the moment of the log's last count; None if it cannot be known, or if
+        the job failed.
+    rates
+        How fast the job goes, in units per second; steps by its own clock where there is one.
+    finished
+        Whether the log says that the job is through.
+    failure
+        Why it failed; None if nothing says that it did.
+    """
+
+    lines: int
+    counts: tuple[Count, ...]
+    fraction: float | None
+    remaining: Remaining | None
+    rates: tuple[Rate, ...]
+    finished: bool
+    failure: LogFailure | None
+
+    @property
+    def state(self) -> str:
+        """``failed``, ``finished`` or ``unfinished``: running, or stopped without a word."""
+        return "failed" if self.failure is not None else "finished" if self.finished else "unfinished"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the reading as ``truenorth progress --json`` prints it."""
+        remaining, failure = self.remaining, self.failure
+        return {
+            "state": self.state,
+            "lines": self.lines,
+            "counts": [asdict(count) for count in self.counts],
+            "fraction": self.fraction,
+            "remaining": None
+            if remaining is None
+            else {
+                "low_s": _seconds(remaining.low_us),
+                "expected_s": _seconds(remaining.expected_us),
+                "high_s": _seconds(remaining.high_us),
+            },
+            "rates": {rate.unit: rate.per_second for rate in self.rates},
+            "failure": None
+            if failure is None
+            else {
+                "class": str(failure.failure),
+                "retry": failure.retry,
+                "reason": failure.reason,
+                "lines": list(failure.lines),
+            },
+        }
+
+
+def read_log(
+    path: str | Path,
+    steps: float | None = None,
+    epochs: float | None = None,
+    watch: Callable[[int], None] = lambda read_bytes: None,
+) -> LogReading:
+    """Read a log of any size, line by line, in bounded memory.
+
+    Understood are progress bars of tqdm and Keras, ``step 120/1000``, ``Epoch 3/10``, ``Epoch: [3][450/1000]``, what
+    the Hugging Face Trainer, Lightning and Megatron print, stated speeds, and time stamps at the start of lines.
+    Bars of evaluations, downloads and preparations are left out. What fails, and which of several
+    messages is the root cause, stands in `planner.inputs.estimate.logs.failures`; an error after which the
+    job got further at least three times counts as survived.
+
+    Parameters
+    ----------
+    path
+        Of the log: text in UTF-8, plain or gzip, with any other bytes replaced.
+    steps, epochs
+        Totals for a log that does not state them, for instance from a `JobDescription`; what it states counts.
+    watch
+        Is told how many bytes of the file have been read.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or is a damaged gzip file.
+    """
+    tracker, judge, clock, words, finished, number = Tracker(steps, epochs), Judge(), LogClock(), Words(), False, 0
+    with open_bytes(Path(path)) as (file, raw):
+        for number, text in read_lines(file, str(path), lambda read: watch(raw.tell() if raw.seekable() else read)):
+            lowered = text.lower()
+            held = words.held_by(lowered)
+            if held & CUE:
+                heard = said(lowered)
+                if heard.marks or heard.rate is not None or heard.total is not None:
+                    tracker.note(number, heard, clock.read_us(text))
+            if held & HINT:
+                judge.note(number, text, lowered, tracker.advances)
+            finished = finished or bool(held & END)
+    overall = tracker.overall()
+    fraction = None if overall is None else min(1.0, overall[1] / overall[2])
+    failure = judge.verdict(tracker.advances)
+    finished = failure is None and (finished or fraction == 1)
+    remaining = Remaining(0, 0, 0) if finished else None if failure else tracker.remaining()
+    return LogReading(number, tracker.counts(), fraction, remaining, tracker.rates(), finished, failure)
+
+
+def _seconds(microseconds: int | None) -> float | None:
+    return None if microseconds is None else microseconds / MICROSECONDS_PER_SECOND
+
+
+def read_lines(
+    file: BufferedIOBase, name: str, watch: Callable[[int], None] | None = None
+) -> Iterator[tuple[int, str]]:
+    """Yield the number and the text of each line; what a carriage return overwrote counts as a text of its own.
+
+    Lines are counted as editors count them, by line feeds. Bytes that are no UTF-8 are replaced.
+
+    Parameters
+    ----------
+    file
+        Open for reading bytes; never more than about a megabyte of it is held.
+    name
+        As errors name it.
+    watch
+        Is told how many bytes have been read from it.
+
+    Raises
+    ------
+    InputError
+        If a line has more than `LONGEST_LINE` bytes.
+    """
+    number, rest, read, unended, plain = 1, b"", 0, 0, True
+    while chunk := file.read(_CHUNK):
+        read += len(chunk)
+        if watch is not None:
+            watch(read)
+        plain = plain and len(chunk.translate(None, _CONTROL_BYTES)) == len(chunk)
+        pieces = (rest + chunk).splitlines(keepends=True)
+        unended = unended + len(chunk) if len(pieces) == 1 else 0
+        if unended > LONGEST_LINE:
+            raise InputError(name, number, "line", f"is longer than {LONGEST_LINE} bytes; allowed are logs of lines")
+        rest = b"" if pieces[-1].endswith((b"\n", b"\r")) else pieces.pop()[:MAX_LINE]
+        for piece in pieces:
+            text = piece[:MAX_LINE].decode("utf-8", "replace").rstrip() if plain else _clean(piece)
+            if text:
+                yield number, text
+            number += piece.endswith(b"\n")
+    text = _clean(rest)
+    if text:
+        yield number, text
+
+
+def _clean(piece: bytes) -> str:
+    text = piece[:MAX_LINE].decode("utf-8", "replace")
+    if "\x1b" in text:
+        text = _ANSI.sub("", text)
+    return _CONTROL.sub("", text).rstrip()
+
+
+class Words:
+    """Finds words in lines, in bounded memory."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, int] = {}
+
+    def held_by(self, lowered: str) -> int:
+        """Return what a line in lower case holds, as flags."""
+        if len(lowered) > _LONGEST:
+            return _search(lowered)
+        sort = lowered.encode().translate(_ALIKE)
+        held = self._known.get(sort)
+        if held is None:
+            if len(self._known) >= _MOST_SORTS:
+                self._known.clear()
+            held = self._known[sort] = _search(lowered)
+        return held
+
+
+def _search(lowered: str) -> int:
+    held = 0
+    for flag, words in ((CUE, _CUES), (HINT, HINTS), (END, _FINISHED)):
+        held |= flag if any(word in lowered for word in words) else 0
+    return held
+
 
 __all__ = ["Count", "FailureClass", "LogFailure", "LogReading", "Rate", "Remaining", "read_log"]

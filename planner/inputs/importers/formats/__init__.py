@@ -1,37 +1,50 @@
-"""The formats that can be imported; the order is that of help and pages."""
+"""The formats that can be imported; the order is that of help and pages. What is said of each is in `formats.toml`."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
 
-from truenorth.planner.inputs.importers.format import Format
+from truenorth.planner.inputs.importers.format import Format, Hardware, Reader
 from truenorth.planner.inputs.importers.formats import (
     alibaba,
     asynchow,
     azure,
     cluster_jobs,
     philly,
-    rltune,
     table,
     tokens,
     wfcommons,
 )
 
+_SAID = tomllib.loads(files(__package__).joinpath("formats.toml").read_text())
+
+
+def _format(name: str, reader: type[Reader], **more: Any) -> Format:
+    """Return a format with what is said of it; `more` are `hardware` and `dated` where a file has to be asked."""
+    said = _SAID[name] | more
+    hardware = said.pop("hardware")
+    documented = Hardware.of(**hardware) if isinstance(hardware, dict) else hardware
+    return Format(name, reader=reader, notes=tuple(said.pop("notes", ())), hardware=documented, **said)
+
+
 FORMATS: Mapping[str, Format] = {
     known.name: known
     for known in (
-        alibaba.GENTD26,
-        azure.LLM,
-        azure.FUNCTIONS,
-        alibaba.GPU_2023,
-        cluster_jobs.ACME,
-        cluster_jobs.HELIOS,
-        philly.FORMAT,
-        rltune.FORMAT,
-        wfcommons.FORMAT,
-        asynchow.FORMAT,
-        table.FORMAT,
-        tokens.FORMAT,
+        _format("gentd26", alibaba.GenTD26, hardware=alibaba.measure_hardware),
+        _format("azure-llm", azure.AzureLLM),
+        _format("azure-functions-2021", azure.AzureFunctions),
+        _format("alibaba-gpu-2023", alibaba.AlibabaGPU),
+        _format("acme", cluster_jobs.Acme),
+        _format("helios", cluster_jobs.Helios),
+        _format("philly", philly.Philly),
+        _format("rltune", cluster_jobs.RLTune),
+        _format("wfcommons", wfcommons.WfCommons),
+        _format("asynchow", asynchow.AsyncHow),
+        _format("table", table.TableReader, dated=lambda reader, paths: bool(reader.clock(paths))),
+        _format(tokens.NAME, tokens.TokenReader, dated=lambda reader, paths: bool(reader.clock(paths))),
     )
 }
 """Every format by name."""

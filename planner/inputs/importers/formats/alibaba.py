@@ -23,7 +23,7 @@ from truenorth.executor.policies.options import one_of, option
 from truenorth.models.scenario import InputError
 from truenorth.models.units import round_half_up
 from truenorth.planner.inputs.importers.csv_files import csv_rows, header_of
-from truenorth.planner.inputs.importers.format import Format, Hardware
+from truenorth.planner.inputs.importers.format import Hardware
 from truenorth.planner.inputs.importers.formats.cluster_jobs import GPUOptions, Ids, absent, gpus_that_count
 from truenorth.planner.inputs.importers.rows import Rows, Tally
 from truenorth.planner.inputs.importers.tables import Requests, Texts
@@ -67,7 +67,7 @@ class GenTD26:
                 )
 
 
-def _hardware(files: Sequence[Path], tally: Tally) -> Hardware:
+def measure_hardware(files: Sequence[Path], tally: Tally) -> Hardware:
     """Return GPUs of 24 GB, models of 6.5 GB, and the median update as load time, measured if the log is given."""
     documented = Hardware.of("24 GB", "6.5 GB", "1 GB/s", servers=2)
     updates = [path for path in files if _is_updates(path)]
@@ -92,22 +92,6 @@ def _median_us(values: np.ndarray, path: Path) -> int:
     if not values.size or not (middle := round_half_up(Fraction(float(np.median(values))))):
         raise InputError(str(path), 2, "value", "its median is no load time; allowed is a log with positive updates")
     return middle
-
-
-GENTD26 = Format(
-    name="gentd26",
-    title="requests to a diffusion service at Alibaba (GenTD26, cluster-trace-v2026-GenAI)",
-    source="github.com/alibaba/clusterdata, cluster-trace-v2026-GenAI; Lin et al., SoCC 2025",
-    notes=(
-        "a model is a base model (checkpoint); LoRAs are left out, since the trace has only their number",
-        "updates are not joined to models: every load takes the same time",
-        "run times are whole seconds and partly contain switching, so loads count twice where they do",
-    ),
-    sizes="the trace has no sizes: every model weighs 6.5 GB, a GPU has 24 GB for weights",
-    reader=GenTD26,
-    hardware=_hardware,
-    dated=True,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,23 +144,3 @@ class AlibabaGPU(GPUOptions):
         if self.model == "shape-qos":
             shape = shape + "-" + rows.names("qos")
         return shape
-
-
-GPU_2023 = Format(
-    name="alibaba-gpu-2023",
-    title="pods of an Alibaba cluster that shares GPUs, 2023",
-    source="github.com/alibaba/clusterdata, cluster-trace-gpu-v2023 (no licence of its own; its README asks to cite); "
-    "Weng et al., USENIX ATC 2023",
-    notes=(
-        "the list names no models: pods that request the same processors, memory and share of a GPU share one, such as "
-        "cpu6000-memory12288-gpu460",
-        "the share of a GPU is not used, a task has its GPU to itself",
-        "pods on several GPUs are left out (gpus=split: they become as many tasks on one GPU each, side by side)",
-        "a run time is deletion_time - scheduled_time, also of pods that failed or, in phase Running, were still there "
-        "when the trace ended (phase=succeeded: without them)",
-    ),
-    sizes="the list has no sizes: every model weighs 4 GB, a GPU has 16 GB for weights",
-    reader=AlibabaGPU,
-    # most named kinds have 16 GB
-    hardware=Hardware.of("16 GB", "4 GB", "10 GB/s", servers=4, gpus_per_server=2),
-)

@@ -20,11 +20,9 @@ from truenorth.executor.policies.options import one_of, option
 from truenorth.models.scenario.errors import FieldError, Where, quote
 from truenorth.models.scenario.section import Record, problem, refuse_empty
 from truenorth.models.workload import ANY_KIND, Edge, Task, Workflow
-from truenorth.planner.inputs.importers.csv_files import CHUNK_ROWS
-from truenorth.planner.inputs.importers.format import Format, Hardware
+from truenorth.planner.inputs.importers.csv_files import CHUNK_ROWS, open_text
 from truenorth.planner.inputs.importers.json_files import LogName, LongSeconds, Seconds, json_lines, read_entries
 from truenorth.planner.inputs.importers.rows import Tally
-from truenorth.planner.inputs.importers.source import open_text
 from truenorth.planner.inputs.importers.tables import DagJobs, DAGOptions, build_workflow
 
 _ENDS = ("low", "high")
@@ -131,19 +129,3 @@ def _before(plan: _Plan) -> dict[str, dict[str, None]]:
             raise FieldError(("edges", position), problem_text)
         before[second][first] = None
     return before
-
-
-FORMAT = Format(
-    name="asynchow",
-    title="everyday plans of AsyncHow as DAGs of steps, in JSON lines",
-    source="github.com/fangru-lin/graph-llm-asynchow-plan (MIT); Lin et al., ICML 2024",
-    notes=(
-        "a plan is a job, a step a task that needs no model; a GPU stands for a person who works on one step at a time",
-        "a step takes the low end of its range (duration=high: the high end)",
-        "steps hand nothing on: transfers take no time",
-        "plans have no arrivals: all are released at 0 (copies, interval)",
-    ),
-    reader=AsyncHow,
-    # GPUs stand for people; nothing is loaded
-    hardware=Hardware.of("1 GB", "1 GB", "1 GB/s", servers=8),
-)

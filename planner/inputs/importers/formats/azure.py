@@ -34,7 +34,6 @@ from truenorth.models.scenario.quantities import MAX_BATCH
 from truenorth.models.units import parse_size, seconds
 from truenorth.models.workload import WHOLE
 from truenorth.planner.inputs.importers.csv_files import csv_rows
-from truenorth.planner.inputs.importers.format import Format, Hardware
 from truenorth.planner.inputs.importers.rows import Tally, join_names
 from truenorth.planner.inputs.importers.tables import Requests
 
@@ -185,23 +184,6 @@ def _sizes(most: int) -> list[int]:
     return sorted({most, *(2**power for power in range(1, most.bit_length()))} - {1})
 
 
-LLM = Format(
-    name="azure-llm",
-    title="requests to language models at Azure, with their numbers of tokens (2023 and 2024)",
-    source="github.com/Azure/AzurePublicDataset (CC-BY 4.0); Patel et al., Splitwise, ISCA 2024",
-    notes=(
-        "the trace has no run times: they follow from the numbers of tokens by a linear rule",
-        "a GPU runs one request at a time unless options say otherwise",
-        "each file is a service with a model of its own (model=NAME: all share one)",
-    ),
-    sizes="a GPU stands for a server of eight; a model has 140 GB, loaded at 200 GB/s (assumed: 8 links of 25 GB/s)",
-    reader=AzureLLM,
-    # eight H100 count as one GPU; 70 billion parameters of two bytes
-    hardware=Hardware.of("640 GB", "140 GB", "200 GB/s", servers=40, kind="8xH100"),
-    dated=True,
-)
-
-
 @dataclass(frozen=True, slots=True)
 class AzureFunctions:
     """Reads the trace of invocations.
@@ -223,21 +205,3 @@ class AzureFunctions:
                 rows.leave_out(duration_us == 0, "ran for 0 s")
                 rows.leave_out(end_us < duration_us, "began before the trace's time zero")
                 yield rows.requests(end_us - duration_us, model, duration_us)
-
-
-FUNCTIONS = Format(
-    name="azure-functions-2021",
-    title="invocations of Azure Functions, two weeks of January and February 2021",
-    source="github.com/Azure/AzurePublicDataset, AzureFunctionsInvocationTrace2021 (CC-BY 4.0); "
-    "Zhang et al., SOSP 2021",
-    notes=(
-        "functions of a cloud stand in for models: a model is an application, which is deployed as a whole "
-        "(model=function: a function)",
-        "a release is end_timestamp - duration; durations are those on the provider's processors, and invocations of "
-        "0 s are left out",
-    ),
-    sizes="the trace has no sizes: every model weighs 4 GB, a GPU has 16 GB for weights",
-    reader=AzureFunctions,
-    # the trace knows neither GPUs nor sizes
-    hardware=Hardware.of("16 GB", "4 GB", "10 GB/s", servers=2),
-)

@@ -1,4 +1,4 @@
-"""Jobs of a cluster's scheduler: Helios, Acme, and the rules that they share with Philly and RLTune's traces.
+"""Jobs of a cluster's scheduler: Helios, Acme, RLTune's traces, and the rules that they share with Philly.
 
 Tasks on several GPUs do not exist here. So only jobs on one GPU count, unless the user asks to split: then a job on n
 GPUs becomes n tasks on one GPU each, side by side, which occupy as much GPU time but need not start together.
@@ -11,6 +11,12 @@ Schema of Acme: github.com/InternLM/AcmeTrace, README, section Job Trace (commit
 gpu_num, cpu_num, type, state, submit_time, start_time, end_time, duration, queue, gpu_time, and in Kalos four more.
 Times carry their zone (+08:00 in Seren, +00:00 in Kalos). In the README's rows of Kalos the duration counts from
 submit_time, so it is not used.
+
+RLTune's traces are jobs of Helios, Philly and Alibaba in one format of 19 columns without a header. Schema:
+github.com/dshruti20/RLTune, GPU_Traces/README.md (commit fad68ad2): job_id, submit_time, wait_time, run_time
+(seconds), num_gpus, cpu_time, used_memory, request_cpus, request_time, request_memory, status, user_id, group_id,
+executable_number, queue_number, partition_number, proceeding_job_number, vc_id, gpu_type; -1 stands for a field that is
+not available.
 """
 
 from __future__ import annotations
@@ -25,7 +31,6 @@ import pandas as pd
 from truenorth.executor.policies.options import one_of, option
 from truenorth.models.instance import Ints
 from truenorth.planner.inputs.importers.csv_files import csv_rows
-from truenorth.planner.inputs.importers.format import Format, Hardware
 from truenorth.planner.inputs.importers.rows import MAX_GPUS_PER_REQUEST, Mask, Rows, Tally, join_names
 from truenorth.planner.inputs.importers.tables import Requests, Texts
 
@@ -72,11 +77,6 @@ class OwnerOptions(ClusterOptions):
     """
 
     model: str = option("user", one_of("user", "vc"))
-
-
-SHARED_BY_OWNER = "the log names no models: the jobs of a user share one (model=vc: those of a virtual cluster)"
-"""What is assumed of such a log."""
-ON_SEVERAL = "jobs on several GPUs are left out (gpus=split: they become as many tasks on one GPU each, side by side)"
 
 
 class Ids:
@@ -147,23 +147,6 @@ class Helios(OwnerOptions):
                 yield read_jobs(rows, ids, rows.names(self.model), self)
 
 
-HELIOS = Format(
-    name="helios",
-    title="training jobs of SenseTime's Helios clusters, 2020",
-    source="github.com/S-Lab-System-Group/HeliosData (CC-BY 4.0); Hu et al., SC 2021",
-    notes=(
-        SHARED_BY_OWNER,
-        ON_SEVERAL,
-        "a run time is end_time - start_time, also of jobs that failed or were cancelled (state=completed: without)",
-    ),
-    sizes="the log has no sizes: every model weighs 8 GB, a GPU has 32 GB for weights",
-    reader=Helios,
-    # the log knows neither memory nor sizes
-    hardware=Hardware.of("32 GB", "8 GB", "10 GB/s", servers=2, gpus_per_server=8, kind="V100"),
-    dated=True,
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Acme(ClusterOptions):
     """Reads ``trace_seren.csv`` and ``trace_kalos.csv``.
@@ -191,19 +174,73 @@ class Acme(ClusterOptions):
         return rows.names(self.model)
 
 
-ACME = Format(
-    name="acme",
-    title="jobs of Shanghai AI Lab's Acme clusters Seren and Kalos, 2023",
-    source="github.com/InternLM/AcmeTrace (CC-BY 4.0); Hu et al., NSDI 2024",
-    notes=(
-        "the log names no models: the jobs of a user that are of one type (pretraining, evaluation, ...) share one "
-        "(model=user, model=type)",
-        ON_SEVERAL,
-        "a run time is end_time - start_time, also of jobs that failed or were cancelled (state=completed: without)",
-    ),
-    sizes="the log has no sizes: every model weighs 14 GB (7 billion parameters of 2 B), a GPU has 80 GB for weights",
-    reader=Acme,
-    # Acme's servers have eight A100 of 80 GB; the size of models is an assumption
-    hardware=Hardware.of("80 GB", "14 GB", "20 GB/s", servers=2, gpus_per_server=8, kind="A100"),
-    dated=True,
-)
+COLUMNS = (
+    "job_id", "submit_time", "wait_time", "run_time", "num_gpus", "cpu_time", "used_memory", "request_cpus",
+    "request_time", "request_memory", "status", "user_id", "group_id", "executable_number", "queue_number",
+    "partition_number", "proceeding_job_number", "vc_id", "gpu_type",
+)  # fmt: skip
+_MODELS = {column.partition("_")[0]: column for column in (*COLUMNS[11:16], "vc_id")}
+"""Columns by what an option says of models: from ``user_id`` to ``partition_number``, and the virtual cluster's."""
+_READ = ("job_id", "submit_time", "run_time", "num_gpus", "proceeding_job_number")
+_MOST_SECONDS = 10**10
+_US = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class RLTune(GPUOptions):
+    """Reads traces of 19 columns.
+
+    Parameters
+    ----------
+    model
+        Which jobs share a model: those of a ``user``, ``group``, ``executable``, ``queue``, ``partition`` or ``vc``;
+        or those whose ids begin alike (``name``: what stands before the last hyphen, ``bert`` in ``bert-7_1``).
+    """
+
+    model: str = option("user", one_of(*_MODELS, "name"))
+
+    def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests]:
+        """Yield the jobs of the files."""
+        wanted = (*_READ, *(column for model, column in _MODELS.items() if model == self.model))
+        after = unnamed = 0
+        for path in files:
+            ids = Ids()
+            for rows in csv_rows(path, wanted, tally, header=COLUMNS):
+                found = self._jobs(rows, ids)
+                after += int((rows.kept & ~_unavailable(rows.text("proceeding_job_number"))).sum())
+                unnamed += int((found.model == _unknown(self.model)).sum())
+                yield found
+        if after:
+            tally.notes.append(f"jobs that follow a job of their workflow, but are released on their own: {after:,}")
+        if unnamed:
+            tally.notes.append(
+                f"jobs without a {self.model}, which share the model {_unknown(self.model)!r}: {unnamed:,}"
+            )
+
+    def _jobs(self, rows: Rows, ids: Ids) -> Requests:
+        ids.refuse_repeated(rows, "job_id")
+        for column in ("submit_time", "run_time", "num_gpus"):
+            rows.leave_out(_unavailable(rows.text(column)), f"no {column}")
+        gpus = gpus_that_count(rows, "num_gpus", self)
+        submit_s = rows.wholes("submit_time", 0, _MOST_SECONDS)
+        run_us = rows.times("run_time")
+        rows.leave_out(run_us == 0, "ran for 0 s")
+        return rows.requests(submit_s * _US, self._names(rows), run_us, gpus=gpus)
+
+    def _names(self, rows: Rows) -> Texts:
+        """Return the name of the model of each row. Shape [rows]."""
+        if self.model == "name":
+            ids = rows.names("job_id")
+            return np.array([text.rpartition("-")[0] or _unknown("name") for text in ids], np.object_)
+        column = _MODELS[self.model]
+        names = rows.names(column)
+        return np.where(_unavailable(names), _unknown(self.model), self.model + " " + names)
+
+
+def _unavailable(texts: Texts) -> Mask:
+    """Say which fields are -1. Shape as `texts`."""
+    return np.asarray((texts == "-1") | (texts == "-1.0"), np.bool_)
+
+
+def _unknown(model: str) -> str:
+    return f"unknown {model}"

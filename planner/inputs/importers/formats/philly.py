@@ -21,12 +21,10 @@ from typing_extensions import TypedDict
 
 from truenorth.models.scenario.errors import FieldError, quote
 from truenorth.models.scenario.section import Record, kind_of, problem
-from truenorth.planner.inputs.importers.csv_files import CHUNK_ROWS
-from truenorth.planner.inputs.importers.format import Format, Hardware
-from truenorth.planner.inputs.importers.formats.cluster_jobs import ON_SEVERAL, SHARED_BY_OWNER, OwnerOptions
+from truenorth.planner.inputs.importers.csv_files import CHUNK_ROWS, open_text
+from truenorth.planner.inputs.importers.formats.cluster_jobs import OwnerOptions
 from truenorth.planner.inputs.importers.json_files import Entries, LeftOutError, LogName, read_entries
 from truenorth.planner.inputs.importers.rows import MAX_GPUS_PER_REQUEST, Tally
-from truenorth.planner.inputs.importers.source import open_text
 from truenorth.planner.inputs.importers.tables import Requests
 
 _EPOCH = datetime(1970, 1, 1)
@@ -144,21 +142,3 @@ def _ran(attempts: Sequence[_Attempt], release_us: int) -> tuple[int, int]:
     if not runtime_us:
         raise LeftOutError("ran for 0 s")
     return runtime_us, most
-
-
-FORMAT = Format(
-    name="philly",
-    title="training jobs of Microsoft's Philly clusters, 2017",
-    source="github.com/msr-fiddle/philly-traces (CC-BY 4.0); Jeon et al., USENIX ATC 2019",
-    notes=(
-        SHARED_BY_OWNER,
-        f"{ON_SEVERAL}; what counts is the attempt with the most",
-        "a run time is the sum over the attempts of end_time - start_time, also of jobs that failed or were killed "
-        "(state=completed: without them); a job that starts again runs on at once here",
-    ),
-    sizes="the log has no sizes: every model weighs 6 GB, a GPU has 24 GB for weights",
-    reader=Philly,
-    # the larger machines have 24 GB
-    hardware=Hardware.of("24 GB", "6 GB", "10 GB/s", servers=2, gpus_per_server=8),
-    dated=True,
-)

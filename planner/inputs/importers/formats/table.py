@@ -1,7 +1,8 @@
-"""Any file of CSV or JSON Lines with a release, a model and a run time per row, prepared by hand or by another tool."""
+"""Any log of CSV or JSON Lines with a release, a model and a run time per row, and which clock its releases are of."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +12,44 @@ import numpy as np
 
 from truenorth.executor.policies.options import one_of, option
 from truenorth.models.instance import Ints
-from truenorth.models.scenario.quantities import MAX_BATCH, MAX_NUMBER, MAX_SIZE_BYTES
+from truenorth.models.scenario.quantities import MAX_BATCH, MAX_NUMBER, MAX_SIZE_BYTES, MAX_TIME_US
+from truenorth.models.units import microseconds
 from truenorth.models.workload import WHOLE
-from truenorth.planner.inputs.importers.clocks import read_releases, tell_clock
-from truenorth.planner.inputs.importers.format import Format, Hardware
 from truenorth.planner.inputs.importers.json_files import table_rows
-from truenorth.planner.inputs.importers.rows import MAX_GPUS_PER_REQUEST, Rows, Tally
+from truenorth.planner.inputs.importers.rows import LATEST_US, MAX_GPUS_PER_REQUEST, Rows, Tally
 from truenorth.planner.inputs.importers.tables import Requests
+
+DATES, UNIX = "dates with a time of day", "times since 1970"
+
+
+def tell_clock(path: Path, column: str, unit: str) -> str:
+    """Return which clock the first release of a file that can be read is of: empty for the log's own.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read.
+    """
+    chunks = table_rows(path, [column], Tally(True))
+    told = (_clock_of(text, unit) for rows in chunks for text in rows.text(column))
+    return next((clock for clock in told if clock is not None), "")
+
+
+def _clock_of(text: str, unit: str) -> str | None:
+    """Return which clock a release is of; None if it is none."""
+    try:
+        release_us = microseconds(text.strip(), unit)
+        return None if not 0 <= release_us <= LATEST_US else UNIX if release_us > MAX_TIME_US else ""
+    except ValueError:
+        return DATES if re.match(r"\d{4}-\d\d-\d\d", text.strip()) else None
+
+
+def read_releases(rows: Rows, column: str, unit: str, clock: str) -> Ints:
+    """Return releases of a clock in microseconds; those of no such clock are refused. Shape [rows]."""
+    if clock == DATES:
+        return rows.moments(column)
+    return (rows.unix_times if clock else rows.times)(column, unit)
+
 
 MOST_TOKENS = 10_000_000
 
@@ -170,15 +202,3 @@ class TableReader:
         share = rows.shares(self.share) if self.share else np.full(count, WHOLE, np.int64)
         memory = rows.wholes(self.memory, 0, MAX_SIZE_BYTES) if self.memory else np.zeros(count, np.int64)
         return {"share": share, "memory_bytes": memory, "batch_us": batch_us}
-
-
-FORMAT = Format(
-    name="table",
-    title="CSV or JSON Lines with a release, a model and a run time per row; options name the columns and the unit",
-    source="your own log",
-    notes=(),
-    sizes="sizes are assumed: models of 6 GB that load at 6 GB/s, GPUs of 24 GB",
-    reader=TableReader,
-    hardware=Hardware.of("24 GB", "6 GB", "6 GB/s", servers=2),
-    dated=lambda reader, files: bool(reader.clock(files)),
-)

@@ -22,12 +22,12 @@ from truenorth.executor.policies.options import count_from_1, one_of, option
 from truenorth.models.scenario import InputError
 from truenorth.models.scenario.errors import quote
 from truenorth.models.scenario.quantities import MAX_TOKENS
-from truenorth.planner.inputs.importers.clocks import read_releases, tell_clock
-from truenorth.planner.inputs.importers.format import Format, Hardware
+from truenorth.planner.inputs.importers.formats.table import read_releases, tell_clock
 from truenorth.planner.inputs.importers.json_files import columns_of, table_rows
 from truenorth.planner.inputs.importers.rows import Rows, Tally
 from truenorth.planner.inputs.importers.tables import TokenRequests
 
+NAME = "tokens"
 _MOST_BLOCK = 10**6
 
 
@@ -153,14 +153,3 @@ class TokenReader:
             self.block,
         )
         return made.at(rows.kept)
-
-
-FORMAT = Format(
-    name="tokens",
-    title="requests to language models with their numbers of tokens, CSV or JSON Lines; takes a catalogue with streams",
-    source="your own log, or a public trace of tokens",
-    notes=(),
-    reader=TokenReader,
-    hardware=Hardware.of("80 GB", "16 GB", "50 GB/s"),  # never used: a catalogue knows better
-    dated=lambda reader, files: bool(reader.clock(files)),
-)

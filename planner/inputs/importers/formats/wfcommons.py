@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, TypeGuard, TypeVar
 
@@ -22,10 +21,9 @@ from truenorth.models.scenario.json_text import JSONText
 from truenorth.models.scenario.quantities import MAX_SIZE_BYTES
 from truenorth.models.scenario.section import Record, problem, refuse_empty
 from truenorth.models.workload import ANY_KIND, Edge, Task, Workflow
-from truenorth.planner.inputs.importers.format import Format, Hardware
+from truenorth.planner.inputs.importers.csv_files import open_text
 from truenorth.planner.inputs.importers.json_files import Bytes, LogName, Seconds, name_at, read_entries
 from truenorth.planner.inputs.importers.rows import LONGEST_NAME, Tally
-from truenorth.planner.inputs.importers.source import open_text
 from truenorth.planner.inputs.importers.tables import DagJobs, DAGOptions, build_workflow
 
 _VERSIONS = ("1.5", "1.6")
@@ -240,20 +238,3 @@ def _text(path: Path) -> JSONText:
 def _name(path: Path) -> str:
     """Return what the workflow of a file is called."""
     return name_at(path.name.removesuffix(".gz").removesuffix(".json"), ("file name",))
-
-
-FORMAT = Format(
-    name="wfcommons",
-    title="scientific workflows of WfCommons that ran, one per file (WfFormat 1.5)",
-    source="github.com/wfcommons/WfInstances (LGPL 3.0); Coleman et al., Future Generation Computer Systems 128, 2022",
-    notes=(
-        "a model is a program: all tasks that run it share it",
-        "run times are those of one processor core or more, as executed; on a GPU they are a stand-in",
-        "an edge carries the files that the parent writes and the child reads; what no parent writes lies everywhere",
-        "instances have no arrivals: each file is one job, released at 0 (copies, interval)",
-    ),
-    sizes="the instances have no sizes of programs: every model weighs 4 GB, a GPU has 16 GB for weights",
-    reader=WfCommons,
-    # all of it is assumed
-    hardware=Hardware.of("16 GB", "4 GB", "10 GB/s", servers=4, network_bandwidth=Fraction(10**10, 8)),
-)

@@ -9,8 +9,7 @@ import pytest
 from tests.planner.answers.whatif.small import SWEEP, written
 from truenorth.models.scenario import InputError
 from truenorth.models.scenario.changes import value_at
-from truenorth.planner.answers.whatif.document import read_sweep
-from truenorth.planner.answers.whatif.grid import Grid, read_grid
+from truenorth.planner.answers.whatif.grid import Grid, read_grid, read_sweep
 from truenorth.planner.answers.whatif.verbs import policy_names
 
 

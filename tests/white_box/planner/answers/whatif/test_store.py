@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from truenorth.models.errors import QuestionError
+from truenorth.planner.answers.kept import locked
 from truenorth.planner.answers.whatif.cell import CellAnswer, Store
 
 KEY = "a" * 64
@@ -45,12 +46,12 @@ def test_a_changed_figure_and_a_renamed_file_count_as_missing(tmp_path: Path) ->
 
 def test_two_sweeps_do_not_share_a_folder(tmp_path: Path) -> None:
     with (
-        Store(tmp_path).locked(),
-        pytest.raises(QuestionError, match="another sweep is at work"),
-        Store(tmp_path).locked(),
+        locked(tmp_path),
+        pytest.raises(QuestionError, match="somebody else is at work"),
+        locked(tmp_path),
     ):
         pass
-    with Store(tmp_path).locked():
+    with locked(tmp_path):
         pass
 
 

@@ -24,7 +24,7 @@ from truenorth.planner.answers.pool.processes import CRASHED
 from truenorth.planner.answers.questions import BoundQuestion, CompareQuestion, ServersQuestion
 from truenorth.planner.answers.whatif import Counts, Sweep
 from truenorth.planner.answers.whatif.cell import CellCall, answer
-from truenorth.planner.answers.whatif.document import read_sweep
+from truenorth.planner.answers.whatif.grid import read_sweep
 from truenorth.solvers.budget import Method
 
 MAIN = "import sys; from truenorth.planner.command.start import main; sys.argv[1:] = {arguments!r}; main()"

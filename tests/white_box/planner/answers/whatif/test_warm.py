@@ -17,7 +17,7 @@ from truenorth.planner.answers import plan as planning
 from truenorth.planner.answers.questions import PlanQuestion, SimulateQuestion
 from truenorth.planner.answers.whatif import cell
 from truenorth.planner.answers.whatif.cell import CellCall, answer
-from truenorth.planner.answers.whatif.document import read_sweep
+from truenorth.planner.answers.whatif.grid import read_sweep
 from truenorth.solvers import first_use
 from truenorth.solvers.budget import Budget
 from truenorth.solvers.first_use import count_loaded

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from truenorth.models.scenario import InputError
-from truenorth.planner.inputs.estimate.estimate import Estimate
 from truenorth.planner.inputs.estimate.run import EstimateOptions, estimate, score
+from truenorth.planner.inputs.estimate.rungs import Estimate
 from truenorth.planner.inputs.estimate.table import Naming, Wanted, columns_of, read_table, roles
 
 HEADER = "submitted,model,batch,status,runtime_s\n"

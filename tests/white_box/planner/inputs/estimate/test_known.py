@@ -7,9 +7,8 @@ import pytest
 
 from tests.planner.inputs.estimate.past import past
 from truenorth.planner.inputs.estimate.calibration import climb
-from truenorth.planner.inputs.estimate.estimate import Estimate
 from truenorth.planner.inputs.estimate.known import WINDOW, KnownTimes, PastRuns
-from truenorth.planner.inputs.estimate.rungs import Default, back_offs, steady_key
+from truenorth.planner.inputs.estimate.rungs import Default, Estimate, back_offs, steady_key
 from truenorth.planner.inputs.estimate.tasks import History, Tasks, plain
 
 NAMES = ("model", "steps")

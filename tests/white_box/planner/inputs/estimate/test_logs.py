@@ -16,9 +16,18 @@ from hypothesis import strategies as st
 
 from tests.command import app, run
 from truenorth.models.scenario import InputError
-from truenorth.planner.inputs.estimate.logs import LogReading, Remaining, read_log
+from truenorth.planner.inputs.estimate.logs import (
+    CUE,
+    END,
+    HINT,
+    MAX_LINE,
+    LogReading,
+    Remaining,
+    Words,
+    read_lines,
+    read_log,
+)
 from truenorth.planner.inputs.estimate.logs.failures import CAUSES, HINTS
-from truenorth.planner.inputs.estimate.logs.reading import CUE, END, HINT, MAX_LINE, Words, read_lines
 
 SECOND = 1_000_000
 

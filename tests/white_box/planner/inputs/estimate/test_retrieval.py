@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.planner.inputs.estimate.past import past
-from truenorth.planner.inputs.estimate.estimate import Answers
 from truenorth.planner.inputs.estimate.known import KnownTimes
 from truenorth.planner.inputs.estimate.retrieval import Retrieval, documents, tf_idf, unit, words
+from truenorth.planner.inputs.estimate.rungs import Answers
 from truenorth.planner.inputs.estimate.tasks import History, TaskColumns, Tasks
 
 COLUMNS = TaskColumns(("model",), ("text",))

@@ -10,8 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from truenorth.models.scenario import InputError
-from truenorth.planner.inputs.estimate.sources import FIELDS, DescriptionCache, JobDescription, describe
-from truenorth.planner.inputs.estimate.sources.reading import MAX_CHARACTERS, MAX_FILE_BYTES
+from truenorth.planner.inputs.estimate.sources import (
+    FIELDS,
+    MAX_CHARACTERS,
+    MAX_FILE_BYTES,
+    DescriptionCache,
+    JobDescription,
+    describe,
+)
 
 IMAGENET = """\
 import argparse, os, torch
