@@ -136,7 +136,7 @@ def test_of_what_a_stranger_does_not_know_it_may_compute_less(tmp_path: Path) ->
     known_us = closed_form_document(instance, Objective.MAKESPAN, "energetic", Fraction(160))
     document = refutation_document(instance, Objective.MAKESPAN, Fraction(170), [[1]], known_us)
     entered = library.enter_certificate("two", document, Found("somebody"))
-    assert (entered.bound, entered.method) == (170, "refutation")
+    assert (entered.bound, entered.method) == (Fraction(170), "refutation")
     assert entered.strangers is not None
     assert entered.strangers < 170e-6
     assert f"{entered.strangers:.7g}" in page.instances([entered])
