@@ -39,7 +39,11 @@ def improve(search: Search, limit_s: float) -> None:
     if value is None or not applies(instance, objective) or instance.n_tasks > _MOST_TASKS:
         return
     end_s, (known, method) = search.elapsed_s + limit_s, closed_form.best(instance, objective)
-    weights, share, scale = [_dear(instance, objective, value)], _FIRST_SHARE, value.denominator
+    share, scale = _FIRST_SHARE, value.denominator
+    try:
+        weights = [_dear(instance, objective, value)]
+    except TooLargeError:
+        return
 
     def left_s() -> float:
         return min(search.remaining_s, end_s - search.elapsed_s)

@@ -18,18 +18,18 @@ from experiments.library import page
 from experiments.library.drawing import Drawn, draw_into
 from experiments.library.improving import Attempt, work_on
 from experiments.library.page import PolicyResult, ratios
-from experiments.library.store import CERTIFICATE, FOLDER, PLAN, Known, Library, RefusedError, packed, path_of
+from experiments.library.store import CERTIFICATE, FOLDER, PLAN, Found, Known, Library, RefusedError, packed, path_of
 from truenorth.models import scenario_hash
 from truenorth.models.objective import Objective
 from truenorth.models.scenario import InputError, scenario_from
 from truenorth.models.scenario.files import read_text
 from truenorth.planner.command import manners
-from truenorth.solvers.bounds.certificate import closed_form_document
+from truenorth.solvers.bounds.certificate import closed_form_document, refutation_document
 
 # One GPU that loads a model in 10 us (10 B at 1 MB/s); a job of 100 us from 0 on, and one of 50 us from 20 on. No run
 # begins before 10. The long one first: they end at 110 and 160. The short one first, at its release: at 170 and 70.
 JOBS = [{"release": "0 us", "workflow": "long"}, {"release": "20 us", "workflow": "short"}]
-CONTENT = {
+CONTENT: dict[str, Any] = {
     "cluster": {
         "servers": 1,
         "gpu": {"kind": "any", "memory": "10 B", "load_bandwidth": "1 MB/s"},
@@ -120,6 +120,26 @@ def test_a_certificate_enters_and_a_gap_is_between_what_was_checked(library: Lib
     assert known.gap == pytest.approx(30 / 110)
     assert not known.closed
     assert not library.is_closed("two")
+
+
+def test_of_what_a_stranger_does_not_know_it_may_compute_less(tmp_path: Path) -> None:
+    # With a model each, in turn, and no load beside a run: 10 + 100 + 10 + 50 us. Formulas know of one load.
+    models = {"m": {"weights": "10 B"}, "n": {"weights": "10 B"}}
+    short = {"tasks": {"run": {"models": ["n"], "runtime": "50 us"}}}
+    workflows = {"long": CONTENT["workflows"]["long"], "short": short}
+    changes = {"models": models, "workflows": workflows, "objective": "makespan", "options": {"overlap_loads": False}}
+    assert list(draw_into(Library(tmp_path), [Drawn("two", "tiny", "", "", scenario_from(CONTENT | changes))])) == [
+        "two"
+    ]
+    library = Library(tmp_path)
+    instance = library.scenario("two").instance
+    known_us = closed_form_document(instance, Objective.MAKESPAN, "energetic", Fraction(160))
+    document = refutation_document(instance, Objective.MAKESPAN, Fraction(170), [[1]], known_us)
+    entered = library.enter_certificate("two", document, Found("somebody"))
+    assert (entered.bound, entered.method) == (Fraction(170), "refutation")
+    assert entered.strangers is not None
+    assert entered.strangers < 170e-6
+    assert f"{entered.strangers:.7g}" in page.instances([entered])
 
 
 def test_what_a_plan_says_of_all_plans_is_left_out(library: Library) -> None:
