@@ -8,7 +8,7 @@ event, and what the list begins now is begun: runs, and loads for tasks that are
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -76,13 +76,19 @@ class Ahead(CentralQueue):
         self._known = KnownLanes(site)
         self._changed = set(range(site.n_gpus))
         self._loads = load_rows(site)
+        # Whether every task so far has a GPU to itself, on GPUs that stay, and every path is known.
+        self._keeps = site.stays
+        self._kept: dict[int, _KeptPlace] = {}
+        self._better: set[int] = set()
 
     # -- what is known --------------------------------------------------------------------------------------------
 
     def released(self, job: int) -> None:
         """Take note of a job."""
         self._work.released(job)
-        tasks = [task for task in self.site.job_tasks[job] if task not in self.site.dropped]
+        site = self.site
+        tasks = [task for task in site.job_tasks[job] if task not in site.dropped]
+        self._keeps &= not site.jobs[job].workflow.branches and all(site.alone[site.template[task]] for task in tasks)
         self._to_start[job] = len(tasks)
         self._count_needs(tasks, 1)
         self._see_work(job)
@@ -101,10 +107,12 @@ class Ahead(CentralQueue):
         super().bind(task, gpu)
         self._bound[gpu].append(task)
         self._changed.add(gpu)
+        self._forget_followers(task)
 
     def finished(self, task: int, gpu: int) -> None:
         """Look at the GPU anew."""
         self._changed.add(gpu)
+        self._forget_followers(task)
         super().finished(task, gpu)
 
     def loaded(self, model: int, gpu: int) -> None:
@@ -129,11 +137,25 @@ class Ahead(CentralQueue):
         super().withdrawn(task, gpu)
 
     def _see_work(self, job: int) -> None:
+        # Its tasks are listed before others than so far.
+        for task in self.site.job_tasks[job]:
+            self._forget_place(task)
         if self._to_start[job]:
             path_us = self.site.jobs[job].critical_path_us
             self._urgency[job] = self._work.remaining_us[job] * path_us, job
         else:
             del self._to_start[job], self._urgency[job]
+
+    def _forget_place(self, task: int) -> None:
+        """List a task as if it had never been: whoever comes behind may find its GPU better."""
+        kept = self._kept.pop(task, None)
+        if kept is not None:
+            self._better.add(kept.place.gpu)
+
+    def _forget_followers(self, task: int) -> None:
+        """List those anew that wait for a task, since its output is seen to come at another time, or from elsewhere."""
+        for offset, _ in self.site.outputs[self.site.template[task]]:
+            self._forget_place(task + offset)
 
     def _count_needs(self, tasks: Sequence[int], more: int) -> None:
         for task in tasks:
@@ -153,25 +175,123 @@ class Ahead(CentralQueue):
         """List the tasks of released jobs, and begin what begins now."""
         lanes = self._lanes()
         ends: dict[int, tuple[int, int]] = {}
+        kept: dict[int, _KeptPlace] = {}
+        worse: set[int] = set()
         first, begun, window = None, False, self._readings.window * self.site.n_gpus
         for position, task in enumerate(self._in_order()):
             if position >= window and not self._lack_work(lanes):
                 break
-            sources = self._sources(task, ends) if position < window or task in self.ready_us else None
-            place = None if sources is None else self._best(task, sources, lanes)
-            if place is None:
-                continue
-            ends[task] = place.gpu, place.end_us
-            if first is None and task in self.ready_us:
-                first = task, place.gpu
-            if self._starts(task, place, lanes):
-                self.bind_batch(task, place.gpu)
-                begun = True
+            ready, last = task in self.ready_us, self._kept.pop(task, None)
+            listed = position < window or ready
+            if last is not None and listed and self._stands(task, last, ends, worse, lanes):
+                place, kept[task] = last.place, last
             else:
-                begun |= self._begin_loads(task, place, lanes)
+                sources = self._sources(task, ends) if listed else None
+                found = None if sources is None else self._best(task, sources, lanes)
+                self._see_move(task, last, found, worse)
+                if found is None:
+                    continue
+                place = found
+                if self._starts(task, place, lanes):
+                    self.bind_batch(task, place.gpu)
+                    self._better.add(place.gpu)
+                    begun = True
+                elif self._begin_loads(task, place, lanes):
+                    self._better.add(place.gpu)
+                    begun = True
+                elif self._keeps:
+                    kept[task] = _KeptPlace(place, ready, self._stands_until(task, place, lanes))
+            ends[task] = place.gpu, place.end_us
+            if first is None and ready:
+                first = task, place.gpu
             self._list(task, place, lanes)
+        self._kept, self._better = kept, set()
         if first is not None and not begun and self._stands_still():
             self.bind_batch(*first)  # its models block each other: its worker makes them all leave and come in again
+
+    def _stands(
+        self, task: int, last: _KeptPlace, ends: dict[int, tuple[int, int]], worse: set[int], lanes: ListedLanes
+    ) -> bool:
+        """Say whether a task would be listed again where it was.
+
+        *Invariant*: what is listed before it stands as it did, but on the GPUs in `worse` (more is listed there) and
+        in `_better` (anything may be otherwise). *Because*: on all others the later of `now` and what stood there
+        moves in one direction, so that none of them became better; its own is as good as it was until `until_us`.
+        *If wrong*: decisions change.
+        """
+        site, gpu, ready = self.site, last.place.gpu, task in self.ready_us
+        if site.now > last.until_us or ready != last.ready or gpu in worse or gpu in self._better:
+            return False
+        # It might start there now.
+        if ready and gpu in self.idle and site.memory[gpu].ready.issuperset(site.needs[site.template[task]]):
+            return False
+        if not self._better:
+            return True
+        favoured, order, runs_us = self.favoured(task), last.place.order, self.runs.row[site.template[task]].data
+        for other in self._better:
+            # Unless the task fits in before what is listed there, the GPU has to be free.
+            free_us = lanes.free_of[other] if lanes.gap_of[other] == NO_GAP else site.now
+            if free_us + runs_us[other] > order:
+                continue
+            there = self._order_at(task, other, ends, lanes, order), other not in favoured, other
+            if there <= (order, gpu not in favoured, gpu):
+                return False
+        return True
+
+    def _order_at(
+        self, task: int, gpu: int, ends: dict[int, tuple[int, int]], lanes: ListedLanes, at_most: float
+    ) -> float:
+        """Return by what `_best` orders one GPU, for a task that has it to itself; any larger value than `at_most`."""
+        site, free_us, copy_us, room_bytes = self.site, lanes.free_of[gpu], lanes.copy_of[gpu], lanes.room_of[gpu]
+        template, able_us, price_us = site.template[task], site.now, 0.0
+        run_us = self.runs.row[template].item(gpu)
+        for model in site.needs[template]:
+            ready_us = lanes.ready_of[model, gpu]
+            if ready_us == UNREACHABLE:
+                load_us = self._loads[model].item(gpu)
+                ready_us = copy_us = (copy_us if site.overlap_loads else max(copy_us, free_us)) + load_us
+                room_bytes -= site.weight_bytes[model]
+                price_us += self._readings.price * load_us * (room_bytes < 0)
+            able_us = max(able_us, ready_us)
+        # Models alone are enough to see it of most GPUs, and inputs take longest to look at.
+        if able_us + run_us + price_us > at_most:
+            return able_us + run_us + price_us
+        able_us = max(able_us, site.now + site.input_time(task, gpu))
+        for source, end_us, edge in self._sources(task, ends) or ():
+            able_us = max(able_us, end_us + site.transfer_time(edge, source, gpu))
+        fits = able_us + (0 if task in self.ready_us else run_us) <= lanes.gap_of[gpu]
+        return (able_us if fits else max(able_us, free_us)) + run_us + price_us
+
+    def _see_move(self, task: int, last: _KeptPlace | None, found: ListedPlace | None, worse: set[int]) -> None:
+        """Note where those behind a task find things otherwise than when they were listed last."""
+        if last is not None:
+            if found is not None and found[:3] == last.place[:3]:
+                return
+            self._better.add(last.place.gpu)
+        self._forget_followers(task)
+        if found is not None:
+            worse.add(found.gpu)
+            # There may be a gap before it, and the models that it has loaded may serve others.
+            needs = self.site.needs[self.site.template[task]]
+            if found.gpu in self.idle or any(model not in self.site.memory[found.gpu].residents for model in needs):
+                self._better.add(found.gpu)
+
+    def _stands_until(self, task: int, place: ListedPlace, lanes: ListedLanes) -> int:
+        """Return until when a place starts and ends as listed, whatever way its inputs have; -1: it may not now."""
+        site = self.site
+        template = site.template[task]
+        # Loads that have not begun end later by the time that passes; so do tasks that are bound and have not started,
+        # on this GPU or before this task.
+        absent = any(model not in site.memory[place.gpu].residents for model in site.needs[template])
+        if absent or self._bound[place.gpu]:
+            return -1
+        for offset, _ in site.inputs[template]:
+            if site.gpu[task + offset] != NOWHERE and site.started_us[task + offset] < 0:
+                return -1
+        until_us = place.start_us - self.longest_way_us[template]
+        # A gap is one until the instant at which it ends.
+        in_gap = place.start_us < lanes.free_of[place.gpu]
+        return min(until_us, lanes.gap_of[place.gpu] - 1) if in_gap else until_us
 
     def _lack_work(self, lanes: ListedLanes) -> bool:
         """Say whether a GPU is idle for which nothing is listed that starts now."""
@@ -198,6 +318,7 @@ class Ahead(CentralQueue):
         """Return what every GPU is bound to do."""
         known, view = self._known, self.view
         self._changed |= view.moved
+        self._better |= self._changed
         for gpu in self._changed:
             known.see(gpu, self._bound[gpu])
         view.moved, self._changed = set(), set()
@@ -243,7 +364,7 @@ class Ahead(CentralQueue):
         gpu = least(order, self.favoured(task))
         if order.item(gpu) >= UNREACHABLE:
             return None
-        return ListedPlace(gpu, inputs_us.item(gpu), start_us.item(gpu), ends_us.item(gpu))
+        return ListedPlace(gpu, start_us.item(gpu), ends_us.item(gpu), inputs_us.item(gpu), order.item(gpu))
 
     def _able(self, template: int, inputs_us: Row, lanes: ListedLanes) -> tuple[Row, Row | float]:
         """Return when inputs and models are there, and what evictions count, per GPU."""
@@ -272,20 +393,22 @@ class Ahead(CentralQueue):
     def _list(self, task: int, place: ListedPlace, lanes: ListedLanes) -> None:
         """Let what comes later see a task where it is listed."""
         site, gpu = self.site, place.gpu
-        template, of_class = site.template[task], site.batch[site.template[task]]
-        for model in site.needs[template]:
-            if lanes.ready_us[model, gpu] == UNREACHABLE:
-                lanes.copy_us[gpu] += site.load_time(model, gpu)
-                lanes.ready_us[model, gpu] = lanes.copy_us[gpu]
-                lanes.room_bytes[gpu] -= site.weight_bytes[model]
-        lanes.kept.setdefault(gpu, set(self._known.kept[gpu])).update(site.needs[template])
-        free_us = lanes.free_us.item(gpu)
+        template = site.template[task]
+        needs, of_class, free_us = site.needs[template], site.batch[template], lanes.free_of[gpu]
+        for model in needs:
+            if lanes.ready_of[model, gpu] == UNREACHABLE:
+                lanes.copy_of[gpu] += site.load_time(model, gpu)
+                lanes.ready_of[model, gpu] = lanes.copy_of[gpu]
+                lanes.room_of[gpu] -= site.weight_bytes[model]
+        if gpu not in lanes.kept:
+            lanes.kept[gpu] = set(self._known.kept[gpu])
+        lanes.kept[gpu].update(needs)
         if site.gpu[task] != NOWHERE:
-            lanes.gap_us[gpu] = NO_GAP
+            lanes.gap_of[gpu] = NO_GAP
             if not site.overlap_loads:
                 lanes.copying.add(gpu)
-        elif lanes.gap_us[gpu] == NO_GAP and gpu in self.idle and free_us <= site.now < place.start_us:
-            lanes.gap_us[gpu] = place.start_us
+        elif lanes.gap_of[gpu] == NO_GAP and gpu in self.idle and free_us <= site.now < place.start_us:
+            lanes.gap_of[gpu] = place.start_us
         if of_class != NONE:
             here = lanes.batches.setdefault(of_class, {})
             batch, size = here.get(gpu), 1
@@ -293,7 +416,7 @@ class Ahead(CentralQueue):
                 size = batch.size + 1
                 free_us += place.end_us - batch.end_us
             here[gpu] = ListedBatch(place.start_us, place.end_us, size)
-        lanes.free_us[gpu] = max(free_us, place.end_us)
+        lanes.free_of[gpu] = max(free_us, place.end_us)
 
     # -- what begins now ------------------------------------------------------------------------------------------
 
@@ -355,12 +478,29 @@ class InputSource(NamedTuple):
 
 
 class ListedPlace(NamedTuple):
-    """Where a task is listed: when its inputs are there, and when it starts and ends."""
+    """Where a task is listed: when it starts and ends, when its inputs are there, its end with evictions counted."""
 
     gpu: int
-    inputs_us: int
     start_us: int
     end_us: int
+    inputs_us: int
+    order: float
+
+
+class _KeptPlace(NamedTuple):
+    """A place that is kept between events.
+
+    Parameters
+    ----------
+    ready
+        Whether the task was ready.
+    until_us
+        Until then it starts and ends as listed, whatever way its inputs have.
+    """
+
+    place: ListedPlace
+    ready: bool
+    until_us: int
 
 
 class ListedBatch(NamedTuple):
@@ -391,6 +531,8 @@ class ListedLanes:
         GPUs that may begin no load any more, since they have begun one, or run, and loads block compute.
     batches
         By batch class and GPU: the last batch that is listed.
+    free_of, copy_of, ready_of, room_of, gap_of
+        The rows once more: numpy takes twice as long over a single entry.
     """
 
     free_us: Row
@@ -398,9 +540,18 @@ class ListedLanes:
     ready_us: Row
     room_bytes: Row
     gap_us: Row
-    kept: dict[int, set[int]]
-    copying: set[int]
-    batches: dict[int, dict[int, ListedBatch]]
+    kept: dict[int, set[int]] = field(default_factory=dict)
+    copying: set[int] = field(default_factory=set)
+    batches: dict[int, dict[int, ListedBatch]] = field(default_factory=dict)
+    free_of: memoryview = field(init=False)
+    copy_of: memoryview = field(init=False)
+    ready_of: memoryview = field(init=False)
+    room_of: memoryview = field(init=False)
+    gap_of: memoryview = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.free_of, self.copy_of, self.ready_of = self.free_us.data, self.copy_us.data, self.ready_us.data
+        self.room_of, self.gap_of = self.room_bytes.data, self.gap_us.data
 
 
 class KnownLanes:
@@ -452,4 +603,4 @@ class KnownLanes:
         """Return what is known at a time, with nothing listed yet."""
         free_us = np.maximum(self._run_end_us, now) + self._bound_us
         copy_us, ready_us = np.maximum(self._load_end_us, now), np.maximum(self._ready_us, now)
-        return ListedLanes(free_us, copy_us, ready_us, self._room_bytes.copy(), self._none.copy(), {}, set(), {})
+        return ListedLanes(free_us, copy_us, ready_us, self._room_bytes.copy(), self._none.copy())

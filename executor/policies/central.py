@@ -62,6 +62,8 @@ class CentralQueue(QueuePolicy):
         GPUs with compute to spare and nothing that is to run there.
     runs, transfers, inputs
         Rows over the GPUs.
+    longest_way_us
+        Per template: how long its inputs take at most.
     """
 
     def begin(self, site: Site) -> None:
@@ -70,6 +72,7 @@ class CentralQueue(QueuePolicy):
         self.ready_us: dict[int, int] = {}
         self.idle = {gpu for gpu in range(site.n_gpus) if not site.is_away(gpu)}
         self.runs, self.transfers, self.inputs = RunRows(site), TransferRows(site), InputRows(site)
+        self.longest_way_us = CostRows(self._see_ways)
 
     def runnable(self, task: int, server: int) -> None:
         """Let a task wait."""
@@ -150,6 +153,13 @@ class CentralQueue(QueuePolicy):
             free = self.transfers.wait_for(free, edge, site.gpu[task + offset], site.now)
         given = self.inputs.of(task)
         return free if given is None else np.maximum(free, given + site.now)
+
+    def _see_ways(self, template: int) -> int:
+        """Return how long the inputs of a template take at most."""
+        site = self.site
+        edges = (site.transfer_us[edge] for _, edge in site.inputs[template])
+        ways = (us for by_source in edges for by_target in by_source for pair in by_target for us in pair)
+        return max(ways, default=site.input_us[template])
 
     def inputs_after(self, task: int, gpu: int) -> int:
         """Return how long the inputs of a task take to a GPU once it is bound there."""

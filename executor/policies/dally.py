@@ -69,8 +69,9 @@ class Dally(CentralQueue):
 
     An offer is of level 0 if all models are ready on the GPU, 1 if they can be loaded without an eviction, else 2. A
     task takes the lowest level offered once it has waited tau_l since it was ready (tau_0 = 0, tau_1 = tau / 2,
-    tau_2 = tau), and any offer if some model of it is neither ready nor being loaded anywhere. Equal offers: a GPU of
-    the job's ingress server, then the lowest index. Victims are the least recently used models.
+    tau_2 = tau), and any offer if some model of it is neither ready nor being loaded anywhere; with tau = inf, if no
+    GPU that can run it has, or is loading, all of them. Equal offers: a GPU of the job's ingress server, then the
+    lowest index. Victims are the least recently used models.
     """
 
     Options: ClassVar[type[object]] = DallyOptions
@@ -183,7 +184,7 @@ class Dally(CentralQueue):
         site, template = self.site, self.site.template[task]
         needs, waited_us = site.needs[template], site.now - self.ready_us[task]
         # A model that is nowhere has to be loaded in any case: waiting gains nothing.
-        patient = all(self._copies[model] for model in needs)
+        patient = all(self._copies[model] for model in needs) and (self._tau_us < inf or self._have_met(task, needs))
         tau = self._tau(template) if patient else (0, 0, 0)
         holders = gpus.intersection(*(self._ready_on[model] for model in needs))
         able = [gpu for gpu in holders if self.can_run(task, gpu)]
@@ -202,6 +203,13 @@ class Dally(CentralQueue):
                 if level == 1:
                     break
         return None if best[0] > _WORST or waited_us < tau[best[0]] else best
+
+    def _have_met(self, task: int, needs: tuple[int, ...]) -> bool:
+        """Say whether a GPU that can run a task has, or is loading, all its models: no other is worth waiting for."""
+        wanted = set(needs)
+        return any(
+            wanted <= memory.residents.keys() and self.can_run(task, gpu) for gpu, memory in enumerate(self.site.memory)
+        )
 
     def _level(self, gpu: int, needs: tuple[int, ...]) -> int:
         """Return what stands between a task with these needs and its start on an idle GPU that lacks some of them."""
@@ -228,9 +236,9 @@ class Dally(CentralQueue):
         self._ready_on[model].add(gpu)
 
     def evicted(self, model: int, gpu: int) -> None:
-        """Count the copies; who waits for a model that is gone everywhere is asked again."""
+        """Count the copies; who waits for a model that is gone everywhere is asked again, the sticky ones at once."""
         self._ready_on[model].discard(gpu)
         self._copies[model] -= 1
-        if not self._copies[model]:
+        if not self._copies[model] or self._tau_us == inf:
             needs = self.site.needs
             self._to_ask.update(t for t in self._groups if model in needs[t] and self._waits(t))

@@ -85,7 +85,6 @@ class Srpt(CentralQueue):
         self._work = RemainingWork(site)
         self._server = site.gpu_server[0]
         self._costs = CostRows(self._work_out_costs)
-        self._longest_way_us = CostRows(self._see_ways)
         self._line: list[tuple[int, int]] = []
         self._place_in_line: dict[int, tuple[int, int]] = {}
         self._free_at = np.zeros(site.n_gpus, np.int64)
@@ -240,15 +239,8 @@ class Srpt(CentralQueue):
         site, free_us = self.site, free.item(gpu)
         if finish_us is None:
             finish_us = max(free_us, site.now + self.inputs_after(task, gpu)) + costs.item(gpu)
-        until_us = free_us - self._longest_way_us[site.template[task]]
+        until_us = free_us - self.longest_way_us[site.template[task]]
         return _Choice(gpu, finish_us, site.run_time(task, gpu), free_us, until_us, costs.data)
-
-    def _see_ways(self, template: int) -> int:
-        """Return how long the inputs of a template take at most."""
-        site = self.site
-        edges = (site.transfer_us[edge] for _, edge in site.inputs[template])
-        ways = (us for by_source in edges for by_target in by_source for pair in by_target for us in pair)
-        return max(ways, default=site.input_us[template])
 
     def _precedence(self, task: int) -> tuple[int, int]:
         job = self.site.job[task]

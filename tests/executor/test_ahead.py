@@ -5,14 +5,36 @@ GPUs have 10 bytes and load one byte per microsecond; a transfer takes 1 us plus
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from tests.executor.scripted import loads, runs
-from tests.instances import chain, cluster, instance, task
+from tests.executor.test_properties import NOISE
+from tests.golden.test_decisions import crowded
+from tests.instances import chain, cluster, instance, random_instance, task
 from truenorth.executor import parse_policy, simulate
+from truenorth.executor.policies.ahead import Ahead
 from truenorth.models import InitialResidency, Instance, Job, Timeline
 
 FIRST = (InitialResidency(0, 0),)
+
+
+class Anew(Ahead):
+    """Lists every task anew at every event."""
+
+    def _stands(self, *_: object) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_a_list_that_is_kept_is_the_list_that_would_be_made_anew(noisy: bool) -> None:
+    for seed in range(100, 150):
+        on = crowded(random.Random(seed), random_instance(random.Random(seed), 9))
+        noise = NOISE if noisy else None
+        kept, anew = (simulate(on, policy, seed, noise) for policy in (Ahead, Anew))
+        assert (kept.start_us.tolist(), kept.gpu.tolist()) == (anew.start_us.tolist(), anew.gpu.tolist())
+        assert kept.residencies == anew.residencies
 
 
 def ahead(on: Instance, options: str = "") -> Timeline:

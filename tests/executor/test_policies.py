@@ -247,3 +247,15 @@ def test_static_leaves_out_what_the_cluster_cannot_run() -> None:
     on = instance([Job(work, 0)], {"a": 6, "b": 6}, cluster(1), catalogue=(elsewhere, work))
     timeline = simulate(on, parse_policy("static"))
     assert [model for model, *_ in loads(on, timeline)] == ["a"]
+
+
+def test_a_sticky_task_does_not_wait_for_models_that_never_meet() -> None:
+    # a is on g0, b on g1, and the task needs both: nobody brings them together while it waits. So it takes g0 at once,
+    # where b (6 bytes) comes in by 6, and runs in [6, 8).
+    on = instance(
+        [Job(chain(task("t", 2, ["a", "b"])), 0, ingress=0)],
+        {"a": 4, "b": 6},
+        cluster(2),
+        initial=(InitialResidency(0, 0), InitialResidency(1, 1)),
+    )
+    assert runs(simulate(on, parse_policy("dally:tau=inf"))) == [(0, 6, 8)]

@@ -172,7 +172,7 @@ class Wrong(QueuePolicy):
         ("self.nothing", r"AttributeError: 'Wrong' object has no attribute 'nothing'"),
         ("self.place(task, 7)", "IllegalActionError: T1 task 1: GPU 7 is not eligible; allowed are 0, 1"),
         ("self.place(task, -1)", "IllegalActionError: T1 task 1: GPU -1 is not eligible; allowed are 0, 1"),
-        ("self.place(task, 's0/g0')", "TypeError: "),
+        ("self.place(task, 's0/g0')", "IllegalActionError: T1 task 1: GPU s0/g0 is not eligible; allowed are 0, 1"),
         ("self.site.load(-1, 0)", "IllegalActionError: R1 GPU -1: there is none; allowed are 0 to 1"),
         ("self.site.load(0, -1)", "IllegalActionError: R1 model -1: there is none; allowed are 0 to 0"),
         ("self.site.load('s0/g0', 0)", "TypeError: "),
