@@ -136,6 +136,7 @@ class LiveDevice:
         self._ended_us = [0] * instance.n_gpus
         self._faults = Faults()
         self._lost: set[int] = set()
+        self._abandoned: set[int] = set()
         self._served: dict[int, Sequence[int]] = {}
         self._failed_jobs: set[int] = set()
         self._starts: set[tuple[int, int, int]] = set()
@@ -300,9 +301,17 @@ class LiveDevice:
         return self._crew.limit_s + expected_us / _US_PER_S
 
     def _give(self, lane: Lane, order: Order) -> None:
-        """Hand an order to a lane."""
+        """Hand an order to a lane, unless nobody serves it any more."""
+        if self._crew.process[order.gpu].index in self._abandoned:
+            self._give_up(order)
+            return
         self._under_way += 1
         lane.submit(order)
+
+    def _give_up(self, order: Order) -> None:
+        """Fail what was ordered of a GPU that is lost."""
+        order.fail("its GPU is lost", self._origin_ns, time.perf_counter_ns())
+        order.done(order)
 
     def _iteration_done(
         self, record: IterationRecord, number: int, iteration: Iteration, members: Sequence[int], order: Order
@@ -398,10 +407,10 @@ class LiveDevice:
 
     def _abandon(self, process: DeviceProcess) -> None:
         """Fail all that was ordered of a process that cannot be started."""
+        self._abandoned.add(process.index)
         for order in [order for lane in process.lanes for order in lane.under_way.values()]:
             self._under_way -= 1
-            order.fail("its GPU is lost", self._origin_ns, time.perf_counter_ns())
-            order.done(order)
+            self._give_up(order)
 
     def _run_done(self, run: _DeviceRun, order: Order) -> None:
         """Take in how a batch ended."""
@@ -503,6 +512,7 @@ class LiveDevice:
             if order.error is None:
                 self._give(self._crew.incoming[record.gpu], receive)
             else:
+                order.how = Ended.REFUSED  # even if it is given up: who waits for it is elsewhere, and goes on waiting
                 done(order)
 
         self._give(self._crew.incoming[source], Order(Do.PUBLISH, source, ref[:2], limit_s, published))

@@ -167,6 +167,7 @@ def _on(ray: Any, node: str) -> Any:
 
 
 def in_a_line(error: BaseException) -> str:
-    """Return what Ray raises as one line: of what was raised on a node that, else the beginning."""
+    """Return what Ray raises as one line; of what was raised on a node that."""
     cause = getattr(error, "cause", None) or error
-    return " ".join(f"{type(cause).__name__}: {cause}".split())[:300]
+    said = str(cause).strip().partition("\n")[0]
+    return said if isinstance(cause, DeviceError) else f"{type(cause).__name__}: {said}"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 from truenorth.executor.devices.nodes import Nodes, find_nodes
@@ -90,7 +91,8 @@ def connected(address: str) -> Iterator[Any]:
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, on_term)  # Ray takes it, and would end what wants to end by itself
     try:
-        yield ray
+        with redirect_stdout(sys.stderr):  # where an answer goes Ray would tell of nodes that are lost
+            yield ray
     finally:
         ray.shutdown()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -159,6 +160,15 @@ def answers(address: str, folder: Path) -> Iterator[tuple[str, Any]]:
     yield "two", encode(made.record) | {"same": [each == bits[-1] for each in bits], "outputs": len(bits[-1])}
 
 
+def lose(cluster: Cluster, source: RaySource) -> None:
+    """Take the last node away, and wait until that has been noticed."""
+    (last,) = cluster.worker_nodes
+    gone = [place for place in source.places if place.node.id == last.node_id]
+    cluster.remove_node(last, False)
+    while any(place.is_manned for place in gone):
+        time.sleep(0.05)
+
+
 def four(cluster: Cluster, ray: Any, nodes: Nodes, folder: Path) -> Iterator[tuple[str, Any]]:
     with runs(4, None, sharing="serial") as here:
         alike = here.run()
@@ -169,9 +179,7 @@ def four(cluster: Cluster, ray: Any, nodes: Nodes, folder: Path) -> Iterator[tup
         yield "killed", told(there.run(), alike)
         yield "outpost", told(there.disturbed(lambda source: ray.kill(source.places[1].actor)), alike)
         yield "after", told(there.run(), alike)
-        last = cluster.worker_nodes.pop()
-        cluster.worker_nodes.add(last)
-        yield "node", told(there.disturbed(lambda _: cluster.remove_node(last, False)), alike)
+        yield "node", told(there.disturbed(partial(lose, cluster)), alike)
 
 
 def tried(cluster: Cluster, folder: Path) -> Iterator[tuple[str, Any]]:
@@ -186,11 +194,12 @@ def tried(cluster: Cluster, folder: Path) -> Iterator[tuple[str, Any]]:
 if __name__ == "__main__":
     # Whatever Ray would start besides takes longer than all that is tried.
     first = {"num_cpus": 2, "include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
+    out = sys.stdout
     started: Any = Cluster(initialize_head=True, head_node_args=first)
     try:
         started.add_node(num_cpus=2)
         with TemporaryDirectory() as name:
             for what, found in tried(started, Path(name)):
-                print(json.dumps([what, found]), flush=True)
+                print(json.dumps([what, found]), file=out, flush=True)
     finally:
         started.shutdown()

@@ -380,7 +380,9 @@ def test_too_few_devices_are_refused_with_the_remedy() -> None:
 
 
 def test_more_memory_than_there_is_is_refused() -> None:
-    with pytest.raises(DeviceError, match=r"take 1000000000001088 bytes of this machine's memory"):
+    with pytest.raises(
+        DeviceError, match=r"no memory for GPUs and weights: 1000000000001088 bytes of this machine's memory are"
+    ):
         run_live(instance([X], ["m0"], gpus(1, 10**15)), parse_policy("jit"), Small, PATIENT)
 
 

@@ -27,10 +27,13 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     root, folder = Path(__file__).parents[4], tmp_path_factory.mktemp("nodes")
     environment = os.environ | {"PYTHONPATH": str(root), "RAY_USAGE_STATS_ENABLED": "0"}
     command = [sys.executable, "-m", "tests.executor.devices.on_nodes"]
-    with (folder / "said").open("w") as said, (folder / "errors").open("w") as errors:
-        done = subprocess.run(  # noqa: S603
-            command, stdout=said, stderr=errors, check=False, timeout=900, cwd=root, env=environment
-        )
+    for _ in range(3):  # Ray gives a node 30 s to start, which may be too short where much else runs
+        with (folder / "said").open("w") as said, (folder / "errors").open("w") as errors:
+            done = subprocess.run(  # noqa: S603
+                command, stdout=said, stderr=errors, check=False, timeout=900, cwd=root, env=environment
+            )
+        if "timed out during startup" not in (folder / "errors").read_text():
+            break
     assert done.returncode == 0, (folder / "errors").read_text()[-2000:]
     return dict(json.loads(line) for line in (folder / "said").read_text().splitlines())
 
@@ -87,11 +90,10 @@ def test_an_outpost_that_is_lost_is_made_again(shown: dict[str, Any]) -> None:
 def test_a_node_that_is_lost_has_its_gpus_set_aside(shown: dict[str, Any]) -> None:
     """What was not under way there goes elsewhere."""
     run = shown["node"]
-    lost = {gpu for gpu, name in enumerate(run["devices"]) if not name.endswith(run["devices"][0].rpartition(" ")[2])}
     aside = {gpu for what, gpu, _ in run["faults"] if what == SET_ASIDE}
-    assert len(aside) == 2
-    assert aside in (lost, set(range(4)) - lost)
-    assert {gpu for _, gpu, _ in run["faults"]} == aside
+    assert len(aside) == len({run["devices"][gpu].rpartition(" ")[2] for gpu in aside}) + 1 == 2
+    assert {gpu for what, gpu, _ in run["faults"] if what == STARTED_AGAIN} == aside
+    assert all(what.startswith("transfer") for what, gpu, _ in run["faults"] if gpu not in aside)  # from there
     assert (run["same"], run["kept"]) == (True, True)
 
 
