@@ -30,9 +30,7 @@ TIMED = ("mean_latency", "weighted_latency", "makespan", "weighted_tardiness")  
 MAXIMA, BEYOND = ("makespan", "max_slowdown"), ("start_orders", "stream_prices", "mean_busy_time", "fluid")
 UNFIT = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError, MemoryError, OSError)
 Gpu = namedtuple("Gpu", "name server kind memory slots speed overhead spans")
-Task = namedtuple(
-    "Task", "table models share memory batch before row"
-)  # one without a class is a class of size 1 alone
+Task = namedtuple("Task", "table models share memory batch before row")  # table: (size, us) by kind; row: as hashed
 Job = namedtuple("Job", "flow release weight deadline w d")  # pays w per us after d, or once (late_jobs)
 Way = namedtuple("Way", "batch c fewest most r")  # to run for r us on GPUs of class c, as a batch of fewest to most
 Piece = namedtuple("Piece", "job task ways start end tail")  # a task of a job, its earliest start and earliest end
@@ -269,9 +267,8 @@ class Plan:
         size, end = self.window.models[m], FOREVER if end is None else whole(end, ready)
         there = initial is False or (initial is True and start == 0 and (gpu.name, m, slot) in self.window.initial)
         demand(there, f"{m} is not there initially on {gpu.name}")  # 9
-        demand(
-            ready - start == (0 if initial else self.window.load(m, gpu)), f"{m} takes not {ready - start} us to load"
-        )
+        took = 0 if initial else self.window.load(m, gpu)
+        demand(ready - start == took, f"{m} takes {took} us to load on {gpu.name}")  # 5
         fits = gpu.slots[whole(slot, 0, len(gpu.slots) - 1)] >= size if gpu.slots else slot is None
         demand(fits, f"{m} has no slot on {gpu.name} that is large enough")  # 8
         self.hold(gpu, start, end, gpu.memory, memory=size)  # 8
@@ -316,7 +313,8 @@ def energetic(window: Window, p: Any, _: Any) -> Any:
     bound, _ = critical_path(window)
     if not p or window.objective != "makespan":
         return bound, not p
-    parts, begin, due = whole(p.get("parts", 1), 1), whole(p["from_us"], 0, LATEST), whole(p["due_us"], -LATEST, LATEST)
+    parts, begin = whole(p.get("parts", 1), 1, LATEST), whole(p["from_us"], 0, LATEST)
+    due = whole(p["due_us"], -LATEST, LATEST)
     chosen = set(wholes(p["gpu_classes"], most=len(window.classes) - 1))
     captive = [x for x in chain(*window.pieces) if {way.c for way in x.ways} <= chosen]
     inside = [x for x in captive if x.start >= begin and -x.tail <= due]
@@ -334,17 +332,15 @@ class Prices:
         self.pieces, self.slots = [xs for xs in window.pieces if xs[0].job.w], len(prices["compute"][0])
         demand(bool(self.pieces) and window.objective not in MAXIMA, "prices prove sums alone, and of nothing nothing")
         demand((self.slots + 2) * self.s <= LATEST, "slots reach too far")
+        self.edges = self.s * np.arange(self.slots + 1)
         jobs, classes, models, batches = len(self.pieces), window.classes, list(window.models), list(window.named)
         sizes = {"compute": len(classes), "copy": len(classes), "memory": None, "model_uses": None}
         tables = ([wholes(row, self.slots) for row in listed(prices[key], size)] for key, size in sizes.items())
         self.compute, self.copy, memory, uses = tables
-        self.rows, self.use, self.edges = (
-            [list[Any]() for _ in classes],
-            dict[Any, Any](),
-            self.s * np.arange(self.slots + 1),
-        )
+        self.rows, self.use = [list[Any]() for _ in classes], dict[Any, Any]()
         for row, price in zip(listed(p["memory_rows"]), memory, strict=True):
-            c, size, parts = whole(row["gpu_class"]), whole(row["capacity"]), wholes(row["parts"], len(models))
+            c, size = whole(row["gpu_class"]), whole(row["capacity"], 0, 1 << 40)
+            parts = wholes(row["parts"], len(models), 1 << 40)
             demand(self._sound(classes[c][0], parts, size), "a memory row is not sound")
             self.rows[c].append((dict(zip(models, parts, strict=True)), size, price))
         for row, price in zip(listed(p["model_uses"]), uses, strict=True):
@@ -353,11 +349,8 @@ class Prices:
             demand((m, c) not in self.use and can, f"a second use of {m}, or one where it may never be")
             self.use[m, c] = price
         rows = [[whole(row[key]) for key in ("batch", "gpu_class", "fewest")] for row in listed(p.get("places", []))]
-        self.places, ways = (
-            [(batches[b], *key) for b, *key in rows],
-            {way[:3] for xs in self.pieces for x in xs for way in x.ways},
-        )
-        demand(set(self.places) <= ways and len(set(self.places)) == len(rows), "places of no batch, or twice")
+        self.places, ways = [(batches[b], *key) for b, *key in rows], chain(*(x.ways for xs in self.pieces for x in xs))
+        demand(set(self.places) <= {way[:3] for way in ways} and len(set(self.places)) == len(rows), "no such places")
         self.parts = listed(prices["places"], jobs) if "places" in p else [[]] * jobs
         self.delays, self.falls = wholes(p["delays"], jobs, self.slots).tolist(), listed(prices["precedences"], jobs)
         flows = zip(window.flows, listed(p["priced_precedences"]), strict=True)
@@ -538,7 +531,7 @@ def judge(window: Window, path: str) -> dict[str, Any]:
         demand(whole(file["schema_version"]) == 1 and file["scenario_hash"] == window.hash, "it is of another window")
         demand(name == window.objective, f"it is for {name}")
         demand(type(claim) in (int, Fraction), "the claim is no number")
-        demand(file.get("realised", False) is False, "it is what happened, and no plan")
+        demand(not plan or file.get("realised", False) is False, "it is what happened, and no plan")
         value, sure = (Plan(window, file).value(), True) if plan else proved(window, file)
         value /= 10**6 if window.objective in TIMED else 1
         worth, claim = float(value), claim if type(claim) is int else Fraction(float(claim))
