@@ -271,9 +271,9 @@ class Plan:
         demand(ready - start == took, f"{m} takes {took} us to load on {gpu.name}")  # 5
         fits = gpu.slots[whole(slot, 0, len(gpu.slots) - 1)] >= size if gpu.slots else slot is None
         demand(fits, f"{m} has no slot on {gpu.name} that is large enough")  # 8
+        self.hold(gpu, start, ready, 1, loads=1)  # 5; an initial one takes no time
         self.hold(gpu, start, end, gpu.memory, memory=size)  # 8
         self.hold(gpu, start, end, 1, **{f"model {m}": 1}, **({f"slot {slot}": 1} if gpu.slots else {}))  # 7 and 8
-        self.hold(gpu, start, ready, 1, loads=1)  # 5; an initial one takes no time
         self.hold(gpu, start, ready, 10_000, shares=0 if self.window.overlap else 10_000)
         insort(self.stays[gpu.name, m], (ready, end))
 
@@ -349,7 +349,10 @@ class Prices:
             demand((m, c) not in self.use and can, f"a second use of {m}, or one where it may never be")
             self.use[m, c] = price
         rows = [[whole(row[key]) for key in ("batch", "gpu_class", "fewest")] for row in listed(p.get("places", []))]
-        self.places, ways = [(batches[b], *key) for b, *key in rows], chain(*(x.ways for xs in self.pieces for x in xs))
+        self.places, ways = (
+            [(batches[b], *key) for b, *key in rows],
+            chain(*(x.ways for xs in window.pieces for x in xs)),
+        )
         demand(set(self.places) <= {way[:3] for way in ways} and len(set(self.places)) == len(rows), "no such places")
         self.parts = listed(prices["places"], jobs) if "places" in p else [[]] * jobs
         self.delays, self.falls = wholes(p["delays"], jobs, self.slots).tolist(), listed(prices["precedences"], jobs)
@@ -359,7 +362,7 @@ class Prices:
         self.starts = {b: [start for start, batch in starts if batch == b] for b in batches}
         self.sold, self.paid = defaultdict[Any, list[int]](list), cache(self._paid)
         size = sum(self.delays) + self.slots * (len(uses) + sum(map(len, window.flows)))
-        demand(size <= 1 << 27, "more slots and delays than can be computed")
+        demand(min(self.delays) > 0 and size <= 1 << 27, "no delays, or more slots and delays than can be computed")
 
     def _sound(self, gpu: Gpu, parts: Any, size: int) -> bool:
         weights = [(weight, part) for weight, part in zip(self.window.models.values(), parts, strict=True) if part]
@@ -452,15 +455,15 @@ class Prices:
         n, s, pieces = self.delays[i] - 1, self.s, self.pieces[i]
         parts = defaultdict[Any, Any](lambda: np.zeros(n, dtype=object))
         for u, row, first, part in listed(self.parts[i]):
-            here = parts[whole(u), self.places[whole(row)]][whole(first) : first + len(listed(part))]
-            demand(len(here) == len(part) and not here.any(), "parts beyond the delays, or twice")
-            here[:] = wholes(part, most=65_536)
+            key, end = self.places[whole(row)], whole(first) + len(listed(part))
+            fits = end <= n and key in [way[:3] for way in pieces[whole(u)].ways]
+            demand(fits, "a task pays for another batch, or beyond its delays")
+            parts[u, key][first:end] = wholes(part, most=65_536)
         for (u, key), part in parts.items():
-            x = pieces[u]
-            touched = np.maximum(np.append(part, 0), np.append(0, part)) if x.start % s else part
-            for most in (way.most for way in x.ways if way[:3] == key):
-                for slot in np.flatnonzero(touched).tolist():
-                    self.sold[key, most, x.start // s + slot].append(touched[slot])
+            start, most = pieces[u].start, next(way.most for way in pieces[u].ways if way[:3] == key)
+            touched = np.maximum(np.append(part, 0), np.append(0, part)) if start % s else part
+            for slot in np.flatnonzero(touched).tolist():
+                self.sold[key, most, start // s + slot].append(touched[slot])
         return parts
 
     def _running(self, i: int, u: int, way: Way, parts: Any, root: bool) -> Any:
