@@ -349,11 +349,9 @@ class Prices:
             demand((m, c) not in self.use and can, f"a second use of {m}, or one where it may never be")
             self.use[m, c] = price
         rows = [[whole(row[key]) for key in ("batch", "gpu_class", "fewest")] for row in listed(p.get("places", []))]
-        self.places, ways = (
-            [(batches[b], *key) for b, *key in rows],
-            chain(*(x.ways for xs in window.pieces for x in xs)),
-        )
-        demand(set(self.places) <= {way[:3] for way in ways} and len(set(self.places)) == len(rows), "no such places")
+        self.places = [(batches[b], *key) for b, *key in rows]
+        ways = {way[:3] for x in chain(*window.pieces) for way in x.ways}
+        demand(set(self.places) <= ways and len(set(self.places)) == len(rows), "no such places")
         self.parts = listed(prices["places"], jobs) if "places" in p else [[]] * jobs
         self.delays, self.falls = wholes(p["delays"], jobs, self.slots).tolist(), listed(prices["precedences"], jobs)
         flows = zip(window.flows, listed(p["priced_precedences"]), strict=True)
