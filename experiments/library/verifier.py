@@ -560,4 +560,4 @@ def main(instance: str, *paths: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main(*sys.argv[1:]) if sys.argv[1:] else __doc__)
