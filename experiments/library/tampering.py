@@ -103,7 +103,7 @@ def asked(scenario: Scenario, window: verifier.Window, sort: str, file: Path) ->
             project = reported_bound(scenario.objective, check_certificate(scenario, file)[0])
     except (RefusedError, InputError) as error:
         reason = str(error)
-    verdict = verifier.judge(window, verifier.read(str(file)))
+    verdict = verifier.judge(window, str(file))
     stranger = verdict["value" if sort == PLAN else "lower_bound"] if verdict["holds"] else None
     reasons = reason, str(verdict["reason"])
     return {"project": project, "stranger": stranger, "beyond_stranger": verdict["holds"] is None, "reasons": reasons}

@@ -134,6 +134,8 @@ def _no_number(text: str) -> object:
 
 NUMBERS = json.JSONDecoder(object_pairs_hook=_distinct, parse_constant=_no_number)
 """Reads numbers as numbers."""
+CLAIMS = json.JSONDecoder(object_pairs_hook=_distinct)
+"""Reads NaN and infinities besides, which whoever weighs a claim refuses as such."""
 EXACT = json.JSONDecoder(object_pairs_hook=_distinct, parse_float=Plain, parse_int=Plain, parse_constant=_no_number)
 """Leaves numbers as they stand, as `Plain` text, so that quantities are rounded once."""
 

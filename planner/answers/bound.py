@@ -14,6 +14,7 @@ from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective, reported_bound
 from truenorth.models.scenario import InputError, Scenario, write_atomically
 from truenorth.models.scenario.files import read_text
+from truenorth.models.scenario.json_text import CLAIMS, JSONText
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.check import read, refuse_violations
 from truenorth.planner.answers.plan import starts_for
@@ -174,14 +175,9 @@ def verify_file(scenario: Scenario, path: Path) -> Verdict:
     Raises
     ------
     InputError
-        If the file cannot be read or is no JSON.
+        If the file cannot be read or is no JSON; a key that stands twice in an object would leave open what is claimed.
     """
-    try:
-        document = json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
-        line = getattr(error, "lineno", None)
-        raise InputError(str(path), line, "certificate", f"is no JSON: {error}; make it again with bound -o") from None
-    return verify(scenario.instance, document)
+    return verify(scenario.instance, JSONText(read_text(path), str(path)).data(CLAIMS))
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,7 +159,7 @@ def _prices(draw: random.Random, window: Window) -> tuple[dict[str, Any], dict[s
     if window.named and draw.random() < 0.7:
         most_of = {(x.task.batch, w.c, w.fewest): w.most for x in chain(*jobs) if x.task.batch for w in x.ways}
         keys = [key for key in most_of if draw.random() < 0.8]
-        parameters["places"] = [{"batch": window.named.index(b), "gpu_class": c, "fewest": f} for b, c, f in keys]
+        parameters["places"] = [{"batch": list(window.named).index(b), "gpu_class": c, "fewest": f} for b, c, f in keys]
         prices["places"] = [list(_parts(draw, xs, d, keys, most_of)) for xs, d in zip(jobs, delays, strict=True)]
     return parameters, prices
 

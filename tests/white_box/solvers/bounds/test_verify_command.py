@@ -150,7 +150,11 @@ def test_hostile_prices_are_refused(asked: Any, tmp_path: Path, edit: Edit) -> N
     assert answer["reason"]
 
 
-@pytest.mark.parametrize("text", ["", "[", "9" * 5000, "[" * 100_000, '{"lower_bound": ' + "9" * 5000 + "}", "\x00"])
+TWICE = '{"lower_bound": 9, "lower_bound": 1}'
+UNREADABLE = ["", "[", "9" * 5000, "[" * 100_000, '{"lower_bound": ' + "9" * 5000 + "}", "\x00", TWICE]
+
+
+@pytest.mark.parametrize("text", UNREADABLE)
 def test_what_cannot_be_read_is_bad_input(asked: Any, text: str) -> None:
     code, answer, said = asked(Objective.LATE_JOBS, text)
     assert (code, answer) == (2, None)
