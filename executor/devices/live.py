@@ -23,7 +23,6 @@ from torch import Tensor
 from truenorth.executor.device import ARRIVAL, LOAD_END, LOST, RUN_END, STRIDE_END, Event
 from truenorth.executor.devices.addresses import Packing
 from truenorth.executor.devices.crew import POLL_S, Crew, DeviceProcess, Ending, load_arguments
-from truenorth.executor.devices.digests import Digest, digest
 from truenorth.executor.devices.gpu_process import WITHDRAW
 from truenorth.executor.devices.lane import Do, Ended, Lane, Order, let_be
 from truenorth.executor.devices.outputs import Outputs
@@ -31,6 +30,7 @@ from truenorth.executor.devices.records import (
     SET_ASIDE,
     STARTED_AGAIN,
     TRIES,
+    Digest,
     Failure,
     Fault,
     Faults,
@@ -38,6 +38,7 @@ from truenorth.executor.devices.records import (
     MovedModel,
     Record,
     Records,
+    digest,
 )
 from truenorth.executor.devices.shelf import Ref
 from truenorth.executor.devices.streams import Span

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
 
 from truenorth.executor.devices.cuda import Card, find_cards
 from truenorth.executor.devices.streams import CudaStream, HostStream, Stream
@@ -18,6 +20,9 @@ from truenorth.executor.errors import DeviceError
 PATIENCE_S = 60.0
 """How long a device may take to come to rest where nobody says otherwise."""
 _MOST_OF_MEMORY = 0.9
+
+# Unless somebody wants to read it, the profiler is to say nothing of its own doings; it reads this when first used.
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,3 +200,45 @@ def _within(limit_s: float, call: Callable[[], None], name: str) -> None:
 
 def _first_line(error: BaseException) -> str:
     return str(error).partition("\n")[0]
+
+
+def activation_bytes(physical: Physical, run: Callable[[], object]) -> int:
+    """Return the most memory of torch's that some work took at a time, its outputs included.
+
+    On a CPU that is what torch's allocator handed out; what libraries take for themselves is unknown to it.
+
+    Parameters
+    ----------
+    run
+        Waits until the device is done with it.
+    """
+    if physical.card is not None:
+        physical.card.peak_bytes()
+        held = physical.card.peak_bytes()
+        run()
+        return physical.card.peak_bytes() - held
+    with _hushed(), profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=False) as seen:
+        run()
+    changes = sorted(
+        (event.start_ns(), event.nbytes())
+        for event in seen.profiler.kineto_results.events()
+        if event.name() == "[memory]"
+    )
+    held = most = 0
+    for _, change in changes:
+        held += change
+        most = max(most, held)
+    return most
+
+
+@contextmanager
+def _hushed() -> Iterator[None]:
+    """Keep to itself what torch's allocator prints of memory that is given back and older than the profiler."""
+    errors, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(errors, 2)
+        os.close(errors)
+        os.close(nowhere)

@@ -23,10 +23,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from truenorth.executor.devices.activations import activation_bytes
 from truenorth.executor.devices.cuda import STREAMS
 from truenorth.executor.devices.decoding import Read
-from truenorth.executor.devices.physical import physical_devices
+from truenorth.executor.devices.physical import activation_bytes, physical_devices
 from truenorth.executor.devices.runner import Runner, RunnerCall
 from truenorth.executor.devices.station import Seating, Station, StationWork
 from truenorth.executor.devices.streams import Span

@@ -1,14 +1,19 @@
-"""What happened on devices, as they measured it: runs, loads, transfers, failures; when a GPU counts as failing."""
+"""What happened on devices as measured: runs, loads, transfers, failures, digests; and when a GPU counts as failing."""
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from truenorth.models import NONE, Residency, Timeline
+
+_DIGEST_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,3 +219,38 @@ class Faults:
         """Take note of a run that succeeded."""
         self._failed.pop(gpu, None)
         self._well_on.setdefault(template, set()).add(gpu)
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """An output's digest.
+
+    Parameters
+    ----------
+    bits
+        Equal for outputs of the same bits, shape and type, so that not-a-number equals itself.
+    finite
+        Whether every entry is a finite number.
+    numbers
+        Whether none is not-a-number.
+    """
+
+    bits: str
+    finite: bool
+    numbers: bool
+
+
+def digest(output: Tensor) -> Digest:
+    """Return the digest of an output, which is copied to the host for that.
+
+    >>> digest(torch.tensor([1.0, float("inf")])).finite, digest(torch.tensor([1.0, float("inf")])).numbers
+    (False, True)
+    """
+    host = output.detach().contiguous().cpu()
+    told = hashlib.blake2b(f"{host.dtype} {list(host.shape)}".encode(), digest_size=_DIGEST_BYTES)
+    told.update(host.view(-1).view(torch.uint8).numpy().data)
+    if not host.is_floating_point() and not host.is_complex():
+        return Digest(told.hexdigest(), True, True)
+    wide = host.float() if host.dtype.itemsize == 1 else host  # torch tests no numbers of eight bits
+    finite = bool(wide.isfinite().all())
+    return Digest(told.hexdigest(), finite, finite or not bool(wide.isnan().any()))

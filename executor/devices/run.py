@@ -12,13 +12,12 @@ from torch import Tensor
 
 from truenorth.executor.devices.addresses import Packing, pack
 from truenorth.executor.devices.crew import Crew, Sharing, assign
-from truenorth.executor.devices.digests import Digest
 from truenorth.executor.devices.live import LiveDevice
 from truenorth.executor.devices.machine import Observed, observe
 from truenorth.executor.devices.nodes import Nodes
 from truenorth.executor.devices.physical import physical_devices
 from truenorth.executor.devices.processes import Equipment, Source, Template
-from truenorth.executor.devices.records import Clock, Records, measured
+from truenorth.executor.devices.records import Clock, Digest, Records, measured
 from truenorth.executor.devices.runner import MakeRunner
 from truenorth.executor.engine import Engine
 from truenorth.executor.errors import DeviceError, PolicyError

@@ -15,11 +15,10 @@ from torch import Tensor
 from experiments.device_figures.parts import Remembered
 from experiments.dispatch import chains
 from truenorth.executor import parse_policy, replay, simulate
-from truenorth.executor.devices.activations import activation_bytes
 from truenorth.executor.devices.alone import have_same_bits
 from truenorth.executor.devices.crew import Sharing
 from truenorth.executor.devices.cuda import STREAMS
-from truenorth.executor.devices.physical import Physical, physical_devices
+from truenorth.executor.devices.physical import Physical, activation_bytes, physical_devices
 from truenorth.executor.devices.records import STARTED_AGAIN
 from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
 from truenorth.executor.devices.runner import RunnerCall

@@ -10,9 +10,11 @@ load of model m into slot s starts; r_mgsu, m holds memory there in [u, u + 1).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import chain
 from math import gcd
 
 import numpy as np
@@ -21,7 +23,6 @@ import pulp
 from truenorth.models.cluster import FOREVER
 from truenorth.models.formulations.allowance import UNLIMITED, Allowance, GivenUpError
 from truenorth.models.formulations.choices import Choices
-from truenorth.models.formulations.milp_instants_size import Starts, count_terms, starts_of
 from truenorth.models.formulations.milp_problem import (
     TERM_BYTES,
     TERM_S,
@@ -378,3 +379,57 @@ def read_timeline(formulation: InstantFormulation, value: Callable[[pulp.LpVaria
             until = None if end == formulation.grid.count else end * step
             residencies.append(Residency(m, g, begin * step, ready, until, slot, initial))
     return restrict(instance, Timeline.build(instance.n_tasks, placements, residencies), instance)
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """The starts of a task on a GPU in batches of one size: so many instants from the first on, for so many."""
+
+    task: int
+    gpu: int
+    size: int
+    first: int
+    count: int
+    span: int
+
+
+def starts_of(choices: Choices, grid: InstantGrid) -> list[Starts]:
+    """Return the starts that lie inside the windows."""
+    windows, found = choices.windows, list[Starts]()
+    # A batch may have lower tasks as well, so all of the class count.
+    company = Counter(chain.from_iterable(choices.joins))
+    for t, gpus in enumerate(choices.gpus):
+        for g in gpus:
+            for n, lasts in enumerate(batch_times(choices.instance, t, g, company[t] + 1), 1):
+                first = -(-int(windows.earliest_start_us[t, g]) // grid.step_us)
+                last = (int(windows.latest_end_us[t, g]) - lasts) // grid.step_us
+                found.append(Starts(t, g, n, first, max(0, last + 1 - first), grid.span(lasts)))
+    return found
+
+
+def count_terms(choices: Choices, grid: InstantGrid, starts: list[Starts], places: list[tuple[int, int, int]]) -> int:
+    """Return about how many terms the rows will have, variables included.
+
+    Parameters
+    ----------
+    places
+        Triples (model, GPU, slot) in which models may sit.
+    """
+    instance = choices.instance
+    loading = {(m, g): grid.span(instance.load_time(m, g)) for m, g, _ in places}
+    # Each residency has a variable and some rows at every instant, and one of them lists the loads under way.
+    terms = sum(grid.count * (12 + 2 * loading[m, g]) for m, g, _ in places)
+    slots = Counter((m, g) for m, g, _ in places)
+    of_task = Counter[int]()
+    ready = dict[tuple[int, int], int]()
+    for s in starts:
+        of_task[s.task] += s.count
+        ready[s.task, s.gpu] = max(ready.get((s.task, s.gpu), 0), s.first + s.count + s.span) - s.first
+        rows = 1 + len(instance.task_needs(s.task)) + bool(memory_of(instance, s.task))
+        terms += s.count * (4 + rows * s.span)
+    for (t, g), instants in ready.items():
+        terms += sum(instants * slots[m, g] * (1 + loading.get((m, g), 0)) for m in instance.task_needs(t))
+    for t, targets in enumerate(choices.gpus):
+        for before, _ in instance.task_inputs(t):
+            terms += len(choices.gpus[before]) * len(targets) * (2 * of_task[before] + 2 * of_task[t])
+    return terms

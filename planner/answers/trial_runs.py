@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from truenorth.executor.devices.digests import Digest
 from truenorth.executor.devices.machine import Observed, measured_on
 from truenorth.executor.devices.nodes import Nodes
-from truenorth.executor.devices.records import Clock, Records
+from truenorth.executor.devices.records import Clock, Digest, Records
 from truenorth.executor.devices.run import LiveRun, LiveSettings
 from truenorth.models.record import decode, encode
 from truenorth.models.timeline import Residency, ServedRequests, Timeline

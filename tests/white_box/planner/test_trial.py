@@ -36,10 +36,9 @@ from tests.executor.devices.small import Small
 from tests.white_box.planner.test_command import Command, command
 from tests.white_box.planner.test_replay import SERIAL, Layer, tiny_file
 from truenorth.executor.devices.crew import Crew
-from truenorth.executor.devices.digests import Digest
 from truenorth.executor.devices.live import LiveDevice
 from truenorth.executor.devices.machine import Observed
-from truenorth.executor.devices.records import STARTED_AGAIN, Fault, Record, Records
+from truenorth.executor.devices.records import STARTED_AGAIN, Digest, Fault, Record, Records
 from truenorth.executor.devices.run import LiveRun, LiveSettings
 from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.errors import DeviceError

@@ -11,10 +11,9 @@ import torch
 
 from tests.executor.devices.pretended import PretendedCard
 from truenorth.executor.devices import machine
-from truenorth.executor.devices.activations import activation_bytes
 from truenorth.executor.devices.cuda import _uuid
 from truenorth.executor.devices.machine import describe_cards, describe_machine, observe
-from truenorth.executor.devices.physical import physical_devices
+from truenorth.executor.devices.physical import activation_bytes, physical_devices
 from truenorth.executor.devices.run import LiveSettings
 from truenorth.executor.errors import DeviceError
 

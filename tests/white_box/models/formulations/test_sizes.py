@@ -9,7 +9,7 @@ from truenorth.models import Job, Objective
 from truenorth.models.formulations import cp_sat, milp_instants
 from truenorth.models.formulations.allowance import Allowance, GivenUpError
 from truenorth.models.formulations.choices import Choices
-from truenorth.models.formulations.milp_instants_size import count_terms, starts_of
+from truenorth.models.formulations.milp_instants import count_terms, starts_of
 from truenorth.models.workload import WHOLE, Task
 
 
