@@ -525,8 +525,8 @@ class LiveDevice:
             copy = Ref(self._crew.process[record.gpu].index, *order.results)
             self.outputs.receive(record.subject, target, record.gpu, copy)
             record = self._during(record, order.span)
-        elif order.how == Ended.GIVEN_UP:
-            return  # whoever waits for it goes elsewhere
+        elif order.how == Ended.GIVEN_UP or record.subject not in self.outputs.of:
+            return  # whoever waits for it goes elsewhere, or is over
         else:
             self._note_fault(f"transfer to {self._instance.task_name(target)}", record.gpu, error)
             if tries:
