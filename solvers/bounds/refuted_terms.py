@@ -72,6 +72,8 @@ class Windows:
         task = np.array([each for _, each in due], np.int64)
         if not 0 < len(task) <= _MOST_TASKS or len(instance.models) > _MOST_MODELS:
             raise TooLargeError("too many tasks or models")
+        if max(due_us.values()) > _LARGEST:
+            raise TooLargeError("times are too large")
         template, classes = instance.task_template[task], range(len(instance.class_gpu))
         index = {each: number for number, each in enumerate(task.tolist())}
         head_us = np.array([at for job in sorted(due_us) for at in alone.times(job)[0]], np.int64)
