@@ -278,7 +278,9 @@ def test_a_refutation_cannot_be_proved_by_another() -> None:
 def test_huge_numbers_prove_nothing_and_take_no_time() -> None:
     verdict = verify(paging(), by_hand(parameters={"least": 1 << 60, "scale": 1}))
     assert (verdict.valid, verdict.how) == (False, "critical_path (refutation: times are too large)")
-    verdict = verify(paging(), by_hand(objective="max_slowdown", parameters={"least": 1 << 60, "scale": 1}, lower_bound=2))
+    verdict = verify(
+        paging(), by_hand(objective="max_slowdown", parameters={"least": 1 << 60, "scale": 1}, lower_bound=2)
+    )
     assert (verdict.valid, verdict.how) == (False, "critical_path (refutation: times are too large)")
     verdict = verify(paging(), by_hand(parameters={"least": 1, "scale": 1 << 60}, lower_bound=0))
     assert (verdict.valid, verdict.lower_bound) == (True, Fraction(1))
