@@ -228,7 +228,10 @@ class Refutation:
         windows, left = self.windows, ~states.started
         missing = np.bitwise_or.reduce(np.where(left, self._surely, 0), axis=1)
         missing &= ~np.bitwise_or.reduce(states.held, axis=1)
-        loads_us = np.min([windows.loads_us(missing, c) for c in range(windows.load_us.shape[1])], axis=0)
+        # A model's least: one may load fastest here, another one there.
+        loads_us = np.zeros(states.number, np.int64)
+        for model, least_us in enumerate(windows.load_us.min(axis=1).tolist()):
+            loads_us += least_us * (missing >> model & 1)
         taken = np.where(left, windows.fastest_us, 0).sum(axis=1) + loads_us
         last_us = windows.last_us.max()
         return np.asarray(taken <= np.maximum(0, last_us - states.busy_us).sum(axis=1))

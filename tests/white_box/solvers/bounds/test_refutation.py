@@ -168,6 +168,16 @@ def test_models_that_do_not_fit_together_are_loaded_anew() -> None:
     assert not refute(paging(overlap=True), Objective.MAKESPAN, Fraction(37), [], plenty())
 
 
+def test_each_model_may_load_fastest_on_a_kind_of_its_own() -> None:
+    # 10 bytes take 11 us on A and 10 us on B, 100 bytes 20 and 100: 20 + 1 on A and 10 + 11 on B, both until 21.
+    few, many = task("few", {"A": 50, "B": 11}, ["few"]), task("many", {"A": 1, "B": 50}, ["many"])
+    a = gpu(0, memory_bytes=110, load_bandwidth=Fraction(10**7), load_overhead_us=10)
+    on = Cluster((a, gpu(1, kind="B", memory_bytes=110)), network())
+    built = instance([Job(chain(few), 0), Job(chain(many), 0)], {"few": 10, "many": 100}, on, overlap_loads=False)
+    assert refute(built, Objective.MAKESPAN, Fraction(21), [], plenty())
+    assert not refute(built, Objective.MAKESPAN, Fraction(22), [], plenty())
+
+
 def test_a_weight_per_kind_shows_at_once_what_no_single_kind_does(monkeypatch: pytest.MonkeyPatch) -> None:
     # Three tasks take 4 us on A and 8 us on B each: with a us on A counting twice, 24 of 3 V. Alike: 12 of 2 V.
     jobs = [Job(chain(task("t", {"A": 4, "B": 8})), 0) for _ in range(3)]
