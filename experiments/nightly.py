@@ -21,7 +21,7 @@ from typing import Annotated, Any
 import truenorth as tn
 from experiments.bench import ask
 from experiments.random_scenarios import UNITS_US, Draw, draw
-from truenorth.models import Cluster, Instance, InstanceError, Objective
+from truenorth.models import Cluster, Instance, InstanceError, Objective, Timeline
 from truenorth.models.cluster import FOREVER, Availability
 from truenorth.models.errors import UserError
 from truenorth.models.objective import Status, reported_bound
@@ -29,13 +29,13 @@ from truenorth.models.scenario import Scenario, scenario_from
 from truenorth.planner.answers.questions import ScheduleQuestion
 from truenorth.planner.answers.servers import ServersAnswer
 from truenorth.planner.answers.servers.sizes import Mix, Sizes, order, remainders
-from truenorth.solvers.bounds import closed_form
+from truenorth.solvers.bounds import closed_form, refutation
 from truenorth.solvers.bounds.certificate import closed_form_document, lagrangian_document
 from truenorth.solvers.bounds.lagrangian.improve import improve
 from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.bounds.verify import verify
 from truenorth.solvers.budget import Method
-from truenorth.solvers.exact import cp_sat, exhaustive, milp, parts, start_orders
+from truenorth.solvers.exact import cp_sat, exhaustive, milp, parts, refute, start_orders
 from truenorth.solvers.exact.certify_parts import CertifiedSearch
 from truenorth.solvers.result import Result, Search
 from truenorth.solvers.search.dispatch import greedy
@@ -128,12 +128,26 @@ def certificates(
     proves = priced is not None and start_orders.applies(instance, objective)
     plan = greedy(instance, objective) if proves else None
     if priced is not None and plan is not None:
-        search = CertifiedSearch(instance, objective, seconds)
-        search.offer(plan)
+        search = _beginning_with(plan, instance, objective, seconds)
         parts.improve(search, priced, seconds)
-        if search.written is not None:
-            bound, document = search.written
-            yield "parts", json.loads(json.dumps(document)), bound
+        yield from _written("parts", search)
+    plan = greedy(instance, objective) if refutation.applies(instance, objective) else None
+    if plan is not None:
+        search = _beginning_with(plan, instance, objective, seconds)
+        refute.improve(search, seconds)
+        yield from _written("refutation", search)
+
+
+def _beginning_with(plan: Timeline, instance: Instance, objective: Objective, seconds: float) -> CertifiedSearch:
+    search = CertifiedSearch(instance, objective, seconds)
+    search.offer(plan)
+    return search
+
+
+def _written(name: str, search: CertifiedSearch) -> Iterator[tuple[str, dict[str, Any], Fraction]]:
+    if search.written is not None:
+        bound, document = search.written
+        yield name, json.loads(json.dumps(document)), bound
 
 
 def altered(document: dict[str, Any], count: int, rng: random.Random) -> Iterator[dict[str, Any]]:
@@ -165,7 +179,7 @@ def _instead(value: Any, rng: random.Random) -> Any:
         return rng.choice((value + 1, value - 1, 2 * value, value // 2, -value, value << rng.randint(1, 80)))
     if isinstance(value, list) and value and rng.random() < 0.7:
         return rng.choice((value[::-1], value[:-1], value + value[-1:], [value[0]] * len(value)))
-    return rng.choice(JUNK)
+    return copy.deepcopy(rng.choice(JUNK))
 
 
 def _believes(instance: Instance, objective: Objective, document: Any, optimum: Fraction) -> str | None:
