@@ -236,7 +236,10 @@ class Library:
             # The candidate is judged where nobody takes it for a part of the library, by those who judge the rest.
             candidate = Library(self._beside(Path(aside), name))
             candidate._path(sort, name).write_bytes(data)
-            judged = candidate.known(name)
+            try:
+                judged = candidate.known(name)
+            except RefusedError as refused:
+                raise RefusedError(str(refused).replace(f"{aside}/", "")) from None
             self._compare(name, sort, document)
             target.parent.mkdir(exist_ok=True)
             write_atomically(target, data)
