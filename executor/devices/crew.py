@@ -19,7 +19,7 @@ import numpy as np
 from truenorth.executor.devices.addresses import AddressSpace, Move
 from truenorth.executor.devices.decoding import served_model
 from truenorth.executor.devices.gpu_process import FORGET, READY, WITHDRAW
-from truenorth.executor.devices.lane import LARGEST_MESSAGE, Do, Ended, Lane, Order, pack, unpack
+from truenorth.executor.devices.lane import LARGEST_MESSAGE, REPORT, Do, Ended, Lane, Order, pack
 from truenorth.executor.devices.physical import Physical
 from truenorth.executor.devices.processes import Contact, Equipment, Source, Start, Template
 from truenorth.executor.devices.runner import MakeRunner
@@ -37,8 +37,6 @@ POLL_S = 0.1
 
 _START_S = 120.0
 """How much longer than anything else a process may take to set its device up."""
-_REPORT_BYTES = 56
-"""Of the seven numbers that every report begins with."""
 
 
 @dataclass(slots=True)
@@ -318,9 +316,9 @@ class Crew:
                 report = self._reports.recv(LARGEST_MESSAGE, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return ended
-            told_by, number, how, began_ns, ended_ns, *span = unpack(report[:_REPORT_BYTES])
+            told_by, number, how, began_ns, ended_ns, *span = REPORT.unpack_from(report)
             if number == READY:
-                refused = "" if how == Ended.WELL else report[_REPORT_BYTES:].decode()
+                refused = "" if how == Ended.WELL else report[REPORT.size :].decode()
                 self._take_ready(self.processes[began_ns], told_by, refused)
                 continue
             order = self._orders.get(number)
@@ -328,7 +326,7 @@ class Crew:
             if order is None or order.lane is None or told_by != self.process[order.gpu].number:
                 continue
             order.lane.take(order)
-            order.take(how, began_ns, ended_ns, Span(*span), report[_REPORT_BYTES:])
+            order.take(how, began_ns, ended_ns, Span(*span), report[REPORT.size :])
             if how == Ended.WITH_DEVICE:
                 process = self.process[order.gpu]
                 self._end(process, order.error or "", [order] if order.do.is_run else process.on_device(self.shelf))

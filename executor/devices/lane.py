@@ -20,6 +20,10 @@ _NS_PER_S = 1_000_000_000
 _MOST_SENT = 64
 """Orders that are told to a lane before any of them has ended: the rest waits here, lest a socket be full."""
 LARGEST_MESSAGE = 1 << 17
+ORDER = struct.Struct("4q")
+"""What an order begins with: number, what, on which GPU, and when it was asked for."""
+REPORT = struct.Struct("7q")
+"""What a report begins with: by which process, of which order, how it ended, when it began and ended, its span."""
 _NEVER = Span(0, 0)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from truenorth.executor.devices.gpu_process import READY
-from truenorth.executor.devices.lane import Do, Link
+from truenorth.executor.devices.lane import ORDER, REPORT, Do, Link
 from truenorth.executor.devices.nodes import Node, Nodes, in_a_line
 from truenorth.executor.devices.outpost import Outpost, Told
 from truenorth.executor.devices.physical import Physical
@@ -29,9 +29,6 @@ from truenorth.executor.devices.shelf import Ref, Shelf, make_piece
 from truenorth.models import GPU
 
 _ROUND_TRIPS = 20
-_ORDER = struct.Struct("4q")
-"""What an order begins with: number, what, on which GPU, and when it was asked for."""
-_REPORT = struct.Struct("7q")
 _GROUPS = {"reports": 1, "beside": 1}
 """Calls of an outpost that wait for none of the others."""
 
@@ -142,12 +139,12 @@ class RaySource:
         if lane is None:
             place.actor.tell.remote(None, message)
             return
-        order, do, gpu, asked_ns = _ORDER.unpack_from(message)
-        told = _ORDER.pack(order, do, gpu, asked_ns + place.ahead_ns) + message[_ORDER.size :]
+        order, do, gpu, asked_ns = ORDER.unpack_from(message)
+        told = ORDER.pack(order, do, gpu, asked_ns + place.ahead_ns) + message[ORDER.size :]
         if do != Do.RECEIVE:
             place.actor.tell.remote(lane, told)
             return
-        piece, offset = struct.unpack_from("2q", message, _ORDER.size)
+        piece, offset = struct.unpack_from("2q", message, ORDER.size)
         source = self.places[piece].actor
         # In a list it is no argument that Ray waits for: the outpost does, beside all other orders.
         place.actor.tell.remote(lane, told, [source.lift.options(concurrency_group="beside").remote(piece, offset)])
@@ -173,10 +170,10 @@ class RaySource:
             self.shelf.lay(lifted, ref)
         self.shelf.note_all_begun(place.index, told.begun)
         for number, report in told.reports:
-            _, order, how, *times = _REPORT.unpack_from(report)
+            _, order, how, *times = REPORT.unpack_from(report)
             if order != READY:
                 times = [stamp and stamp - place.ahead_ns for stamp in times]
-            reports.send(_REPORT.pack(number, order, how, *times) + report[_REPORT.size :])
+            reports.send(REPORT.pack(number, order, how, *times) + report[REPORT.size :])
         for ended in told.ended:
             self._end(*ended)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import select
 import socket
-import struct
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,17 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorth.executor.devices.gpu_process import READY, in_words
-from truenorth.executor.devices.lane import LARGEST_MESSAGE, Do, Ended, Link, pack, unpack
+from truenorth.executor.devices.lane import LARGEST_MESSAGE, ORDER, REPORT, Do, Ended, Link, pack, unpack
 from truenorth.executor.devices.nodes import in_a_line
 from truenorth.executor.devices.physical import physical_devices
 from truenorth.executor.devices.processes import Contact, Equipment, Start, Template
 from truenorth.executor.devices.shelf import Ref
 from truenorth.executor.errors import DeviceError
 
-_ORDER = struct.Struct("6q")
-"""What a transfer begins with: number, what, GPU, when it was asked for, piece and place."""
-_REPORT = struct.Struct("7q")
-"""What every report begins with."""
 _LOST_BYTES = 1 << 38
 """So far behind those of the actor before, which was lost, begin the outputs of the next one."""
 
@@ -177,7 +172,7 @@ class Outpost:
 
         assert self._template is not None  # noqa: S101
         began_ns = time.perf_counter_ns()
-        number, do, gpu, asked_ns, _, _ = _ORDER.unpack_from(message)
+        number, *_ = ORDER.unpack_from(message)
         try:
             ref = self._template.shelf.lay(ray.get(lifted[0]))
         except ray.exceptions.RayError as error:  # whoever had it is gone
@@ -185,22 +180,24 @@ class Outpost:
             self._far.send(report + in_a_line(error).encode())
             return
         self._fetched[number] = began_ns, ref
-        self._pass_on(lane, _ORDER.pack(number, do, gpu, asked_ns, *ref[:2]) + message[_ORDER.size :])
+        # Behind the head of a transfer stand piece and place: here they are others.
+        place = pack(ref[:2])
+        self._pass_on(lane, message[: ORDER.size] + place + message[ORDER.size + len(place) :])
 
     def _settle(self, report: bytes) -> bytes:
         """Return a report with which a transfer that went through the store begins when it was fetched from there."""
-        told_by, number, how, began_ns, ended_ns, *span = _REPORT.unpack_from(report)
+        told_by, number, how, began_ns, ended_ns, *span = REPORT.unpack_from(report)
         if number not in self._fetched:
             return report
         began_ns, ref = self._fetched.pop(number)
         self.free(ref)
         if how == Ended.WELL:
             span[0] = began_ns
-        return _REPORT.pack(told_by, number, how, began_ns, ended_ns, *span) + report[_REPORT.size :]
+        return REPORT.pack(told_by, number, how, began_ns, ended_ns, *span) + report[REPORT.size :]
 
     def _wanted_of(self, report: bytes) -> Ref | None:
         """Return the output that the head is to read with a report."""
-        _, number, how, *_ = _REPORT.unpack_from(report)
+        _, number, how, *_ = REPORT.unpack_from(report)
         ref = self._wanted.pop(number, None)
         return ref if how == Ended.WELL else None
 
