@@ -38,9 +38,8 @@ from truenorth.executor.devices.records import (
     MovedModel,
     Record,
     Records,
-    digest,
 )
-from truenorth.executor.devices.shelf import Ref
+from truenorth.executor.devices.shelf import Ref, digest
 from truenorth.executor.devices.streams import Span
 from truenorth.executor.execution import NOWHERE
 from truenorth.models import NONE, Instance

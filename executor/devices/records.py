@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from truenorth.models import NONE, Residency, Timeline
-
-_DIGEST_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,19 +233,3 @@ class Digest:
     bits: str
     finite: bool
     numbers: bool
-
-
-def digest(output: Tensor) -> Digest:
-    """Return the digest of an output, which is copied to the host for that.
-
-    >>> digest(torch.tensor([1.0, float("inf")])).finite, digest(torch.tensor([1.0, float("inf")])).numbers
-    (False, True)
-    """
-    host = output.detach().contiguous().cpu()
-    told = hashlib.blake2b(f"{host.dtype} {list(host.shape)}".encode(), digest_size=_DIGEST_BYTES)
-    told.update(host.view(-1).view(torch.uint8).numpy().data)
-    if not host.is_floating_point() and not host.is_complex():
-        return Digest(told.hexdigest(), True, True)
-    wide = host.float() if host.dtype.itemsize == 1 else host  # torch tests no numbers of eight bits
-    finite = bool(wide.isfinite().all())
-    return Digest(told.hexdigest(), finite, finite or not bool(wide.isnan().any()))

@@ -7,6 +7,7 @@ an owner that ends without a word: how far it had come, and the order that each 
 
 from __future__ import annotations
 
+import hashlib
 import mmap
 import os
 import struct
@@ -17,9 +18,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from truenorth.executor.devices.records import Digest
 from truenorth.executor.errors import DeviceError
 
 PIECE_BYTES = 1 << 42
+_DIGEST_BYTES = 16
 _FIRST = 1 << 16
 """Where outputs begin, behind the next free byte and the orders that lanes have begun."""
 _BEGUN = 1 << 9
@@ -171,3 +174,19 @@ class Shelf:
 def share_memory(size_bytes: int) -> Tensor:
     """Return memory that processes which are forked from this one share with it."""
     return torch.frombuffer(mmap.mmap(-1, max(1, size_bytes)), dtype=torch.uint8)[:size_bytes]
+
+
+def digest(output: Tensor) -> Digest:
+    """Return the digest of an output, which is copied to the host for that.
+
+    >>> digest(torch.tensor([1.0, float("inf")])).finite, digest(torch.tensor([1.0, float("inf")])).numbers
+    (False, True)
+    """
+    host = output.detach().contiguous().cpu()
+    told = hashlib.blake2b(f"{host.dtype} {list(host.shape)}".encode(), digest_size=_DIGEST_BYTES)
+    told.update(host.view(-1).view(torch.uint8).numpy().data)
+    if not host.is_floating_point() and not host.is_complex():
+        return Digest(told.hexdigest(), True, True)
+    wide = host.float() if host.dtype.itemsize == 1 else host  # torch tests no numbers of eight bits
+    finite = bool(wide.isfinite().all())
+    return Digest(told.hexdigest(), finite, finite or not bool(wide.isnan().any()))
