@@ -1,11 +1,14 @@
-"""An interrupt ends the command in one line at any instant, also while it is being loaded."""
+"""The command as it starts: interrupts end it in one line at any instant, and planning needs no package of devices."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+SCENARIO = Path(__file__).parents[2] / "experiments" / "scenarios" / "compass_edge.yaml"
 
 INTERRUPTED_WHILE_LOADING = """
 import os, signal, sys
@@ -35,3 +38,27 @@ def test_the_installed_command_starts_there() -> None:
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)  # noqa: S603
     assert ended.returncode == 0
     assert "simulate" in ended.stdout
+
+
+WITHOUT_DEVICES = """
+import sys
+from truenorth.planner.command.start import main
+
+class Lacking:
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] in ("torch", "transformers", "safetensors", "pynvml", "ray"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Lacking())
+sys.argv = ["truenorth", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.mark.parametrize("verb", ["simulate", "compare"])
+def test_what_needs_no_device_needs_no_package_of_devices(verb: str, tmp_path: Path) -> None:
+    asked = {"simulate": ["--policy", "jit"], "compare": ["--policies", "jit", "--time-limit", "1"]}[verb]
+    command = [sys.executable, "-c", WITHOUT_DEVICES, verb, str(SCENARIO), *asked, "-o", str(tmp_path / "made")]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    assert (ended.returncode, "Error" in ended.stderr) == (0, False), ended.stderr
+    assert (tmp_path / "made").exists()
