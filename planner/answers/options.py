@@ -126,5 +126,5 @@ SEED = Option("The same seed repeats a run.", OptionKind.WHOLE, least=0, most=2*
 TIME_LIMIT = Option("Seconds for everything together.", OptionKind.SECONDS, name="time_limit")
 WORKERS = Option("Processes or threads to search with.", OptionKind.WHOLE, least=1, most=64, in_sweeps=False)
 WARMUP = Option("Share of the earliest jobs that the metrics leave out, such as 0.1.", OptionKind.SHARE)
-POLICIES = Option("Policies, separated by commas (default: all).", OptionKind.NAMES)
+POLICIES = Option("Policies, separated by commas (default: those that suit the window).", OptionKind.NAMES)
 RAY = Option("Search on this Ray cluster, too: HOST:PORT of its head, or auto.", metavar="ADDRESS", in_sweeps=False)

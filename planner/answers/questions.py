@@ -268,8 +268,8 @@ class CompareQuestion(Question["Comparison"]):
     ----------
     policies
         As `truenorth.simulate` takes them; None: those of `planner.answers.compare.DEFAULT_POLICIES` (`ahead` up to
-        `LONGEST_LISTS`), and `OFFLINE_POLICIES` if there is noise or `BATCHING_POLICIES` if there are batch classes, of
-        those the ones that can serve the window.
+        `LONGEST_LISTS`), `OFFLINE_POLICIES` if there is noise and `BATCHING_POLICIES` if there are batch classes, of
+        those the ones that can serve the window; for requests of streams `STREAM_POLICIES`.
     noise
         How wrong the run times are that policies are told, as ``told=published:1``; plan and bound know the true ones.
     time_limit_s
@@ -332,7 +332,8 @@ class SizesQuestion(Question[Answer]):
     slo
         Levels that must all hold. None: the scenario's own.
     policies
-        Online policies to simulate beside it; None: all, or the quickest if the window is too long to plan.
+        Online policies to simulate beside it; None: `DEFAULT_POLICIES` of `planner.answers.servers.by_policy`, with
+        batch classes `BATCHING_POLICIES` too, the quickest if the window is too long to plan, gateways for streams.
     most
         The largest number of servers, per group, that is looked at.
     spare
