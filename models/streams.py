@@ -1,7 +1,7 @@
 """Streams: language models as they are served, by continuous batching; their classes, and the tokens of requests.
 
-Requests join and leave a GPU between the iterations of its engine (PROBLEM.md, section 11). A task of a stream class is
-a request: prompt tokens that are worked off in chunks, then one output token per iteration.
+Requests join and leave a GPU between the iterations of its engine (`docs/language_models.md`). A task of a stream
+class is a request: prompt tokens that are worked off in chunks, then one output token per iteration.
 """
 
 from __future__ import annotations

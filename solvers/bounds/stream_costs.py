@@ -2,7 +2,7 @@
 
 Whatever the plan, and whoever is served beside it. Times are microseconds of one GPU; they are floats, of which `SURE`
 takes more than rounding could have added, so that what is charged is never above what has to be paid.
-Source: PROBLEM.md, section 11, bounds 1 to 4.
+More: `docs/how_it_works.md`, requests of streams.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A level gives jobs a due time and lets so many of them be late; a second one may hold for all. Windows of time are
 searched for the one that asks for the most GPUs: any window holds, so that those looked at need not be all.
-Source: PROBLEM.md, section 11, bounds 1 to 5.
+More: `docs/how_it_works.md`, requests of streams.
 """
 
 from __future__ import annotations

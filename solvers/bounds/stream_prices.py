@@ -13,7 +13,7 @@ from its release to the one in which it ends. Of a job's requests one trades tim
 least of each. Everything is rounded towards a lower sum, in whole numbers.
 Cost: O(jobs x windows x corners) for each of some hundred prices that are tried.
 If wrong: a bound above the optimum. `solvers.bounds.recomputed` computes it again with code of its own.
-Sources: PROBLEM.md, section 11, bounds 2 and 4; prices as in every Lagrangian relaxation of capacity (Fisher 1981).
+Source: prices as in every Lagrangian relaxation of capacity (Fisher 1981).
 """
 
 from __future__ import annotations
