@@ -48,7 +48,7 @@ def to(metavar: str, text: str) -> Any:
 
 Output = Annotated[Path | None, to("FILE", "Write the result to this file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
-TimeLimit = Annotated[float, typer.Option(min=0.1, callback=assert_finite, help="Seconds for everything together.")]
+TimeLimit = Annotated[float, typer.Option(min=0.1, callback=assert_finite, help="Seconds for making the plan.")]
 Workers = Annotated[int, typer.Option(min=1, max=64, help="Processes or threads to search with.")]
 Ray = Annotated[
     str | None, typer.Option(metavar="ADDRESS", help="Search on this Ray cluster, too: HOST:PORT of its head, or auto.")
