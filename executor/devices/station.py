@@ -43,7 +43,7 @@ class StationWork:
     Parameters
     ----------
     job, workflow, task, run_us
-        As in `executor.devices.runner.Call`.
+        As in `executor.devices.runner.RunnerCall`.
     models
         Indices of the models that it needs.
     inputs
