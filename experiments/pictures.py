@@ -1,9 +1,9 @@
-"""Draws the three pictures of `docs/how_it_works.md` from real runs, as SVG; in a folder that is named as PNG."""
+"""Draws the three pictures of `docs/how_it_works.md` from real runs."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
+from typing import Annotated
 
 import matplotlib as mpl
 import numpy as np
@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments import authors
+from experiments.bench import ask
 from truenorth.models import Instance, Objective, Timeline
 from truenorth.models.objective import reported_value
 from truenorth.solvers.budget import Budget, Method
@@ -70,6 +71,7 @@ def beam_state(instance: Instance, timeline: Timeline) -> Figure:
     axes.set_title(
         f"A state: {int(started.sum())} tasks started; orange, what it remembers of them ({open_jobs} jobs are open)",
         fontsize=9,
+        pad=14,
     )
     return figure
 
@@ -120,9 +122,7 @@ def bounds_over_time(instance: Instance) -> Figure:
             (at, float(reported_value(Objective.MEAN_SLOWDOWN, exact))) for at, exact in known if exact is not None
         ]
         points.append((SECONDS, points[-1][1]))
-        axes.step(
-            *zip(*points, strict=True), where="post", color=colour, label="best plan" if name == "value" else name
-        )
+        axes.step(*zip(*points, strict=True), where="post", color=colour, label=name)
     axes.set_xscale("symlog", linthresh=0.1)
     axes.set_xlim(0, SECONDS)
     axes.set_ylim(bottom=1.0)
@@ -133,8 +133,8 @@ def bounds_over_time(instance: Instance) -> Figure:
     return figure
 
 
-def main() -> None:
-    """Draw all, as SVG; with a folder as the argument as PNG, to look at."""
+def draw(folder: Annotated[Path | None, "draws them there, as PNG; else beside the page, as SVG"] = None) -> None:
+    """Draw all of them."""
     mpl.rcParams.update({"svg.hashsalt": "truenorth", "svg.fonttype": "none", "font.size": 8})
     small = authors.instance(authors.poisson(4, 40, 2))
     timeline = plan(small)
@@ -144,12 +144,13 @@ def main() -> None:
         "bounds_over_time": bounds_over_time(authors.instance(authors.poisson(4, 100, 2))),
     }
     for name, figure in drawn.items():
-        if len(sys.argv) > 1:
-            figure.savefig(Path(sys.argv[1]) / f"{name}.png", dpi=110)
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            figure.savefig(folder / f"{name}.png", dpi=110)
         else:
             PICTURES.mkdir(exist_ok=True)
             figure.savefig(PICTURES / f"{name}.svg", metadata={"Date": None})
 
 
 if __name__ == "__main__":
-    main()
+    ask(draw)
