@@ -7,8 +7,8 @@ import json
 import os
 import platform
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
@@ -20,8 +20,17 @@ import numpy as np
 
 from truenorth.executor.devices.decoding import served_model
 from truenorth.executor.devices.machine import measured_on
-from truenorth.executor.devices.profiling import Measurements, RoundSamples, TypicalRequest, measure
+from truenorth.executor.devices.nodes import Nodes
+from truenorth.executor.devices.profiling import (
+    Measurements,
+    RoundSamples,
+    TypicalRequest,
+    measure,
+    measure_dispatch,
+)
+from truenorth.executor.devices.run import LiveSettings
 from truenorth.executor.devices.runner import MakeRunner
+from truenorth.executor.errors import DeviceError, StoppedError
 from truenorth.executor.samples import FittedLine, Spread
 from truenorth.models.instance import Instance
 from truenorth.models.record import ABSENT
@@ -34,6 +43,7 @@ from truenorth.planner.answers.kept import KeptRuns, identity, keeping
 from truenorth.planner.answers.pool.on_ray import nodes_at
 from truenorth.planner.answers.profile_document import (
     BatchProfiled,
+    DispatchProfiled,
     LoadLine,
     ModelProfiled,
     ProfileRecord,
@@ -95,6 +105,7 @@ class Profile:
             ],
             None if copied is None else LoadLine(*_line(copied), found.copy_peak),
             None if found.transfer is None else TransferLine(*_line(found.transfer)),
+            {sort: DispatchProfiled(*_times(spread)) for sort, spread in found.dispatch.items()},
             [
                 StreamProfiled(
                     name, times.prefill_rate, times.kv_bytes, {k: _times(of) for k, of in times.steps.items()}
@@ -143,6 +154,7 @@ class Profile:
             },
             "loads": {name: _rounded(spread) for name, spread in found.loads.items()},
             "transfers": {str(size): _rounded(spread) for size, spread in found.transfers.items()},
+            "dispatch": {sort: _rounded(spread) for sort, spread in found.dispatch.items()},
             "streams": {
                 name: {"prompt": times.asked.prompt, "prefill": _rounded(times.prompt)}
                 | {"steps": {str(k): _rounded(spread) for k, spread in times.steps.items()}}
@@ -252,10 +264,29 @@ def profile(
             watch=watch,
             stop=lambda: bool(full) or stop(),
         )
-    document = measured_document(scenario, found, with_memory)
-    measured = build(validate(ScenarioDocument, document, scenario.source), scenario.source)
+        document = measured_document(scenario, found, with_memory)
+        measured = build(validate(ScenarioDocument, document, scenario.source), scenario.source)
+        if found.rounds == rounds:
+            found = replace(found, dispatch=_dispatch(measured.instance, runner, device, rounds, beside, nodes, stop))
     ended = str(full[0]) if full else "interrupted" if found.rounds < rounds else None
     return Profile(scenario, found, document, measured, device, runner_name, found.rounds, beside, ended)
+
+
+def _dispatch(
+    instance: Instance,
+    runner: MakeRunner,
+    device: str,
+    rounds: int,
+    beside: int,
+    nodes: Nodes | None,
+    stop: Callable[[], bool],
+) -> Mapping[str, Spread]:
+    """Return how late things start; nothing where no live run could be made, or it was to end."""
+    with suppress(DeviceError, StoppedError):
+        return measure_dispatch(
+            instance, runner, LiveSettings(device), rounds=rounds, beside=beside, nodes=nodes, stop=stop
+        )
+    return {}
 
 
 def _question(scenario: Scenario, device: str, runner_name: str, beside: int) -> dict[str, Any]:

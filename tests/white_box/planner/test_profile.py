@@ -32,7 +32,7 @@ from truenorth.models.streams import StreamSpeed
 from truenorth.planner.answers.profile import Profile, profile
 from truenorth.planner.answers.profile_document import measured_document
 from truenorth.planner.answers.uncertain.told import read_quantiles
-from truenorth.planner.inputs.samples import read_samples
+from truenorth.planner.inputs.samples import Dispatch, read_samples
 from truenorth.planner.show.profile import profile_view
 
 SCENARIO = """
@@ -69,6 +69,7 @@ MEASURED = Measurements(
     load=FittedLine(12.4, 9.87654e9),
     transfer=FittedLine(45.6, 3.21e9),
     copy_peak=1.1e10,
+    dispatch={"idle": Spread((300.0, 310.0))},
 )
 
 
@@ -151,6 +152,7 @@ def test_a_person_sees_measured_beside_given(scenario: Scenario) -> None:
     assert ["m", "1.0", "0.100", "0.120", "0.114"] in lines
     assert ["n", "0.1", "0.020", "0.021", "0.023"] in lines
     assert ["transfer:", "45.6", "us", "+", "bytes", "/", "(3.21", "GB/s)"] in lines
+    assert ["dispatch,", "medians:", "idle", "300", "us"] in lines
 
 
 def test_a_scenario_of_data_is_measured_as_well() -> None:
@@ -287,14 +289,20 @@ def test_what_tasks_take_beside_the_weights_replaces_what_they_are_said_to_hold(
 
 def test_samples_lie_beside_the_profile(scenario: Scenario, tmp_path: Path) -> None:
     saved(scenario, tmp_path / "profiled.yaml")
-    runs = read_samples(tmp_path / "profiled.samples.json").runs
-    assert runs["two", "first"] == Spread((1234.5, 2000.0))
+    found = read_samples(tmp_path / "profiled.samples.json")
+    assert found.runs["two", "first"] == Spread((1234.5, 2000.0))
+    assert found.dispatch == Dispatch.model_validate({"idle": [300.0, 310.0]})
+    (tmp_path / "older.samples.json").write_text('{"schema_version": 1, "runs": {}}')
+    assert read_samples(tmp_path / "older.samples.json").dispatch is None
     # Of two samples both p10 and p50 are the first; 1234.5 us round upwards.
     assert read_quantiles(tmp_path / "profiled.samples.json", scenario)["two", "first"] == (1235, 1235, 2000)
     for text in (
         "[]",
         '{"schema_version": 1, "runs": {"w": {"t": [0]}}}',
         '{"schema_version": 1, "runs": {"w": {"t": 3}}}',
+        '{"schema_version": 1, "runs": {}, "dispatch": {"idle": []}}',
+        '{"schema_version": 1, "runs": {}, "dispatch": {"queued": [-1]}}',
+        '{"schema_version": 1, "runs": {}, "dispatch": {"idel": [1]}}',
     ):
         (tmp_path / "bad.samples.json").write_text(text)
         with pytest.raises(InputError, match="allowed"):
@@ -347,8 +355,8 @@ def test_the_command_prints_and_writes_what_it_measured(
     assert output.err.count("wrote ") == 2
     document = json.loads(output.out)
     assert set(document) == {
-        "device", "kind", "runner", "rounds", "beside", "models", "tasks", "batches", "load", "transfer", "streams",
-        "profile", "samples",
+        "device", "kind", "runner", "rounds", "beside", "models", "tasks", "batches", "load", "transfer", "dispatch",
+        "streams", "profile", "samples",
     }  # fmt: skip
     assert (document["kind"], document["runner"], document["rounds"]) == ("cpu", "synthetic", 1)
     assert document["profile"] == str(made)
