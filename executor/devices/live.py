@@ -223,8 +223,8 @@ class LiveDevice:
         prompt_tokens = sum(taken for _, _, taken in iteration.prompts)
         template, now = self._template[members[0]], self.now
         stream, decodes = self._stream[template], len(iteration.decodes)
-        tokens = {"prompt_tokens": prompt_tokens, "decodes": decodes}
-        record = IterationRecord(stream, gpu, now, now, now, stride.length_us, **tokens)
+        times = now, now, now, stride.length_us
+        record = IterationRecord(stream, gpu, *times, prompt_tokens=prompt_tokens, decodes=decodes)
         reads = [(task, self._prompt[task] - rest, taken) for task, rest, taken in iteration.prompts if task in members]
         writes = [task for task in iteration.decodes if task in members]
         answers = [(task, self._prompt[task], self._answer[task]) for task in iteration.last if task in members]

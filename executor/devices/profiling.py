@@ -7,7 +7,8 @@ models, or all edges, have one size, another is copied, too: one size tells no o
 
 A round's samples are plain data, so that they can be kept as it ends, and a profile goes on behind them.
 
-How late things start shows only in runs as they will be, with an engine, a policy and processes: these are made, too.
+How late things start shows only in runs as they will be, with an engine, a policy and processes: these are made, too,
+and run times are somewhat longer there.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import chain, count
 from threading import Barrier, Event
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -53,10 +54,11 @@ _FAR = 16
 _LARGE_BYTES = 1_000_000
 _SWITCH_S = 0.0005
 """How long a thread may keep Python's lock while another wants it."""
-_IDLE_US, _DISPATCH_US = 20_000, 5_000_000
-"""How long GPUs idle before a job whose tasks' lateness is measured, and for how long jobs are released."""
+_IDLE_US, _LIVE_US = 20_000, 10_000_000
+"""How long GPUs idle before a job of a live run, and for how long jobs are released."""
 Key = tuple[str, str]
 """A workflow's name and a task's."""
+K = TypeVar("K")
 
 RoundSamples = dict[tuple[str | int, ...], list[float]]
 """Microseconds by what took them: ``("run", workflow, task)``, ``("batch", class, size)``, ``("load", model)``,
@@ -105,6 +107,24 @@ class StreamTimes:
 
 
 @dataclass(frozen=True, slots=True)
+class LiveTimes:
+    """What live runs have shown.
+
+    Parameters
+    ----------
+    runs
+        By workflow and task: processes have slept before, and others load and decide meanwhile.
+    dispatch
+        From the instant that allowed a start to the start: of runs on a GPU that idled (`idle`), of runs that were
+        queued there behind another (`queued`), and of loads (`load`); and what others took to make way for a load
+        (`moves`), where nobody has planned the addresses.
+    """
+
+    runs: Mapping[Key, Spread] = field(default_factory=dict)
+    dispatch: Mapping[str, Spread] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Measurements:
     """What was measured on a device.
 
@@ -133,10 +153,8 @@ class Measurements:
         By stream class.
     rounds
         How many there were.
-    dispatch
-        From the instant that allowed a start to the start: of runs on a GPU that idled (`idle`), of runs that were
-        queued there behind another (`queued`), and of loads (`load`); and what others then moved before a load
-        (`moves`), where nobody has planned the addresses.
+    live
+        What live runs have shown.
     """
 
     device: str
@@ -151,7 +169,7 @@ class Measurements:
     copy_peak: float | None
     streams: Mapping[str, StreamTimes] = field(default_factory=dict)
     rounds: int = 0
-    dispatch: Mapping[str, Spread] = field(default_factory=dict)
+    live: LiveTimes = field(default_factory=LiveTimes)
 
 
 class _Sized:
@@ -449,7 +467,7 @@ def measure(
         return bench.measurements(measured)
 
 
-def measure_dispatch(
+def measure_live(
     instance: Instance,
     make: MakeRunner,
     settings: LiveSettings,
@@ -458,8 +476,8 @@ def measure_dispatch(
     beside: int = 0,
     nodes: Nodes | None = None,
     stop: Callable[[], bool] = lambda: False,
-) -> dict[str, Spread]:
-    """Return how late things start in live runs of an instance's workflows, job by job after GPUs have idled.
+) -> LiveTimes:
+    """Measure live runs of an instance's workflows, job by job after GPUs have idled.
 
     One policy knows which run comes next on a GPU, and has it queued there; of the other every run is ordered when the
     GPU idles. Workflows with branches, batches or streams take no part.
@@ -481,20 +499,31 @@ def measure_dispatch(
         If it was told to end.
     """
     apart = _one_by_one(instance, rounds, 1 + beside)
-    found: dict[str, list[int]] = {}
+    late, runs = dict[str, list[int]](), dict[Key, list[int]]()
     if apart is None:
-        return {}
+        return LiveTimes()
     with live_crew(apart, make, settings, nodes) as crew:
         for policy in (Jit, Compass):
             records = run_on(crew, apart, policy, settings, stop=stop).records
             for run in records.runs:
                 if run.error is None:
-                    found.setdefault("queued" if run.ahead else "idle", []).append(run.dispatch_us)
+                    late.setdefault("queued" if run.ahead else "idle", []).append(run.dispatch_us)
+                    runs.setdefault(_key_of(apart, run.subject), []).append(run.took_us)
             for load in records.loads:
-                found.setdefault("load", []).append(load.dispatch_us)
-                found.setdefault("moves", []).append(load.moves_us)
+                late.setdefault("load", []).append(load.dispatch_us)
+                late.setdefault("moves", []).append(load.moves_us)
+    return LiveTimes(_spreads(runs), _spreads(late))
+
+
+def _key_of(instance: Instance, task: int) -> Key:
+    job = int(instance.task_job[task])
+    workflow = instance.jobs[job].workflow
+    return workflow.name, workflow.tasks[task - instance.tasks_of(job).start].name
+
+
+def _spreads(times: Mapping[K, Sequence[int]]) -> dict[K, Spread]:
     # Whole microseconds, of which samples are above 0.
-    return {sort: Spread.of(max(1, us) for us in times) for sort, times in found.items()}
+    return {key: Spread.of(max(1, us) for us in each) for key, each in times.items()}
 
 
 def _one_by_one(instance: Instance, rounds: int, count: int) -> Instance | None:
@@ -511,7 +540,7 @@ def _one_by_one(instance: Instance, rounds: int, count: int) -> Instance | None:
         of = alone[place % len(alone)]
         # With several GPUs the next job comes when this one is half-way through, or a third.
         release_us += (_IDLE_US + _serial_us(of)) // len(gpus)
-        if jobs and release_us > _DISPATCH_US:
+        if jobs and release_us > _LIVE_US:
             break
         jobs.append(Job(of.workflows[0], release_us))
     return Instance(cluster, instance.models, tuple(jobs), instance.overlap_loads) if jobs else None

@@ -167,7 +167,8 @@ def _runs_of(instance: Instance, samples: Samples, task: int) -> Spread:
     template = int(instance.task_template[task])
     workflow = instance.jobs[int(instance.task_job[task])].workflow
     name = workflow.tasks[template - int(instance.template_first[instance.workflows.index(workflow)])].name
-    spread = samples.runs.get((workflow.name, name))
+    key = workflow.name, name
+    spread = samples.live.get(key, samples.runs.get(key))
     if spread is None or int(instance.template_batch[template]) != NONE:
         raise QuestionError(f"hold no runs of {workflow.name}/{name}; allowed are those of its profile", "samples")
     return spread

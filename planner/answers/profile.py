@@ -22,11 +22,12 @@ from truenorth.executor.devices.decoding import served_model
 from truenorth.executor.devices.machine import measured_on
 from truenorth.executor.devices.nodes import Nodes
 from truenorth.executor.devices.profiling import (
+    LiveTimes,
     Measurements,
     RoundSamples,
     TypicalRequest,
     measure,
-    measure_dispatch,
+    measure_live,
 )
 from truenorth.executor.devices.run import LiveSettings
 from truenorth.executor.devices.runner import MakeRunner
@@ -105,7 +106,7 @@ class Profile:
             ],
             None if copied is None else LoadLine(*_line(copied), found.copy_peak),
             None if found.transfer is None else TransferLine(*_line(found.transfer)),
-            {sort: DispatchProfiled(*_times(spread)) for sort, spread in found.dispatch.items()},
+            {sort: DispatchProfiled(*_times(spread)) for sort, spread in found.live.dispatch.items()},
             [
                 StreamProfiled(
                     name, times.prefill_rate, times.kv_bytes, {k: _times(of) for k, of in times.steps.items()}
@@ -138,23 +139,21 @@ class Profile:
     def _samples(self) -> dict[str, Any]:
         """Return everything that was measured."""
         found = self.measurements
-        runs: dict[str, dict[str, list[float]]] = {}
-        for (workflow, task), spread in found.runs.items():
-            runs.setdefault(workflow, {})[task] = _rounded(spread)
         return {
             "device": found.device,
             "kind": self.kind,
             "runner": self.runner,
             "rounds": self.rounds,
             "beside": self.beside,
-            "runs": runs,
+            "runs": _by_workflow(found.runs),
             "batches": {
                 name: {str(size): _rounded(spread) for size, spread in sizes.items()}
                 for name, sizes in found.batches.items()
             },
             "loads": {name: _rounded(spread) for name, spread in found.loads.items()},
             "transfers": {str(size): _rounded(spread) for size, spread in found.transfers.items()},
-            "dispatch": {sort: _rounded(spread) for sort, spread in found.dispatch.items()},
+            "live": _by_workflow(found.live.runs),
+            "dispatch": {sort: _rounded(spread) for sort, spread in found.live.dispatch.items()},
             "streams": {
                 name: {"prompt": times.asked.prompt, "prefill": _rounded(times.prompt)}
                 | {"steps": {str(k): _rounded(spread) for k, spread in times.steps.items()}}
@@ -267,12 +266,12 @@ def profile(
         document = measured_document(scenario, found, with_memory)
         measured = build(validate(ScenarioDocument, document, scenario.source), scenario.source)
         if found.rounds == rounds:
-            found = replace(found, dispatch=_dispatch(measured.instance, runner, device, rounds, beside, nodes, stop))
+            found = replace(found, live=_live(measured.instance, runner, device, rounds, beside, nodes, stop))
     ended = str(full[0]) if full else "interrupted" if found.rounds < rounds else None
     return Profile(scenario, found, document, measured, device, runner_name, found.rounds, beside, ended)
 
 
-def _dispatch(
+def _live(
     instance: Instance,
     runner: MakeRunner,
     device: str,
@@ -280,13 +279,12 @@ def _dispatch(
     beside: int,
     nodes: Nodes | None,
     stop: Callable[[], bool],
-) -> Mapping[str, Spread]:
-    """Return how late things start; nothing where no live run could be made, or it was to end."""
+) -> LiveTimes:
+    """Return what live runs show; nothing where none could be made, or it was to end."""
     with suppress(DeviceError, StoppedError):
-        return measure_dispatch(
-            instance, runner, LiveSettings(device), rounds=rounds, beside=beside, nodes=nodes, stop=stop
-        )
-    return {}
+        settings = LiveSettings(device)
+        return measure_live(instance, runner, settings, rounds=rounds, beside=beside, nodes=nodes, stop=stop)
+    return LiveTimes()
 
 
 def _question(scenario: Scenario, device: str, runner_name: str, beside: int) -> dict[str, Any]:
@@ -333,6 +331,13 @@ def typical_requests(instance: Instance) -> list[TypicalRequest]:
         concurrency = sorted({k for speed in speeds for k in speed.step_us})
         chunk = max(speed.chunk for speed in speeds)
         found.append(TypicalRequest(stream.name, served_model(stream), chunk, prompt, context, concurrency))
+    return found
+
+
+def _by_workflow(runs: Mapping[tuple[str, str], Spread]) -> dict[str, dict[str, list[float]]]:
+    found: dict[str, dict[str, list[float]]] = {}
+    for (workflow, task), spread in runs.items():
+        found.setdefault(workflow, {})[task] = _rounded(spread)
     return found
 
 

@@ -1,8 +1,9 @@
 """Files of samples: every time that ``truenorth profile`` measured, as JSON beside the scenario that it writes.
 
 ``{schema_version, device, kind, runner, rounds, runs: {workflow: {task: [us, ...]}}, batches: {class: {size: [...]}},
-loads: {model: [...]}, transfers: {bytes: [...]}, dispatch: {idle: [...], queued: [...], load: [...], moves:
-[...]}}``; samples are in microseconds, ascending. What was written before `dispatch` was measured lacks it.
+loads: {model: [...]}, transfers: {bytes: [...]}, live: {workflow: {task: [...]}}, dispatch: {idle:
+[...], queued: [...], load: [...], moves: [...]}}``; samples are in microseconds, ascending. Older files lack `live` and
+`dispatch`, which live runs have shown.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
@@ -52,10 +53,11 @@ class Dispatch(Section):
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """What a profile measured: run times by workflow and task, loads by model, and how late things start."""
+    """What a profile measured: run times by workflow and task, loads by model; in live runs run times and lateness."""
 
     runs: Runs
     loads: Mapping[str, Spread]
+    live: Runs = field(default_factory=dict)
     dispatch: Dispatch | None = None
 
 
@@ -64,6 +66,7 @@ class _SamplesFile(Record):
 
     runs: dict[str, dict[str, _Spread]]
     loads: dict[str, _Spread] = Field(default_factory=dict)
+    live: dict[str, dict[str, _Spread]] = Field(default_factory=dict)
     dispatch: Dispatch | None = None
 
     @model_validator(mode="before")
@@ -98,8 +101,11 @@ def read_samples(path: Path) -> Samples:
         With file and line, if it cannot be read or is none.
     """
     file = read_record(path, _SamplesFile)
-    runs = {(workflow, task): spread for workflow, tasks in file.runs.items() for task, spread in tasks.items()}
-    return Samples(runs, file.loads, file.dispatch)
+    runs, live = (
+        {(workflow, task): spread for workflow, tasks in of.items() for task, spread in tasks.items()}
+        for of in (file.runs, file.live)
+    )
+    return Samples(runs, file.loads, live, file.dispatch)
 
 
 def outer_quantiles_us(spread: Spread) -> tuple[float, float, float]:

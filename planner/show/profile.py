@@ -24,8 +24,8 @@ def profile_view(profile: Profile) -> Group:
     copies = [_copy("load", found.load), _copy("transfer", found.transfer)]
     if found.copy_peak is not None:
         copies.append(f"best bare copy of the largest model: {say_bandwidth(found.copy_peak)}")
-    if found.dispatch:
-        late = ", ".join(f"{sort} {spread.median_us:.0f} us" for sort, spread in found.dispatch.items())
+    if found.live.dispatch:
+        late = ", ".join(f"{sort} {spread.median_us:.0f} us" for sort, spread in found.live.dispatch.items())
         copies.append(f"dispatch, medians: {late}")
     if found.memory_bytes:
         most = max(found.memory_bytes, key=found.memory_bytes.__getitem__)

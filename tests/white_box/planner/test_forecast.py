@@ -26,6 +26,8 @@ def test_runs_and_loads_are_those_of_the_samples() -> None:
     assert {tuple(row) for row in found.latency_us.tolist()} == {(150, 250), (150, 450), (350, 450), (350, 650)}
     again = forecast(on, parse_policy("jit"), samples, draws=64)
     assert (again.latency_us == found.latency_us).all()
+    live = replace(samples, live={(name, "x"): Spread.of([70])})
+    assert forecast(on, parse_policy("jit"), live, draws=1).latency_us.tolist() == [[50 + 70, 50 + 70 + 70]]
 
 
 LATE = Dispatch.model_validate({"idle": [30], "queued": [4], "load": [7], "moves": [2]})
@@ -47,7 +49,7 @@ def test_what_starts_late_adds_as_policies_queue(policy: str, packed: bool, ends
         [chain(task("x", 10, ["m"]), task("y", 10, ["m"], {"x": 1})) for _ in range(2)], ["m"], gpus(1, BYTES)
     )
     runs = {(on.workflows[0].name, of): Spread.of([100]) for of in "xy"}
-    samples = Samples(runs, {"m": Spread.of([50])}, LATE)
+    samples = Samples(runs, {"m": Spread.of([50])}, {}, LATE)
     found = forecast(on, parse_policy(policy), samples, packed=packed, draws=2)
     assert found.latency_us.tolist() == [ends, ends]
     punctual = forecast(on, parse_policy(policy), replace(samples, dispatch=None), packed=packed, draws=1)
@@ -61,7 +63,7 @@ def test_a_transfer_takes_at_least_the_way_there() -> None:
     sorts = (replace(gpu, kind=kind) for gpu, kind in zip(gpus(2, BYTES).gpus, "ab", strict=True))
     on = instance([chain(*tasks)], ["m", "n"], Cluster(tuple(sorts), gpus(2, BYTES).network))
     runs = {(on.workflows[0].name, of): Spread.of([100]) for of in runtimes}
-    samples = Samples(runs, {"m": Spread.of([50]), "n": Spread.of([50])}, LATE)
+    samples = Samples(runs, {"m": Spread.of([50]), "n": Spread.of([50])}, {}, LATE)
     assert on.transfer_time(0, 0, 1) == 1001
     x_ends = 59 + 130
     assert forecast(on, parse_policy("jit"), samples, draws=1).latency_us.tolist() == [[x_ends + 1001 + 59 + 130]]

@@ -19,14 +19,36 @@ from torch import Tensor, nn
 
 from tests.command import app, run
 from tests.executor.devices.small import BYTES, KV_BYTES, WIDTH, Decoding, Small
-from truenorth.executor.devices.profiling import WARMUP_ROUNDS, Measurements, RoundSamples, _Bench, measure
+from truenorth.executor.devices.profiling import (
+    WARMUP_ROUNDS,
+    LiveTimes,
+    Measurements,
+    RoundSamples,
+    _Bench,
+    measure,
+    measure_live,
+)
+from truenorth.executor.devices.run import LiveSettings
 from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.devices.station import Station, StationWork
 from truenorth.executor.devices.streams import Span
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.runners.factory import FactoryRunner
 from truenorth.executor.samples import FittedLine, Spread
-from truenorth.models import WHOLE, BatchClass, Edge, Link, MLModel, Task, Workflow
+from truenorth.models import (
+    GPU,
+    WHOLE,
+    BatchClass,
+    Cluster,
+    Edge,
+    Instance,
+    Job,
+    Link,
+    MLModel,
+    Network,
+    Task,
+    Workflow,
+)
 from truenorth.models.scenario import InputError, Scenario, load_scenario, scenario_from
 from truenorth.models.streams import StreamSpeed
 from truenorth.planner.answers.profile import Profile, profile
@@ -69,7 +91,7 @@ MEASURED = Measurements(
     load=FittedLine(12.4, 9.87654e9),
     transfer=FittedLine(45.6, 3.21e9),
     copy_peak=1.1e10,
-    dispatch={"idle": Spread((300.0, 310.0))},
+    live=LiveTimes({("one", "only"): Spread((0.4, 0.5))}, {"idle": Spread((300.0, 310.0))}),
 )
 
 
@@ -291,9 +313,11 @@ def test_samples_lie_beside_the_profile(scenario: Scenario, tmp_path: Path) -> N
     saved(scenario, tmp_path / "profiled.yaml")
     found = read_samples(tmp_path / "profiled.samples.json")
     assert found.runs["two", "first"] == Spread((1234.5, 2000.0))
+    assert found.live == {("one", "only"): Spread((0.4, 0.5))}
     assert found.dispatch == Dispatch.model_validate({"idle": [300.0, 310.0]})
     (tmp_path / "older.samples.json").write_text('{"schema_version": 1, "runs": {}}')
-    assert read_samples(tmp_path / "older.samples.json").dispatch is None
+    older = read_samples(tmp_path / "older.samples.json")
+    assert (older.live, older.dispatch) == ({}, None)
     # Of two samples both p10 and p50 are the first; 1234.5 us round upwards.
     assert read_quantiles(tmp_path / "profiled.samples.json", scenario)["two", "first"] == (1235, 1235, 2000)
     for text in (
@@ -312,6 +336,27 @@ def test_samples_lie_beside_the_profile(scenario: Scenario, tmp_path: Path) -> N
 def test_work_without_models_or_edges_has_no_loads_and_no_transfers() -> None:
     found = measure([], [Workflow("w", (Task("t", {"*": 1}),))], Small(), "cpu", rounds=1)
     assert (found.load, found.transfer, found.copy_peak, dict(found.loads)) == (None, None, None, {})
+
+
+def test_live_runs_show_how_late_every_run_and_load_starts() -> None:
+    """Two rounds under two policies: 12 runs, some of them queued; each policy loads both models once."""
+    gpu = GPU("s0/g0", 0, "A", 10 * BYTES, Fraction(10**9))
+    link = Link(10, Fraction(10**9))
+    models = tuple(MLModel(name, BYTES) for name in "mn")
+    on = Instance(Cluster((gpu,), Network(link, link)), models, (Job(CHAIN, 0),))
+    found = measure_live(on, Small, LiveSettings(), rounds=2)
+    assert {key: len(spread.samples_us) for key, spread in found.runs.items()} == {("w", name): 4 for name in "abc"}
+    late = {sort: len(spread.samples_us) for sort, spread in found.dispatch.items()}
+    assert (late["idle"] + late["queued"], late["load"], late["moves"]) == (12, 4, 4)
+    assert found.dispatch["moves"] == Spread((1, 1, 1, 1))  # there is room for both models
+
+
+def test_batches_take_no_part_in_live_runs() -> None:
+    link = Link(10, Fraction(10**9))
+    gpu = GPU("s0/g0", 0, "A", 10, Fraction(10**9))
+    work = Workflow("w", (Task.of_class("t", PAIRS),))
+    on = Instance(Cluster((gpu,), Network(link, link)), (MLModel("m", 5),), (Job(work, 0),))
+    assert measure_live(on, Small, LiveSettings(), rounds=1) == LiveTimes()
 
 
 def test_no_rounds_and_no_device_are_refused() -> None:
