@@ -172,10 +172,6 @@ def _try(
     return made
 
 
-def _ms(of: Interval) -> str:
-    return f"{1000 * (of.mean or 0):.2f} ({1000 * (of.low or 0):.2f} to {1000 * (of.high or 0):.2f}) ms"
-
-
 def _profile(
     scenario: Scenario, runner: MakeRunner, rounds: int, beside: int, folder: Path
 ) -> tuple[Scenario, Samples]:

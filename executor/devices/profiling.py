@@ -499,7 +499,7 @@ def measure_live(
         If it was told to end.
     """
     apart = _one_by_one(instance, rounds, 1 + beside)
-    late, runs = dict[str, list[int]](), dict[Key, list[int]]()
+    late, runs = {sort: list[int]() for sort in ("idle", "queued", "load", "moves")}, dict[Key, list[int]]()
     if apart is None:
         return LiveTimes()
     with live_crew(apart, make, settings, nodes) as crew:
@@ -507,11 +507,11 @@ def measure_live(
             records = run_on(crew, apart, policy, settings, stop=stop).records
             for run in records.runs:
                 if run.error is None:
-                    late.setdefault("queued" if run.ahead else "idle", []).append(run.dispatch_us)
+                    late["queued" if run.ahead else "idle"].append(run.dispatch_us)
                     runs.setdefault(_key_of(apart, run.subject), []).append(run.took_us)
             for load in records.loads:
-                late.setdefault("load", []).append(load.dispatch_us)
-                late.setdefault("moves", []).append(load.moves_us)
+                late["load"].append(load.dispatch_us)
+                late["moves"].append(load.moves_us)
     return LiveTimes(_spreads(runs), _spreads(late))
 
 
@@ -523,7 +523,7 @@ def _key_of(instance: Instance, task: int) -> Key:
 
 def _spreads(times: Mapping[K, Sequence[int]]) -> dict[K, Spread]:
     # Whole microseconds, of which samples are above 0.
-    return {key: Spread.of(max(1, us) for us in each) for key, each in times.items()}
+    return {key: Spread.of(max(1, us) for us in each) for key, each in times.items() if each}
 
 
 def _one_by_one(instance: Instance, rounds: int, count: int) -> Instance | None:
