@@ -113,7 +113,7 @@ class LiveTimes:
     Parameters
     ----------
     runs
-        By workflow and task: processes have slept before, and others load and decide meanwhile.
+        By workflow and task.
     dispatch
         From the instant that allowed a start to the start: of runs on a GPU that idled (`idle`), of runs that were
         queued there behind another (`queued`), and of loads (`load`); and what others took to make way for a load
