@@ -134,24 +134,33 @@ class Durations:
         By source and target task; never less than given.
     iterations
         By GPU that serves requests: one after the other; what comes behind the last takes the given time.
+    late
+        By task: how late it starts where the head has to order it, and where it is queued behind the run before it.
     """
 
     runs: Mapping[int, int] = field(default_factory=dict)
     loads: Mapping[tuple[int, int], Iterable[int]] = field(default_factory=dict)
     transfers: Mapping[tuple[int, int], int] = field(default_factory=dict)
     iterations: Mapping[int, Iterable[int]] = field(default_factory=dict)
+    late: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
 class _RecordedDevice(VirtualDevice):
     def __init__(self, durations: Durations) -> None:
         super().__init__()
-        self.exact, self.iterates = False, bool(durations.iterations)
+        self.exact, self.iterates, self.queues = False, bool(durations.iterations), bool(durations.late)
         self._iterations = {gpu: deque(taken) for gpu, taken in durations.iterations.items()}
         self._runs, self._transfers = durations.runs, durations.transfers
         self._recorded = {place: deque(taken) for place, taken in durations.loads.items()}
+        self._late, self._queued = durations.late, dict[int, Sequence[int]]()
 
     def run(self, tasks: Sequence[int], gpu: int, expected_us: int) -> None:
-        super().run(tasks, gpu, self._runs.get(tasks[0], expected_us))
+        ordered_us, queued_us = self._late.get(tasks[0], (0, 0))
+        late_us = queued_us if self._queued.pop(gpu, None) == tasks else ordered_us
+        super().run(tasks, gpu, late_us + self._runs.get(tasks[0], expected_us))
+
+    def queue(self, tasks: Sequence[int], gpu: int, expected_us: int) -> None:
+        self._queued[gpu] = tasks
 
     def serve(self, gpu: int, number: int, run: StreamRun, stride: Stride) -> None:
         left = self._iterations.get(gpu)

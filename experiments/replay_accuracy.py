@@ -1,30 +1,64 @@
-"""Profile the paper's workflows with small models, try a plan and Compass, and compare with what samples foretell."""
+"""Profile the paper's workflows with small models, try a plan and Compass, and compare with what samples foretell.
+
+With ``--milliseconds`` tasks are so short that it matters how late they start; where errors come from is said, too.
+"""
 
 from __future__ import annotations
 
 import tempfile
+import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 from typing import Annotated
 
 import yaml
 from rich.console import Console
+from torch import Tensor
 
-from experiments.bench import ask
+from experiments.bench import ask, markdown
+from truenorth.executor import simulate
 from truenorth.executor.devices.run import LiveSettings
-from truenorth.executor.devices.runner import MakeRunner
+from truenorth.executor.devices.runner import MakeRunner, RunnerCall
 from truenorth.executor.runners.factory import runner_named
+from truenorth.executor.runners.synthetic import SyntheticOptions, SyntheticRunner
 from truenorth.executor.samples import Spread
+from truenorth.models.objective import completion_us
 from truenorth.models.scenario import Scenario, load_scenario
+from truenorth.planner.answers.intervals import Interval
 from truenorth.planner.answers.profile import profile
-from truenorth.planner.answers.trial import Trial, trial
-from truenorth.planner.inputs.samples import Samples, read_samples
+from truenorth.planner.answers.replay import CAUSES, causes_of_error
+from truenorth.planner.answers.trial import Contender, Trial, trial
+from truenorth.planner.inputs.samples import Dispatch, Samples, read_samples
 from truenorth.planner.show.trial import trial_view
 
-SCENARIO = Path(__file__).parent / "scenarios" / "paper_small.yaml"
+SCENARIOS = Path(__file__).parent / "scenarios"
 Key = tuple[str, str]
+_SIMULATED = 20
+"""How often a policy is simulated to see what it computes."""
+
+
+class AsGiven(SyntheticRunner):
+    """Work of the times that a scenario gave before it was profiled: equal in the profile and behind it.
+
+    Parameters
+    ----------
+    calibration
+        Where it is kept how much work fills a time.
+    given_us
+        By workflow and task.
+    """
+
+    def __init__(self, calibration: str, given_us: Mapping[Key, int]) -> None:
+        super().__init__(SyntheticOptions(calibration=calibration))
+        self._given_us = given_us
+
+    def run_batch(self, calls: Sequence[RunnerCall]) -> Sequence[Tensor]:
+        """Fold and work as long as was given."""
+        return super().run_batch([replace(call, run_us=self._given_us[call.workflow, call.task]) for call in calls])
 
 
 def replay_accuracy(
@@ -34,27 +68,21 @@ def replay_accuracy(
     repeats: int = 5,
     runner: str = "transformers",
     rounds: Annotated[int, "rounds of the profile"] = 12,
+    milliseconds: Annotated[bool, "synthetic tasks of milliseconds on one GPU, under three contenders"] = False,
 ) -> None:
     """Print the trial, and how far run times in it are from the profile's, and the profile's from one another."""
+    if milliseconds:
+        _try_milliseconds(repeats, rounds)
+        return
     chosen = runner_named(runner)
-    data = yaml.safe_load(SCENARIO.read_text())
+    data = yaml.safe_load((SCENARIOS / "paper_small.yaml").read_text())
     data["cluster"]["servers"] = gpus
     data["workload"]["poisson"] |= {"rate": f"{rate * gpus} /s", "jobs": jobs}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "scenario.yaml").write_text(yaml.safe_dump(data))
         before, samples = _profile(load_scenario(folder / "scenario.yaml"), chosen, rounds, gpus - 1, folder)
-        made = trial(
-            before,
-            ["plan", "compass"],
-            chosen,
-            LiveSettings(),
-            runner_name=runner,
-            repeats=repeats,
-            time_limit_s=5.0,
-            samples=samples,
-        )
-        Console(width=200).print(trial_view(made))
+        made = _try(before, ["plan", "compass"], chosen, runner, repeats, samples)
         _, after = _profile(before, chosen, rounds, gpus - 1, folder)
         _, alone = _profile(before, chosen, rounds, 0, folder)
     profiled = {key: mean(spread.samples_us) for key, spread in samples.runs.items()}
@@ -65,6 +93,83 @@ def replay_accuracy(
     print(f"  means of tasks alone, nothing beside them     {_astray(_means(alone.runs), profiled):>10.1%}")
     print(f"  a single sample of a task alone, off its mean {_scatter(alone.runs.values()):>9.1%}")
     print(f"  a single sample of the profile, off its mean  {_scatter(samples.runs.values()):>9.1%}")
+
+
+def _try_milliseconds(repeats: int, rounds: int) -> None:
+    """Print a trial of milliseconds.yaml, and by contender what its errors are made of."""
+    scenario = load_scenario(SCENARIOS / "milliseconds.yaml")
+    given_us = {(of.name, task.name): task.fastest_us for of in scenario.instance.workflows for task in of.tasks}
+    with tempfile.TemporaryDirectory() as name:
+        chosen = partial(AsGiven, f"{name}/work.json", given_us)
+        measured, samples = _profile(scenario, chosen, rounds, 0, Path(name))
+        made = _try(measured, ["plan", "jit", "compass"], chosen, "synthetic, as given", repeats, samples)
+        _, after = _profile(scenario, chosen, rounds, 0, Path(name))
+    columns = {one.name: _split(made, one, samples) for one in made.contenders}
+    rows = [[row, *(columns[name][row] for name in columns)] for row in next(iter(columns.values()))]
+    print(markdown(["", *columns], rows))
+    profiled, again = samples.dispatch or Dispatch(), after.dispatch or Dispatch()
+    late = [f"{sort} {_us(getattr(profiled, sort))}, {_us(getattr(again, sort))}" for sort in Dispatch.model_fields]
+    print(f"mean lateness in us, in the profile and in another one afterwards: {'; '.join(late)}")
+    print(f"run times in another profile afterwards: {_off(_means(after.runs), _means(samples.runs)):+.1%}")
+
+
+def _us(spread: Spread | None) -> str:
+    return "-" if spread is None else f"{mean(spread.samples_us):.0f}"
+
+
+def _ms(of: Interval) -> str:
+    return f"{1000 * (of.mean or 0):.2f} ({1000 * (of.low or 0):.2f} to {1000 * (of.high or 0):.2f}) ms"
+
+
+def _split(made: Trial, contender: Contender, samples: Samples) -> dict[str, str]:
+    """Return, by what it is, of what a contender's error is made; shares are of the latency predicted from medians."""
+    instance, runs = made.scenario.instance, [run.live for run in made.runs[contender.name]]
+    row = next(row for row in made.rows if row.policy == contender.name)
+    if row.forecast is None or row.forecast.error is None or row.error is None:
+        raise SystemExit(f"no run of {contender.name} counts")
+    predicted = contender.predicted
+    causes = [causes_of_error(instance, contender.policy, predicted, live, 0).mean_latency_us for live in runs]
+    given_us = float((completion_us(instance, predicted) - instance.job_release_us).mean())
+    said = {
+        "mean latency from medians": f"{given_us / 1000:.2f} ms",
+        "from samples (middle 90 %)": _ms(row.forecast.mean_latency_s),
+        "measured (95 % of the mean)": _ms(row.objective),
+        "measured over medians": f"{row.error:+.1%}",
+        "measured over samples": f"{row.forecast.error:+.1%}",
+    }
+    said |= {f"of medians: {cause}": f"{mean(each[cause] for each in causes) / given_us:+.1%}" for cause in CAUSES}
+    records = [live.records for live in runs]
+    starts = [run for of in records for run in of.runs]
+    late = {sort: [run.dispatch_us for run in starts if run.ahead == (sort == "queued")] for sort in ("idle", "queued")}
+    late["load"] = [load.dispatch_us for of in records for load in of.loads]
+    said |= {
+        f"late, {sort}": f"{len(us)}: mean {mean(us):.0f}, median {median(us):.0f} us" if us else "none"
+        for sort, us in late.items()
+    }
+    said["run times over the profile's"] = f"{_off(_ran(made, contender.name), _means(samples.runs)):+.1%}"
+    before_s = time.process_time()
+    for _ in range(_SIMULATED):
+        simulate(instance, contender.policy)
+    decided_us = (time.process_time() - before_s) * 1_000_000 / _SIMULATED / len(instance.jobs)
+    return said | {"engine and policy compute, per job": f"{decided_us / given_us:.1%}, {decided_us:.0f} us"}
+
+
+def _try(
+    scenario: Scenario, contenders: Sequence[str], chosen: MakeRunner, runner: str, repeats: int, samples: Samples
+) -> Trial:
+    """Run a trial, and print its table."""
+    made = trial(
+        scenario,
+        contenders,
+        chosen,
+        LiveSettings(),
+        runner_name=runner,
+        repeats=repeats,
+        time_limit_s=5.0,
+        samples=samples,
+    )
+    Console(width=240).print(trial_view(made))
+    return made
 
 
 def _profile(
@@ -98,6 +203,11 @@ def _astray(means: Mapping[Key, float], profiled: Mapping[Key, float]) -> float:
     return sum(abs(means[key] - profiled[key]) for key in means) / sum(profiled[key] for key in means)
 
 
+def _off(means: Mapping[Key, float], profiled: Mapping[Key, float]) -> float:
+    """Return how far means are off together, those above and below the others cancelling out."""
+    return sum(means.values()) / sum(profiled[key] for key in means) - 1
+
+
 def _scatter(spreads: Iterable[Spread]) -> float:
     """Return how far a sample is off the mean of its task, weighted by that mean."""
     known = list(spreads)
@@ -106,4 +216,6 @@ def _scatter(spreads: Iterable[Spread]) -> float:
 
 
 if __name__ == "__main__":
-    ask(replay_accuracy)
+    from experiments import replay_accuracy as importable  # where another process finds the runner, too
+
+    ask(importable.replay_accuracy)

@@ -48,19 +48,22 @@ from truenorth.models.strides import Iteration, StreamRun, Stride
 R = TypeVar("R", bound=Record)
 
 _US_PER_S = 1_000_000
+_AWAKE_S = 0.0003
+"""How long before an instant that is known nobody sleeps any more: timers come a tenth of a millisecond late."""
 _BREATH_S = 0.0005
 """How long lanes have Python to themselves, to begin what was ordered, before anything is written down."""
 
 
 @dataclass(frozen=True, slots=True)
 class _DeviceRun:
-    """A batch that the engine ordered; `errors` are those of the members that do not run."""
+    """A batch that the engine ordered, maybe after it was queued; `errors` are those of members that do not run."""
 
     tasks: Sequence[int]
     gpu: int
     ordered_us: int
     expected_us: int
     errors: Mapping[int, str]
+    ahead: bool = False
 
 
 @dataclass(slots=True)
@@ -220,7 +223,8 @@ class LiveDevice:
         prompt_tokens = sum(taken for _, _, taken in iteration.prompts)
         template, now = self._template[members[0]], self.now
         stream, decodes = self._stream[template], len(iteration.decodes)
-        record = IterationRecord(stream, gpu, now, now, now, stride.length_us, 0, None, None, 0, prompt_tokens, decodes)
+        times = now, now, now, stride.length_us
+        record = IterationRecord(stream, gpu, *times, prompt_tokens=prompt_tokens, decodes=decodes)
         reads = [(task, self._prompt[task] - rest, taken) for task, rest, taken in iteration.prompts if task in members]
         writes = [task for task in iteration.decodes if task in members]
         answers = [(task, self._prompt[task], self._answer[task]) for task in iteration.last if task in members]
@@ -269,8 +273,10 @@ class LiveDevice:
 
     def next(self, until_us: int | None) -> Event | None:
         """Wait for the next event up to a time, inclusive; None when that time has come or nothing is under way."""
-        while True:
+        # What is told while an instant is taken in belongs to the next one.
+        if until_us is None or until_us > self.now:
             self._take_reports(0)
+        while True:
             wall = self._wall_us()
             latest = wall if until_us is None else min(wall, until_us)
             if self._events and self._events[0][0] <= latest:
@@ -283,15 +289,15 @@ class LiveDevice:
             if until_us is None and not self._events and not self._under_way:
                 return None
             pause_s = self._pause_s(until_us, wall)
-            if not self._unwritten:
+            if not self._unwritten or not pause_s:
                 self._take_reports(pause_s)
             elif not self._take_reports(min(pause_s, _BREATH_S)):
                 self._write_down()
 
     def _pause_s(self, until_us: int | None, wall_us: int) -> float:
-        """Return how long nothing can happen but a report, or a limit that is exceeded."""
+        """Return how long to sleep, since nothing can happen but a report, or a limit that is exceeded."""
         times = [time_us for time_us in (until_us, self._events[0][0] if self._events else None) if time_us is not None]
-        pauses = [(time_us - wall_us) / _US_PER_S for time_us in times]
+        pauses = [(time_us - wall_us) / _US_PER_S - _AWAKE_S for time_us in times]
         return max(0.0, min([*pauses, POLL_S]))
 
     # -- how orders end -------------------------------------------------------------------------------------------
@@ -354,7 +360,8 @@ class LiveDevice:
         order = queued.order
         self._latest[run.gpu] = run.tasks, order
         # What allowed it is the end before it, on the same lane: it cannot have begun earlier.
-        done = partial(self._run_done, replace(run, ordered_us=min(run.ordered_us, self._ended_us[run.gpu])))
+        ordered_us = min(run.ordered_us, self._ended_us[run.gpu])
+        done = partial(self._run_done, replace(run, ordered_us=ordered_us, ahead=True))
         if queued.has_ended:
             done(order)
         else:
@@ -456,8 +463,8 @@ class LiveDevice:
     def _write_run(self, run: _DeviceRun, start_us: int, end_us: int, errors: Mapping[int, str]) -> None:
         """Keep the records of a batch, and forget inputs that nobody needs any more."""
         for task in run.tasks:
-            record = Record(task, run.gpu, run.ordered_us, start_us, end_us, run.expected_us, error=errors.get(task))
-            self._records.runs.append(record)
+            times = run.ordered_us, start_us, end_us, run.expected_us
+            self._records.runs.append(Record(task, run.gpu, *times, error=errors.get(task), ahead=run.ahead))
             self.outputs.forget_inputs(task)
 
     def _write_down(self) -> None:

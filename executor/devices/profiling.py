@@ -6,6 +6,9 @@ stream class a typical prompt is worked off chunk by chunk, and a step is taken 
 models, or all edges, have one size, another is copied, too: one size tells no overhead from bandwidth.
 
 A round's samples are plain data, so that they can be kept as it ends, and a profile goes on behind them.
+
+How late things start shows only in runs as they will be, with an engine, a policy and processes: these are made, too,
+and run times are somewhat longer there.
 """
 
 from __future__ import annotations
@@ -13,26 +16,32 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import chain, count
 from threading import Barrier, Event
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from truenorth.executor.devices.cuda import STREAMS
 from truenorth.executor.devices.decoding import Read
+from truenorth.executor.devices.nodes import Nodes
 from truenorth.executor.devices.physical import activation_bytes, physical_devices
-from truenorth.executor.devices.runner import Runner, RunnerCall
+from truenorth.executor.devices.run import LiveSettings, live_crew, run_on
+from truenorth.executor.devices.runner import MakeRunner, Runner, RunnerCall
 from truenorth.executor.devices.station import Seating, Station, StationWork
 from truenorth.executor.devices.streams import Span
 from truenorth.executor.devices.weights import HostWeights, aligned, packed_bytes
 from truenorth.executor.errors import DeviceError, StoppedError
+from truenorth.executor.policies.baselines import Jit
+from truenorth.executor.policies.compass import Compass
 from truenorth.executor.samples import FittedLine, Spread, fit_line
-from truenorth.models import GPU, WHOLE, BatchClass, MLModel, Task, Workflow
+from truenorth.models import GPU, WHOLE, BatchClass, Cluster, Instance, Job, MLModel, Task, Workflow
+from truenorth.models.cluster import ALWAYS
+from truenorth.models.instance import InstanceError
 
 WARMUP_ROUNDS = 2
 _CACHED_BYTES = 1 << 26
@@ -45,8 +54,11 @@ _FAR = 16
 _LARGE_BYTES = 1_000_000
 _SWITCH_S = 0.0005
 """How long a thread may keep Python's lock while another wants it."""
+_IDLE_US, _LIVE_US = 20_000, 10_000_000
+"""How long GPUs idle before a job of a live run, and for how long jobs are released."""
 Key = tuple[str, str]
 """A workflow's name and a task's."""
+K = TypeVar("K")
 
 RoundSamples = dict[tuple[str | int, ...], list[float]]
 """Microseconds by what took them: ``("run", workflow, task)``, ``("batch", class, size)``, ``("load", model)``,
@@ -95,6 +107,24 @@ class StreamTimes:
 
 
 @dataclass(frozen=True, slots=True)
+class LiveTimes:
+    """What live runs have shown.
+
+    Parameters
+    ----------
+    runs
+        By workflow and task.
+    dispatch
+        From the instant that allowed a start to the start: of runs on a GPU that idled (`idle`), of runs that were
+        queued there behind another (`queued`), and of loads (`load`); and what others took to make way for a load
+        (`moves`), where nobody has planned the addresses.
+    """
+
+    runs: Mapping[Key, Spread] = field(default_factory=dict)
+    dispatch: Mapping[str, Spread] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Measurements:
     """What was measured on a device.
 
@@ -123,6 +153,8 @@ class Measurements:
         By stream class.
     rounds
         How many there were.
+    live
+        What live runs have shown.
     """
 
     device: str
@@ -137,6 +169,7 @@ class Measurements:
     copy_peak: float | None
     streams: Mapping[str, StreamTimes] = field(default_factory=dict)
     rounds: int = 0
+    live: LiveTimes = field(default_factory=LiveTimes)
 
 
 class _Sized:
@@ -432,6 +465,91 @@ def measure(
         if not measured:
             raise StoppedError("no round had ended")
         return bench.measurements(measured)
+
+
+def measure_live(
+    instance: Instance,
+    make: MakeRunner,
+    settings: LiveSettings,
+    *,
+    rounds: int = 10,
+    beside: int = 0,
+    nodes: Nodes | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> LiveTimes:
+    """Measure live runs of an instance's workflows, job by job after GPUs have idled.
+
+    One policy knows which run comes next on a GPU, and has it queued there; of the other every run is ordered when the
+    GPU idles. Workflows with branches, batches or streams take no part.
+
+    Parameters
+    ----------
+    instance
+        With measured times.
+    rounds
+        How often every workflow is run, as far as there is time.
+    beside
+        How many more GPUs have a job meanwhile, as far as there are any.
+
+    Raises
+    ------
+    DeviceError
+        If devices or runner cannot be used.
+    StoppedError
+        If it was told to end.
+    """
+    apart = _one_by_one(instance, rounds, 1 + beside)
+    late, runs = {sort: list[int]() for sort in ("idle", "queued", "load", "moves")}, dict[Key, list[int]]()
+    if apart is None:
+        return LiveTimes()
+    with live_crew(apart, make, settings, nodes) as crew:
+        for policy in (Jit, Compass):
+            records = run_on(crew, apart, policy, settings, stop=stop).records
+            for run in records.runs:
+                if run.error is None:
+                    late["queued" if run.ahead else "idle"].append(run.dispatch_us)
+                    runs.setdefault(_key_of(apart, run.subject), []).append(run.took_us)
+            for load in records.loads:
+                late["load"].append(load.dispatch_us)
+                late["moves"].append(load.moves_us)
+    return LiveTimes(_spreads(runs), _spreads(late))
+
+
+def _key_of(instance: Instance, task: int) -> Key:
+    job = int(instance.task_job[task])
+    workflow = instance.jobs[job].workflow
+    return workflow.name, workflow.tasks[task - instance.tasks_of(job).start].name
+
+
+def _spreads(times: Mapping[K, Sequence[int]]) -> dict[K, Spread]:
+    # Whole microseconds, of which samples are above 0.
+    return {key: Spread.of(max(1, us) for us in each) for key, each in times.items() if each}
+
+
+def _one_by_one(instance: Instance, rounds: int, count: int) -> Instance | None:
+    """Return an instance whose jobs meet GPUs that have idled, the largest ones; None if no workflow can take part."""
+    gpus = sorted(instance.cluster.gpus, key=lambda gpu: gpu.memory_bytes)[-count:]
+    cluster = Cluster(tuple(replace(gpu, available=ALWAYS) for gpu in gpus), instance.cluster.network)
+    alone: list[Instance] = []
+    for workflow in instance.workflows:
+        if not workflow.branches and all(task.batch is None and task.stream is None for task in workflow.tasks):
+            with suppress(InstanceError):  # a task that these GPUs cannot run
+                alone.append(Instance(cluster, instance.models, (Job(workflow, 0),)))
+    jobs, release_us = list[Job](), 0
+    for place in range(rounds * len(alone)):
+        of = alone[place % len(alone)]
+        # With several GPUs the next job comes when this one is half-way through, or a third.
+        release_us += (_IDLE_US + _serial_us(of)) // len(gpus)
+        if jobs and release_us > _LIVE_US:
+            break
+        jobs.append(Job(of.workflows[0], release_us))
+    return Instance(cluster, instance.models, tuple(jobs), instance.overlap_loads) if jobs else None
+
+
+def _serial_us(instance: Instance) -> int:
+    """Return how long the tasks of all workflows take one after the other, with a load of each of their models."""
+    loads_us: list[int] = instance.load_us.min(axis=1).tolist()
+    return int(instance.run_us.min(axis=1).sum()) + sum(loads_us[model] for of in instance.needs for model in of)
 
 
 @contextmanager

@@ -35,6 +35,8 @@ class Record:
         Why it failed, or None.
     moves_us
         Of a load: how much of it models took to make way.
+    ahead
+        Of a run: whether it lay on its GPU before what it follows there had ended.
     """
 
     subject: int
@@ -47,6 +49,7 @@ class Record:
     target: int | None = None
     error: str | None = None
     moves_us: int = 0
+    ahead: bool = False
 
     @property
     def took_us(self) -> int:

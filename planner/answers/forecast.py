@@ -1,7 +1,7 @@
 """What a policy should make of a scenario on devices whose runs and loads take what they took in a profile.
 
-One prediction from medians says neither how far a run may be from it nor where its mean lies. Here run times and loads
-are drawn from the samples of a profile, over and over; what devices then do is set beside all of that.
+One prediction from medians says neither how far a run may be from it nor where its mean lies. Here run times, loads and
+how late they start are drawn from the samples of a profile, over and over; what devices then do is set beside that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from truenorth.models.instance import NONE, Instance
 from truenorth.models.objective import completion_us
 from truenorth.models.record import Spreading, spread
 from truenorth.planner.answers.intervals import Interval
-from truenorth.planner.inputs.samples import Samples
+from truenorth.planner.inputs.samples import Dispatch, Samples
 
 Latencies = NDArray[np.int64]
 """In microseconds, shape [runs, jobs]."""
@@ -102,12 +102,20 @@ def _astray(latency_us: NDArray[np.float64], expected_us: NDArray[np.float64]) -
 
 
 def forecast(
-    instance: Instance, policy: Callable[[], Policy], samples: Samples, *, draws: int = DRAWS, seed: int = 0
+    instance: Instance,
+    policy: Callable[[], Policy],
+    samples: Samples,
+    *,
+    packed: bool = False,
+    draws: int = DRAWS,
+    seed: int = 0,
 ) -> Forecast:
-    """Simulate a policy on run times and loads drawn from samples.
+    """Simulate a policy on run times, loads and lateness drawn from samples.
 
     Parameters
     ----------
+    packed
+        Whether addresses are planned, so that no model has to make way for another.
     draws
         How many runs are simulated. In the n-th of them a task takes the same whoever decides.
 
@@ -124,6 +132,10 @@ def forecast(
         raise QuestionError(
             "hold no loads of a model that the scenario has; allowed are those of its profile", "samples"
         )
+    late, late_tasks = samples.dispatch or Dispatch(), range(instance.n_tasks if samples.dispatch else 0)
+    moves = None if packed else late.moves
+    inputs = [instance.inputs[template] for template in instance.task_template.tolist()]
+    edges = [(task + offset, task) for task in late_tasks for offset, _ in inputs[task]]
     found = []
     for number in range(draws):
         # A stream of its own for every draw: contenders meet the same luck, however many draws there are.
@@ -131,11 +143,14 @@ def forecast(
         durations = Durations(
             {task: _draw(luck, spread) for task, spread in enumerate(runs)},
             {
-                (gpu, model): [_draw(luck, spread) for _ in range(_LOADS_EACH)]
+                (gpu, model): [sum(_draw(luck, of) for of in (spread, late.load, moves)) for _ in range(_LOADS_EACH)]
                 for model, spread in enumerate(loads)
                 if spread is not None
                 for gpu in range(instance.n_gpus)
             },
+            # The way to the copy is as long as that to a run.
+            {edge: _draw(luck, late.idle) for edge in edges},
+            late={task: (_draw(luck, late.idle), _draw(luck, late.queued)) for task in late_tasks},
         )
         timeline = simulate_recorded(instance, policy, durations, seed)
         found.append(completion_us(instance, timeline) - instance.job_release_us)
@@ -152,12 +167,15 @@ def _runs_of(instance: Instance, samples: Samples, task: int) -> Spread:
     template = int(instance.task_template[task])
     workflow = instance.jobs[int(instance.task_job[task])].workflow
     name = workflow.tasks[template - int(instance.template_first[instance.workflows.index(workflow)])].name
-    spread = samples.runs.get((workflow.name, name))
+    key = workflow.name, name
+    spread = samples.live.get(key, samples.runs.get(key))
     if spread is None or int(instance.template_batch[template]) != NONE:
         raise QuestionError(f"hold no runs of {workflow.name}/{name}; allowed are those of its profile", "samples")
     return spread
 
 
-def _draw(luck: np.random.Generator, spread: Spread) -> int:
-    # Drawn as it was measured, not from a curve through the samples.
+def _draw(luck: np.random.Generator, spread: Spread | None) -> int:
+    # Drawn as it was measured, not from a curve through the samples; what was not measured takes no time.
+    if spread is None:
+        return 0
     return max(1, round(spread.samples_us[int(luck.integers(len(spread.samples_us)))]))

@@ -7,8 +7,8 @@ import json
 import os
 import platform
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
@@ -20,8 +20,18 @@ import numpy as np
 
 from truenorth.executor.devices.decoding import served_model
 from truenorth.executor.devices.machine import measured_on
-from truenorth.executor.devices.profiling import Measurements, RoundSamples, TypicalRequest, measure
+from truenorth.executor.devices.nodes import Nodes
+from truenorth.executor.devices.profiling import (
+    LiveTimes,
+    Measurements,
+    RoundSamples,
+    TypicalRequest,
+    measure,
+    measure_live,
+)
+from truenorth.executor.devices.run import LiveSettings
 from truenorth.executor.devices.runner import MakeRunner
+from truenorth.executor.errors import DeviceError, StoppedError
 from truenorth.executor.samples import FittedLine, Spread
 from truenorth.models.instance import Instance
 from truenorth.models.record import ABSENT
@@ -34,6 +44,7 @@ from truenorth.planner.answers.kept import KeptRuns, identity, keeping
 from truenorth.planner.answers.pool.on_ray import nodes_at
 from truenorth.planner.answers.profile_document import (
     BatchProfiled,
+    DispatchProfiled,
     LoadLine,
     ModelProfiled,
     ProfileRecord,
@@ -95,6 +106,7 @@ class Profile:
             ],
             None if copied is None else LoadLine(*_line(copied), found.copy_peak),
             None if found.transfer is None else TransferLine(*_line(found.transfer)),
+            {sort: DispatchProfiled(*_times(spread)) for sort, spread in found.live.dispatch.items()},
             [
                 StreamProfiled(
                     name, times.prefill_rate, times.kv_bytes, {k: _times(of) for k, of in times.steps.items()}
@@ -127,22 +139,21 @@ class Profile:
     def _samples(self) -> dict[str, Any]:
         """Return everything that was measured."""
         found = self.measurements
-        runs: dict[str, dict[str, list[float]]] = {}
-        for (workflow, task), spread in found.runs.items():
-            runs.setdefault(workflow, {})[task] = _rounded(spread)
         return {
             "device": found.device,
             "kind": self.kind,
             "runner": self.runner,
             "rounds": self.rounds,
             "beside": self.beside,
-            "runs": runs,
+            "runs": _by_workflow(found.runs),
             "batches": {
                 name: {str(size): _rounded(spread) for size, spread in sizes.items()}
                 for name, sizes in found.batches.items()
             },
             "loads": {name: _rounded(spread) for name, spread in found.loads.items()},
             "transfers": {str(size): _rounded(spread) for size, spread in found.transfers.items()},
+            "live": _by_workflow(found.live.runs),
+            "dispatch": {sort: _rounded(spread) for sort, spread in found.live.dispatch.items()},
             "streams": {
                 name: {"prompt": times.asked.prompt, "prefill": _rounded(times.prompt)}
                 | {"steps": {str(k): _rounded(spread) for k, spread in times.steps.items()}}
@@ -252,10 +263,28 @@ def profile(
             watch=watch,
             stop=lambda: bool(full) or stop(),
         )
-    document = measured_document(scenario, found, with_memory)
-    measured = build(validate(ScenarioDocument, document, scenario.source), scenario.source)
+        document = measured_document(scenario, found, with_memory)
+        measured = build(validate(ScenarioDocument, document, scenario.source), scenario.source)
+        if found.rounds == rounds:
+            found = replace(found, live=_live(measured.instance, runner, device, rounds, beside, nodes, stop))
     ended = str(full[0]) if full else "interrupted" if found.rounds < rounds else None
     return Profile(scenario, found, document, measured, device, runner_name, found.rounds, beside, ended)
+
+
+def _live(
+    instance: Instance,
+    runner: MakeRunner,
+    device: str,
+    rounds: int,
+    beside: int,
+    nodes: Nodes | None,
+    stop: Callable[[], bool],
+) -> LiveTimes:
+    """Return what live runs show; nothing where none could be made, or it was to end."""
+    with suppress(DeviceError, StoppedError):
+        settings = LiveSettings(device)
+        return measure_live(instance, runner, settings, rounds=rounds, beside=beside, nodes=nodes, stop=stop)
+    return LiveTimes()
 
 
 def _question(scenario: Scenario, device: str, runner_name: str, beside: int) -> dict[str, Any]:
@@ -302,6 +331,13 @@ def typical_requests(instance: Instance) -> list[TypicalRequest]:
         concurrency = sorted({k for speed in speeds for k in speed.step_us})
         chunk = max(speed.chunk for speed in speeds)
         found.append(TypicalRequest(stream.name, served_model(stream), chunk, prompt, context, concurrency))
+    return found
+
+
+def _by_workflow(runs: Mapping[tuple[str, str], Spread]) -> dict[str, dict[str, list[float]]]:
+    found: dict[str, dict[str, list[float]]] = {}
+    for (workflow, task), spread in runs.items():
+        found.setdefault(workflow, {})[task] = _rounded(spread)
     return found
 
 

@@ -71,6 +71,14 @@ class LoadLine(TransferLine):
 
 
 @dataclass(frozen=True, slots=True)
+class DispatchProfiled:
+    """How late something starts."""
+
+    median_us: float
+    p95_us: float
+
+
+@dataclass(frozen=True, slots=True)
 class ProfileRecord:
     """A profile's figures, and where it was written."""
 
@@ -84,6 +92,7 @@ class ProfileRecord:
     batches: list[BatchProfiled]
     load: LoadLine | None
     transfer: TransferLine | None
+    dispatch: Mapping[str, DispatchProfiled]
     streams: list[StreamProfiled]
     profile: str | None
     samples: str | None

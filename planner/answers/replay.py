@@ -211,7 +211,8 @@ def replay_on_devices(
         raise DeviceError(f"policy {policy} runs on a twin of the instance, whose models no device has; use another")
     predicted = simulate(instance, chosen, seed)
     # Before the devices run: a prediction that is made afterwards is none.
-    foreseen = None if samples is None else forecast(instance, chosen, samples, seed=seed)
+    packed = plan is not None
+    foreseen = None if samples is None else forecast(instance, chosen, samples, packed=packed, seed=seed)
     kept = replace(settings, keep_outputs=settings.keep_outputs or check_outputs)
     if check_outputs and settings.ray is not None:
         physical_devices(settings.device)  # tasks alone run here, not on a node

@@ -388,7 +388,7 @@ def _contender(
     policy: Callable[[], Policy] = parse(name, scenario) if plan is None else replay(instance, plan)
     if instance_for(instance, policy) is not instance:
         raise DeviceError(f"policy {name} runs on a twin of the instance, whose models no device has; use another")
-    foreseen = None if samples is None else forecast(instance, policy, samples, seed=seed)
+    foreseen = None if samples is None else forecast(instance, policy, samples, packed=plan is not None, seed=seed)
     return Contender(name, plan, policy, simulate(instance, policy, seed), foreseen)
 
 

@@ -1,7 +1,9 @@
 """Files of samples: every time that ``truenorth profile`` measured, as JSON beside the scenario that it writes.
 
 ``{schema_version, device, kind, runner, rounds, runs: {workflow: {task: [us, ...]}}, batches: {class: {size: [...]}},
-loads: {model: [...]}, transfers: {bytes: [...]}}``; samples are in microseconds, ascending.
+loads: {model: [...]}, transfers: {bytes: [...]}, live: {workflow: {task: [...]}}, dispatch: {idle:
+[...], queued: [...], load: [...], moves: [...]}}``; samples are in microseconds, ascending. Older files lack `live` and
+`dispatch`, which live runs have shown.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,21 +20,13 @@ from pydantic import Field, PlainValidator, model_validator
 
 from truenorth.executor.samples import Spread
 from truenorth.models.scenario.reading import read_record
-from truenorth.models.scenario.section import Record, problem
+from truenorth.models.scenario.section import Record, Section, problem
 
 SCHEMA_VERSION = 1
 _LEVELS = (Fraction(1, 10), Fraction(1, 2), Fraction(9, 10))
 
 Runs = Mapping[tuple[str, str], Spread]
 """Samples of run times by the names of workflow and task."""
-
-
-@dataclass(frozen=True, slots=True)
-class Samples:
-    """What a profile measured: run times by workflow and task, loads by model."""
-
-    runs: Runs
-    loads: Mapping[str, Spread]
 
 
 def _spread(samples: object) -> Spread:
@@ -45,11 +39,35 @@ def _spread(samples: object) -> Spread:
 _Spread = Annotated[Spread, PlainValidator(_spread)]
 
 
+class Dispatch(Section):
+    """How late runs start on a GPU that idled, runs that were queued behind another, and loads; and what moves take.
+
+    Of a load, where nobody has planned addresses. None: not measured.
+    """
+
+    idle: _Spread | None = None
+    queued: _Spread | None = None
+    load: _Spread | None = None
+    moves: _Spread | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """What a profile measured: run times by workflow and task, loads by model; in live runs run times and lateness."""
+
+    runs: Runs
+    loads: Mapping[str, Spread]
+    live: Runs = field(default_factory=dict)
+    dispatch: Dispatch | None = None
+
+
 class _SamplesFile(Record):
     """What is read of a file."""
 
     runs: dict[str, dict[str, _Spread]]
     loads: dict[str, _Spread] = Field(default_factory=dict)
+    live: dict[str, dict[str, _Spread]] = Field(default_factory=dict)
+    dispatch: Dispatch | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -75,7 +93,7 @@ def samples_text(content: Mapping[str, Any]) -> str:
 
 
 def read_samples(path: Path) -> Samples:
-    """Return run times and loads of a file of samples.
+    """Return run times, loads and lateness of a file of samples.
 
     Raises
     ------
@@ -83,8 +101,11 @@ def read_samples(path: Path) -> Samples:
         With file and line, if it cannot be read or is none.
     """
     file = read_record(path, _SamplesFile)
-    runs = {(workflow, task): spread for workflow, tasks in file.runs.items() for task, spread in tasks.items()}
-    return Samples(runs, file.loads)
+    runs, live = (
+        {(workflow, task): spread for workflow, tasks in of.items() for task, spread in tasks.items()}
+        for of in (file.runs, file.live)
+    )
+    return Samples(runs, file.loads, live, file.dispatch)
 
 
 def outer_quantiles_us(spread: Spread) -> tuple[float, float, float]:

@@ -24,6 +24,9 @@ def profile_view(profile: Profile) -> Group:
     copies = [_copy("load", found.load), _copy("transfer", found.transfer)]
     if found.copy_peak is not None:
         copies.append(f"best bare copy of the largest model: {say_bandwidth(found.copy_peak)}")
+    if found.live.dispatch:
+        late = ", ".join(f"{sort} {spread.median_us:.0f} us" for sort, spread in found.live.dispatch.items())
+        copies.append(f"dispatch, medians: {late}")
     if found.memory_bytes:
         most = max(found.memory_bytes, key=found.memory_bytes.__getitem__)
         copies.append(f"most beside the weights: {found.memory_bytes[most] / 1e6:.1f} MB, of {'/'.join(most)}")

@@ -19,20 +19,42 @@ from torch import Tensor, nn
 
 from tests.command import app, run
 from tests.executor.devices.small import BYTES, KV_BYTES, WIDTH, Decoding, Small
-from truenorth.executor.devices.profiling import WARMUP_ROUNDS, Measurements, RoundSamples, _Bench, measure
+from truenorth.executor.devices.profiling import (
+    WARMUP_ROUNDS,
+    LiveTimes,
+    Measurements,
+    RoundSamples,
+    _Bench,
+    measure,
+    measure_live,
+)
+from truenorth.executor.devices.run import LiveSettings
 from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.devices.station import Station, StationWork
 from truenorth.executor.devices.streams import Span
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.runners.factory import FactoryRunner
 from truenorth.executor.samples import FittedLine, Spread
-from truenorth.models import WHOLE, BatchClass, Edge, Link, MLModel, Task, Workflow
+from truenorth.models import (
+    GPU,
+    WHOLE,
+    BatchClass,
+    Cluster,
+    Edge,
+    Instance,
+    Job,
+    Link,
+    MLModel,
+    Network,
+    Task,
+    Workflow,
+)
 from truenorth.models.scenario import InputError, Scenario, load_scenario, scenario_from
 from truenorth.models.streams import StreamSpeed
 from truenorth.planner.answers.profile import Profile, profile
 from truenorth.planner.answers.profile_document import measured_document
 from truenorth.planner.answers.uncertain.told import read_quantiles
-from truenorth.planner.inputs.samples import read_samples
+from truenorth.planner.inputs.samples import Dispatch, read_samples
 from truenorth.planner.show.profile import profile_view
 
 SCENARIO = """
@@ -69,6 +91,7 @@ MEASURED = Measurements(
     load=FittedLine(12.4, 9.87654e9),
     transfer=FittedLine(45.6, 3.21e9),
     copy_peak=1.1e10,
+    live=LiveTimes({("one", "only"): Spread((0.4, 0.5))}, {"idle": Spread((300.0, 310.0))}),
 )
 
 
@@ -151,6 +174,7 @@ def test_a_person_sees_measured_beside_given(scenario: Scenario) -> None:
     assert ["m", "1.0", "0.100", "0.120", "0.114"] in lines
     assert ["n", "0.1", "0.020", "0.021", "0.023"] in lines
     assert ["transfer:", "45.6", "us", "+", "bytes", "/", "(3.21", "GB/s)"] in lines
+    assert ["dispatch,", "medians:", "idle", "300", "us"] in lines
 
 
 def test_a_scenario_of_data_is_measured_as_well() -> None:
@@ -287,14 +311,22 @@ def test_what_tasks_take_beside_the_weights_replaces_what_they_are_said_to_hold(
 
 def test_samples_lie_beside_the_profile(scenario: Scenario, tmp_path: Path) -> None:
     saved(scenario, tmp_path / "profiled.yaml")
-    runs = read_samples(tmp_path / "profiled.samples.json").runs
-    assert runs["two", "first"] == Spread((1234.5, 2000.0))
+    found = read_samples(tmp_path / "profiled.samples.json")
+    assert found.runs["two", "first"] == Spread((1234.5, 2000.0))
+    assert found.live == {("one", "only"): Spread((0.4, 0.5))}
+    assert found.dispatch == Dispatch.model_validate({"idle": [300.0, 310.0]})
+    (tmp_path / "older.samples.json").write_text('{"schema_version": 1, "runs": {}}')
+    older = read_samples(tmp_path / "older.samples.json")
+    assert (older.live, older.dispatch) == ({}, None)
     # Of two samples both p10 and p50 are the first; 1234.5 us round upwards.
     assert read_quantiles(tmp_path / "profiled.samples.json", scenario)["two", "first"] == (1235, 1235, 2000)
     for text in (
         "[]",
         '{"schema_version": 1, "runs": {"w": {"t": [0]}}}',
         '{"schema_version": 1, "runs": {"w": {"t": 3}}}',
+        '{"schema_version": 1, "runs": {}, "dispatch": {"idle": []}}',
+        '{"schema_version": 1, "runs": {}, "dispatch": {"queued": [-1]}}',
+        '{"schema_version": 1, "runs": {}, "dispatch": {"idel": [1]}}',
     ):
         (tmp_path / "bad.samples.json").write_text(text)
         with pytest.raises(InputError, match="allowed"):
@@ -304,6 +336,27 @@ def test_samples_lie_beside_the_profile(scenario: Scenario, tmp_path: Path) -> N
 def test_work_without_models_or_edges_has_no_loads_and_no_transfers() -> None:
     found = measure([], [Workflow("w", (Task("t", {"*": 1}),))], Small(), "cpu", rounds=1)
     assert (found.load, found.transfer, found.copy_peak, dict(found.loads)) == (None, None, None, {})
+
+
+def test_live_runs_show_how_late_every_run_and_load_starts() -> None:
+    """Two rounds under two policies: 12 runs, some of them queued; each policy loads both models once."""
+    gpu = GPU("s0/g0", 0, "A", 10 * BYTES, Fraction(10**9))
+    link = Link(10, Fraction(10**9))
+    models = tuple(MLModel(name, BYTES) for name in "mn")
+    on = Instance(Cluster((gpu,), Network(link, link)), models, (Job(CHAIN, 0),))
+    found = measure_live(on, Small, LiveSettings(), rounds=2)
+    assert {key: len(spread.samples_us) for key, spread in found.runs.items()} == {("w", name): 4 for name in "abc"}
+    late = {sort: len(spread.samples_us) for sort, spread in found.dispatch.items()}
+    assert (late["idle"] + late["queued"], late["load"], late["moves"]) == (12, 4, 4)
+    assert found.dispatch["moves"] == Spread((1, 1, 1, 1))  # there is room for both models
+
+
+def test_batches_take_no_part_in_live_runs() -> None:
+    link = Link(10, Fraction(10**9))
+    gpu = GPU("s0/g0", 0, "A", 10, Fraction(10**9))
+    work = Workflow("w", (Task.of_class("t", PAIRS),))
+    on = Instance(Cluster((gpu,), Network(link, link)), (MLModel("m", 5),), (Job(work, 0),))
+    assert measure_live(on, Small, LiveSettings(), rounds=1) == LiveTimes()
 
 
 def test_no_rounds_and_no_device_are_refused() -> None:
@@ -347,8 +400,8 @@ def test_the_command_prints_and_writes_what_it_measured(
     assert output.err.count("wrote ") == 2
     document = json.loads(output.out)
     assert set(document) == {
-        "device", "kind", "runner", "rounds", "beside", "models", "tasks", "batches", "load", "transfer", "streams",
-        "profile", "samples",
+        "device", "kind", "runner", "rounds", "beside", "models", "tasks", "batches", "load", "transfer", "dispatch",
+        "streams", "profile", "samples",
     }  # fmt: skip
     assert (document["kind"], document["runner"], document["rounds"]) == ("cpu", "synthetic", 1)
     assert document["profile"] == str(made)
