@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from truenorth.executor.devices.addresses import AddressSpace, Move
 from truenorth.executor.devices.cuda import CardEvent
 from truenorth.executor.devices.decoding import Answer, Decoder, Read
-from truenorth.executor.devices.physical import Physical
+from truenorth.executor.devices.physical import Physical, activation_bytes
 from truenorth.executor.devices.runner import Runner, RunnerCall
 from truenorth.executor.devices.streams import Pending, Span, Stream
 from truenorth.executor.devices.weights import Binding, HostWeights
@@ -275,6 +275,15 @@ class Station:
         """
         pending = self.begin_run(works, asked_ns, lane)
         return pending.result, pending.wait()
+
+    def weigh(self, works: Sequence[StationWork]) -> tuple[list[Tensor], int]:
+        """Run tasks as one batch while nothing else happens; return their outputs and the bytes that each takes.
+
+        That is its part of the most that torch's memory holds at a time beside the weights, outputs included.
+        """
+        outputs: list[Tensor] = []
+        taken = activation_bytes(self.physical, lambda: outputs.extend(self.run(works)[0]))
+        return outputs, -(-taken // len(works))
 
     def begin_run(self, works: Sequence[StationWork], asked_ns: int = 0, lane: int = 0) -> Pending[list[Tensor]]:
         """Begin what `run` does; inputs may be what the run before it on the lane is to put out."""

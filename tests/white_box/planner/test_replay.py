@@ -231,6 +231,40 @@ def layer(name: str) -> torch.nn.Module:
     return Layer()
 
 
+class Hungry(Layer):
+    """A megabyte, and one number more, beside what a layer takes."""
+
+    def forward(self, data: Tensor) -> Tensor:
+        return super().forward(data) + torch.ones(250_000).sum()
+
+
+def hungry(name: str) -> torch.nn.Module:
+    """Make the module of model m1 such that it takes a megabyte, for task b."""
+    return Hungry() if name == "m1" else Layer()
+
+
+@pytest.mark.parametrize("named", ["", ", memory: 1000 B"])
+def test_tasks_are_held_to_what_they_name(command: Command, tmp_path: Path, named: str) -> None:
+    """A GPU of 2176 bytes has not a megabyte; where no task names any memory, that is for weights alone."""
+    path = tmp_path / "tiny.yaml"
+    path.write_text(TEXT.replace("{models: [m1], ", f"{{models: [m1]{named}, "))
+    runner = ["--runner", "tests.white_box.planner.test_replay:hungry", "--virtual", "serial"]
+    code, out, _ = command("replay", path, "--policy", "jit", *runner, "--check-outputs", "--json")
+    document = json.loads(out)
+    memory = document["memory"]
+    assert (code, document["valid"]) == ((1, False) if named else (0, True))
+    assert [task["task"] for task in memory["tasks"]] == ["w/a", "w/b", "w/c", "w/d"]
+    assert [task["named_bytes"] for task in memory["tasks"]] == [0, 1000 if named else 0, 0, 0]
+    assert 1_000_000 < memory["tasks"][1]["measured_bytes"] < 1_010_000
+    assert memory["more_than_named"] == sum(each["measured_bytes"] > each["named_bytes"] for each in memory["tasks"])
+    assert memory["more_than_left"] >= 6  # b of each of six jobs
+    if named:
+        assert len(document["violations"]) == memory["more_than_left"]
+        assert "memory is exceeded by what tasks were measured to hold" in document["violations"][0]
+    _, out, _ = command("replay", path, "--policy", "jit", *runner, "--json")
+    assert "memory" not in json.loads(out)  # on cores it takes long
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
