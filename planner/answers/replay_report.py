@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from truenorth.executor.devices.records import Clock, IterationRecord, Record
+from truenorth.executor.devices.records import Clock, DeviceRecord, IterationRecord
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.instance import NONE, Instance
 from truenorth.models.metrics import Metrics, StreamMetrics, measure
@@ -430,7 +430,7 @@ def _forecast(replayed: Replayed) -> ForecastComparison | None:
     return replayed.forecast.compare(measured)
 
 
-def _durations(records: Sequence[Record]) -> DurationsTogether:
+def _durations(records: Sequence[DeviceRecord]) -> DurationsTogether:
     # What failed took no time that could be compared.
     done = [record for record in records if record.error is None]
     given = sum(record.expected_us for record in done)
@@ -506,20 +506,20 @@ def _jobs(replayed: Replayed) -> list[JobMeasured]:
     ]
 
 
-def _run(replayed: Replayed, run: Record) -> TaskMeasured:
+def _run(replayed: Replayed, run: DeviceRecord) -> TaskMeasured:
     instance, task = replayed.instance, run.subject
     start_us = int(replayed.predicted.start_us[task])
     named = {"job": int(instance.task_job[task]), "task": instance.task_name(task)}
     return take(TaskMeasured, run, **named, **_timed(instance, run), predicted_start_s=_seconds(start_us))
 
 
-def _timed(instance: Instance, record: Record) -> dict[str, Any]:
+def _timed(instance: Instance, record: DeviceRecord) -> dict[str, Any]:
     """Return on which GPU something was measured, since when, and how long it took, given and measured."""
     times = {"start_s": record.start_us, "predicted_s": record.expected_us, "measured_s": record.took_us}
     return {"gpu": _gpu(instance, record.gpu), **{name: _seconds(us) for name, us in times.items()}}
 
 
-def _load(replayed: Replayed, load: Record) -> LoadMeasured:
+def _load(replayed: Replayed, load: DeviceRecord) -> LoadMeasured:
     instance, speed = replayed.instance, None
     if load.took_us:
         speed = load.size_bytes / load.took_us * MICROSECONDS_PER_SECOND

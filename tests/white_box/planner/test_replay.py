@@ -14,7 +14,7 @@ from tests.executor.devices.small import BYTES, Decoding, Small, gpus, instance
 from tests.executor.scripted import Listed, runs
 from tests.instances import chain, task
 from tests.white_box.planner.test_command import Command, command
-from truenorth.executor.devices.records import Record, Records, measured
+from truenorth.executor.devices.records import DeviceRecord, Records, measured
 from truenorth.executor.devices.run import LiveSettings
 from truenorth.executor.devices.runner import MakeRunner, RunnerCall
 from truenorth.executor.simulation import Durations, simulate_recorded
@@ -157,7 +157,7 @@ def test_measured_times_replace_those_of_the_engine() -> None:
     ordered = Timeline.build(
         1, [Placement(0, 0, 10, 20)], [Residency(0, 0, 0, 10, 30), Residency(1, 0, 0, 0, initial=True)]
     )
-    records = Records(runs=[Record(0, 0, 10, 11, 19, 5)], loads=[Record(0, 0, 0, 2, 9, 5)])
+    records = Records(runs=[DeviceRecord(0, 0, 10, 11, 19, 5)], loads=[DeviceRecord(0, 0, 0, 2, 9, 5)])
     timeline = measured(ordered, records)
     assert runs(timeline) == [(0, 11, 19)]
     assert set(timeline.residencies) == {Residency(0, 0, 2, 9, 30), Residency(1, 0, 0, 0, initial=True)}

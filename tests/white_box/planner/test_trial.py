@@ -38,7 +38,7 @@ from tests.white_box.planner.test_replay import SERIAL, Layer, tiny_file
 from truenorth.executor.devices.crew import Crew
 from truenorth.executor.devices.live import LiveDevice
 from truenorth.executor.devices.machine import Observed
-from truenorth.executor.devices.records import STARTED_AGAIN, Digest, Fault, Record, Records
+from truenorth.executor.devices.records import STARTED_AGAIN, DeviceRecord, Digest, Fault, Records
 from truenorth.executor.devices.run import LiveRun, LiveSettings
 from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.errors import DeviceError
@@ -237,7 +237,9 @@ class PretendedRuns:
         takes = {task: 1000 + (task * 7919 + number * 104729) % 5000 for task in range(instance.n_tasks)}
         timeline = simulate_recorded(instance, policy, Durations(runs=takes))
         placed = (timeline.gpu.tolist(), timeline.start_us.tolist(), timeline.end_us.tolist())
-        runs = [Record(task, gpu, at, at, end, 1000) for task, (gpu, at, end) in enumerate(zip(*placed, strict=True))]
+        runs = [
+            DeviceRecord(task, gpu, at, at, end, 1000) for task, (gpu, at, end) in enumerate(zip(*placed, strict=True))
+        ]
         faults = [Fault("load of m1", 0, 5, "no")] if number % 10 == 0 else []
         odd = {3: Digest("nan", False, False)} if number == 7 else {}
         digests = {task: Digest(f"{task} {task == 5 and number == 40}", True, True) for task in takes} | odd

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -135,8 +136,7 @@ def noting(log: Path) -> Callable[..., object]:
 
 def compiled(log: Path, name: str) -> nn.Module:
     """Make a module that is compiled as it is first called."""
-    made: nn.Module = torch.compile(Scale(), backend=noting(log), dynamic=False)
-    return made
+    return cast(nn.Module, torch.compile(Scale(), backend=noting(log), dynamic=False))
 
 
 def test_compiled_modules_take_weights_from_wherever_they_lie(tmp_path: Path) -> None:
