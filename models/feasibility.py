@@ -106,17 +106,24 @@ def _one_load_at_a_time(instance: Instance, timeline: Timeline) -> Iterator[Viol
                 yield Violation("R1", subject, "loads overlap", after.load_start_us, before.ready_us)
 
 
-def _memory(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
-    """R2 by bytes: at every instant the models on a GPU, what its running tasks hold, and KV, fit its memory."""
+def exceeded_memory(instance: Instance, timeline: Timeline, held: Ints | None = None) -> Iterator[Violation]:
+    """R2 by bytes: at every instant the models on a GPU, what its running tasks hold, and KV, fit its memory.
+
+    Parameters
+    ----------
+    held
+        By template of a task: bytes that it was measured to hold; None: those that it is said to.
+    """
     holdings: dict[int, list[_Holding]] = {}
     for r in timeline.residencies:
-        held = (r.load_start_us, r.end_us, int(instance.weight_bytes[r.model]))
-        holdings.setdefault(r.gpu, []).append(held)
+        weights = (r.load_start_us, r.end_us, int(instance.weight_bytes[r.model]))
+        holdings.setdefault(r.gpu, []).append(weights)
     # KV is held as working memory is, from start to end.
-    working = instance.template_memory[instance.task_template] + kv_bytes(instance, timeline)
+    held = instance.template_memory if held is None else held
+    working = held[instance.task_template] + kv_bytes(instance, timeline)
     for task in np.flatnonzero(working):
-        held = (int(timeline.start_us[task]), int(timeline.end_us[task]), int(working[task]))
-        holdings.setdefault(int(timeline.gpu[task]), []).append(held)
+        beside = (int(timeline.start_us[task]), int(timeline.end_us[task]), int(working[task]))
+        holdings.setdefault(int(timeline.gpu[task]), []).append(beside)
     for index, here in holdings.items():
         gpu = instance.cluster.gpus[index]
         if gpu.slots:
@@ -439,7 +446,7 @@ def _near(gpu: GPU, instant: int) -> str:
 _RULES: tuple[Callable[[Instance, Timeline], Iterator[Violation]], ...] = (
     _load_duration,
     _one_load_at_a_time,
-    _memory,
+    exceeded_memory,
     _slots,
     _models_ready,
     _one_copy_per_gpu,

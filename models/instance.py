@@ -291,7 +291,7 @@ class Instance:
     def _why_stuck(self, template: int) -> str:
         sizes = [self.models[model].weight_bytes for model in self.needs[template]]
         kinds = sorted({gpu.kind for gpu in self.class_gpu})
-        workflow, position = self._locate(template)
+        workflow, position = self.locate(template)
         task = workflow.tasks[position]
         if all(task.runtime_on(kind) is None for kind in kinds):
             return f"it lists run times for {', '.join(sorted(task.runtime_us))}, the cluster has {', '.join(kinds)}"
@@ -308,7 +308,7 @@ class Instance:
             return f"{held} fit no eligible GPU together"
         return "the restrictions leave none"
 
-    def _locate(self, template: int) -> tuple[Workflow, int]:
+    def locate(self, template: int) -> tuple[Workflow, int]:
         """Return the workflow of a template and the task's position in it."""
         workflow = int(np.searchsorted(self.template_first, template, side="right")) - 1
         return self.workflows[workflow], template - int(self.template_first[workflow])
@@ -456,7 +456,7 @@ class Instance:
 
     def template_name(self, template: int) -> str:
         """Return ``workflow/task`` of a template."""
-        workflow, position = self._locate(template)
+        workflow, position = self.locate(template)
         return f"{workflow.name}/{workflow.tasks[position].name}"
 
     def task_name(self, task: int) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from truenorth.given import ask, asks, choose, read_question, seconds, watch_cells
+from truenorth.given import ask, asks, read_question, watch_cells
 from truenorth.models.scenario import Scenario, load_scenario, scenario_from
 from truenorth.models.slo import ServiceLevels
 from truenorth.models.timeline import Timeline
@@ -18,17 +18,18 @@ from truenorth.planner.answers.questions import (
     BoundQuestion,
     CompareQuestion,
     PlanQuestion,
+    ProfileQuestion,
+    ReplayQuestion,
     ScheduleQuestion,
     ServersQuestion,
     SimulateQuestion,
+    TrialQuestion,
     UncertainPlanQuestion,
 )
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from truenorth.executor.devices.run import LiveSettings
-    from truenorth.executor.devices.runner import MakeRunner
     from truenorth.planner.answers.bound import Bound, VerdictRecord
     from truenorth.planner.answers.check import Checked
     from truenorth.planner.answers.compare import Comparison
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from truenorth.planner.answers.uncertain.planning import UncertainPlan
     from truenorth.planner.answers.uncertain.told import Told
     from truenorth.planner.answers.whatif import Sweep
-    from truenorth.planner.inputs.samples import Samples
 
 ScenarioGiven = Scenario | str | Path | Mapping[str, object]
 """A scenario that was loaded, the file of one, or its keys as Python data."""
@@ -233,145 +233,22 @@ def verify(scenario: ScenarioGiven, certificate: Bound | Mapping[str, Any] | str
     return verdict_record(known, compute_again(known.instance, dict(document)))
 
 
-def replay(
-    scenario: ScenarioGiven,
-    plan: str | Path,
-    *,
-    seed: int = 0,
-    check_outputs: bool = False,
-    samples: str | Path | None = None,
-    **devices: Any,
-) -> Replayed:
-    """Carry out a plan file or an online policy on devices, in real time; return predicted against measured.
-
-    Parameters
-    ----------
-    plan
-        A plan or timeline file, or a policy with its parameters.
-    check_outputs
-        Afterwards run every task alone and compare its output.
-    samples
-        File of a profile's samples, to predict from.
-    devices
-        `device` (``"cpu"``, ``"cuda"``), `runner` (``"synthetic"``, ``"transformers"``, ``"module:factory"``; None: the
-        first, for requests of streams ``"transformers:other=llm"``),
-        `virtual` (``"parallel"``, ``"serial"``: how GPUs share one device), `limit` (a time, after which something that
-        takes so much longer than given is given up), `ray` (address of a Ray cluster whose nodes have the devices).
-
-    Raises
-    ------
-    UserError
-        If something is unknown, or devices cannot do it.
-    """
-    scenario = load(scenario)
-    computing, settings, name = _devices(scenario, **devices)
-    from truenorth.planner.answers.replay import replay_on_devices
-
-    return replay_on_devices(
-        scenario,
-        plan,
-        computing,
-        settings,
-        runner_name=name,
-        seed=seed,
-        check_outputs=check_outputs,
-        samples=_samples(samples),
-    )
+@asks(ReplayQuestion)
+def replay(scenario: ScenarioGiven, plan: str | Path, **asked: Any) -> Replayed:
+    """Carry out a plan file or an online policy on devices, in real time; return predicted against measured."""
+    return read_question(ReplayQuestion, asked | {"policy": plan}).ask(load(scenario))
 
 
-def trial(
-    scenario: ScenarioGiven,
-    policies: str | Sequence[str] = "plan,compass,srpt",
-    *,
-    repeats: int = 5,
-    time_limit: str | float = 60.0,
-    samples: str | Path | None = None,
-    count_faults: bool = False,
-    seed: int = 0,
-    **devices: Any,
-) -> Trial:
-    """Run plans and policies on the same devices, again and again in random order; return paired differences.
-
-    Parameters
-    ----------
-    policies
-        Contenders: ``plan``, policies, plan files; the first is compared to.
-    samples, devices
-        As of `replay`.
-
-    Raises
-    ------
-    UserError
-        If something is unknown, or devices cannot do it.
-    """
-    scenario = load(scenario)
-    computing, settings, name = _devices(scenario, **devices)
-    from truenorth.planner.answers.policies.parse import split_policies
-    from truenorth.planner.answers.trial import trial as run
-
-    return run(
-        scenario,
-        split_policies(policies) if isinstance(policies, str) else policies,
-        computing,
-        settings,
-        runner_name=name,
-        repeats=repeats,
-        time_limit_s=seconds("time_limit", time_limit),
-        samples=_samples(samples),
-        count_faults=count_faults,
-        seed=seed,
-    )
+@asks(TrialQuestion)
+def trial(scenario: ScenarioGiven, policies: str | Sequence[str] | None = None, **asked: Any) -> Trial:
+    """Run plans and policies on the same devices, again and again in random order; return paired differences."""
+    return read_question(TrialQuestion, asked | {"policies": policies}).ask(load(scenario))
 
 
-def profile(
-    scenario: ScenarioGiven,
-    device: str,
-    *,
-    runner: str | None = None,
-    rounds: int = 10,
-    beside: int = 0,
-    ray: str | None = None,
-) -> Profile:
-    """Measure run times, loads and transfers, on this machine or a Ray cluster's; return the scenario that has them.
-
-    Raises
-    ------
-    UserError
-        If something is unknown, or the device cannot do it.
-    """
-    scenario = load(scenario)
-    computing, settings, name = _devices(scenario, device=device, runner=runner)
-    from truenorth.planner.answers.profile import profile as measure
-
-    return measure(scenario, computing, device=settings.device, runner_name=name, rounds=rounds, beside=beside, ray=ray)
-
-
-def _devices(
-    scenario: Scenario,
-    *,
-    device: str = "cpu",
-    runner: str | None = None,
-    virtual: str | None = None,
-    limit: str | float = 30.0,
-    ray: str | None = None,
-) -> tuple[MakeRunner, LiveSettings, str]:
-    """Return what makes what computes, on what, and its name."""
-    from truenorth.models.errors import require_extra
-
-    choose("device", device, ("cpu", "cuda"))
-    sharing: Any = None if virtual is None else choose("virtual", virtual, ("parallel", "serial"))
-    require_extra("devices")
-    from truenorth.executor.devices.run import LiveSettings
-    from truenorth.executor.runners.factory import default_runner, runner_named
-
-    runner = runner or default_runner(scenario.instance)
-    return runner_named(runner), LiveSettings(device, sharing, seconds("limit", limit), ray=ray), runner
-
-
-def _samples(path: str | Path | None) -> Samples | None:
-    from truenorth.planner.inputs.samples import read_samples
-
-    return None if path is None else read_samples(Path(path))
+@asks(ProfileQuestion)
+def profile(scenario: ScenarioGiven, device: str, **asked: Any) -> Profile:
+    """Measure run times, loads and transfers, on this machine or a Ray cluster's; return the scenario that has them."""
+    return read_question(ProfileQuestion, asked | {"device": device}).ask(load(scenario))
 
 
 def gantt(answer: WithTimelines, of: str | None = None) -> Figure:

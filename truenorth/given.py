@@ -24,7 +24,7 @@ from truenorth.planner.answers.questions import Question, SizesQuestion
 Answer = TypeVar("Answer")
 Parameters = ParamSpec("Parameters")
 Asked = TypeVar("Asked", bound=Question[Any])
-_OWN = {"watch", "stop", "hint", "starts", "told", "plan_for", "samples", "folder"}
+_OWN = {"watch", "stop", "hint", "starts", "told", "plan_for", "samples", "folder", "policy"}
 """Fields of questions without an option, that a caller may fill."""
 
 
@@ -74,6 +74,7 @@ _TYPES = {
     OptionKind.FILE: "str | Path",
     OptionKind.NAMES: "str | Sequence[str]",
     OptionKind.LEVELS: "str | Sequence[str]",
+    OptionKind.FLAG: "bool",
 }
 
 
@@ -148,6 +149,8 @@ def read(name: str, option: Option, value: Any) -> Any:
         return _number(name, kind, value)
     if kind is OptionKind.FILE:
         return Path(value)
+    if kind is OptionKind.FLAG:
+        return bool(value)
     if kind is OptionKind.NAMES:
         return _names(name, value)
     return _levels(name, value) if kind is OptionKind.LEVELS else str(value)

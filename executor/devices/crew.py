@@ -163,6 +163,8 @@ class Crew:
         Processes that have ended and that nobody has taken care of.
     seatings
         By template of a request and GPU class: how its stream class is served there.
+    held_bytes
+        By template of a task that was weighed: most that it took beside the weights.
     shelf, is_here
         Where outputs lie, and whether they are read there as soon as they are put out.
 
@@ -191,6 +193,7 @@ class Crew:
         ]
         self.process = [next(each for each in self.processes if gpu in each.gpus) for gpu in range(len(gpus))]
         self.endings: list[Ending] = []
+        self.held_bytes: dict[int, int] = {}
         self._cold: set[int] = set()
         self._look_s = 0.0
         self._orders: dict[int, Order] = {}
@@ -400,11 +403,17 @@ class Crew:
         cold, self._cold = sorted(self._cold), set()
         self.prepare(cold)
 
-    def prepare(self, gpus: Sequence[int]) -> None:
+    def prepare(self, gpus: Sequence[int], weighs: bool = False) -> None:
         """Warm the engines of GPUs up.
 
         Every task that a GPU can run is run there once, in batches of every listed size, with empty inputs, while
-        nothing else happens; what it raises, or ends, is left to the run proper.
+        nothing else happens; what it raises, or ends, is left to the run proper. On CUDA each is weighed besides, on
+        the first GPU that can run it.
+
+        Parameters
+        ----------
+        weighs
+            Whether that is what it is for, on cores, too; those that have been weighed are left out.
 
         Raises
         ------
@@ -413,17 +422,22 @@ class Crew:
         """
         instance = self._instance
         for gpu in gpus:
-            trials = [
-                (Do.TRY, (workflow, position))
-                for workflow in range(len(instance.workflows))
-                for position in range(len(instance.workflows[workflow].tasks))
-                if instance.run_us[instance.template_first[workflow] + position, instance.gpu_class[gpu]] != NEVER
-            ]
-            for do, args in (*trials, (Do.TRY_TRANSFER, ())):
-                lane = self.incoming[gpu] if do == Do.TRY_TRANSFER else self.compute_lane(gpu)
-                order = self.carry_out(lane, do, gpu, args)
-                if order.how == Ended.REFUSED:
-                    raise DeviceError(order.error or "")
+            on_cuda = self.physical[gpu].is_cuda
+            for template in np.flatnonzero(instance.run_us[:, instance.gpu_class[gpu]] != NEVER).tolist():
+                is_known = template in self.held_bytes
+                if weighs and is_known:
+                    continue
+                args = template, (weighs or on_cuda) and not is_known
+                order = self._try(self.compute_lane(gpu), Do.TRY, gpu, args)
+                if order.results:
+                    (self.held_bytes[template],) = order.results
+            self._try(self.incoming[gpu], Do.TRY_TRANSFER, gpu, ())
+
+    def _try(self, lane: Lane, do: Do, gpu: int, args: Sequence[int]) -> Order:
+        order = self.carry_out(lane, do, gpu, args)
+        if order.how == Ended.REFUSED:
+            raise DeviceError(order.error or "")
+        return order
 
     def load_initial(self, wanted: Mapping[tuple[int, int], int]) -> None:
         """Bring the initial residencies into memory, those with an address in a plan first.

@@ -51,7 +51,7 @@ def served_model(stream: StreamClass) -> str:
     return stream.models[0]
 
 
-class Decoder:
+class SeatedDecoder:
     """A causal decoder whose requests sit in seats, each with room for so many tokens of KV.
 
     Requests are numbers. Those that are asked for a token sit in front; whoever takes no part any more gives up the

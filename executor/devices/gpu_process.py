@@ -236,21 +236,26 @@ class GpuProcess:
         return _let_be
 
     def _try(self, lane: _ServedLane, gpu: int, asked_ns: int, args: Sequence[int]) -> _Finish:
-        """Load what a task needs and run it, in batches of every listed size, in an otherwise empty memory."""
-        instance, station, (workflow, position) = self._instance, self._stations[gpu], args
-        template = int(instance.template_first[workflow]) + position
+        """Load what a task needs and run it, in batches of every listed size, in an otherwise empty memory.
+
+        Where it is to be weighed, what it takes beside the weights comes of that: its part of the largest batch.
+        """
+        instance, station, (template, is_weighed) = self._instance, self._stations[gpu], args
         run_us = int(instance.run_us[template, instance.gpu_class[gpu]])
         station.load_alone(instance.needs[template])
         if (template, int(instance.gpu_class[gpu])) in self._seatings:
             _try_requests(station, self._seating(template, gpu))
             return _let_be
-        empty = torch.zeros(0, dtype=torch.uint8, device=self._physical.device)
-        task, name = instance.workflows[workflow].tasks[position], instance.workflows[workflow].name
-        inputs = {edge.source: (empty, edge.size_bytes) for edge in task.inputs}
+        workflow, position = instance.locate(template)
+        task = workflow.tasks[position]
+        inputs = {edge.source: (self._physical.memory(edge.size_bytes), edge.size_bytes) for edge in task.inputs}
         times = {1: run_us} if task.batch is None else task.batch.times_on(instance.cluster.gpus[gpu].kind)
-        for size, time_us in times.items():
-            station.run([StationWork(0, name, task.name, time_us, instance.needs[template], inputs)] * size)
-        return _let_be
+        for size, time_us in sorted(times.items()):
+            works = [StationWork(0, workflow.name, task.name, time_us, instance.needs[template], inputs)] * size
+            station.run(works)
+        # Behind a run that has set everything up that stays.
+        results = (station.weigh(works)[1],) if is_weighed else ()
+        return lambda: (_NEVER, results)
 
     def _try_transfer(self, lane: _ServedLane, gpu: int, asked_ns: int, args: Sequence[int]) -> _Finish:
         """Bring something here, so that the first transfer that counts finds its way open."""

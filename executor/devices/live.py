@@ -30,13 +30,13 @@ from truenorth.executor.devices.records import (
     SET_ASIDE,
     STARTED_AGAIN,
     TRIES,
+    DeviceRecord,
     Digest,
     Failure,
     Fault,
     Faults,
     IterationRecord,
     MovedModel,
-    Record,
     Records,
 )
 from truenorth.executor.devices.shelf import Ref, digest
@@ -45,7 +45,7 @@ from truenorth.executor.execution import NOWHERE
 from truenorth.models import NONE, Instance
 from truenorth.models.strides import Iteration, StreamRun, Stride
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=DeviceRecord)
 
 _US_PER_S = 1_000_000
 _AWAKE_S = 0.0003
@@ -236,7 +236,7 @@ class LiveDevice:
         """Have a model copied to its address, after those that must make way."""
         space, number = self._crew.spaces[gpu], self._loads_on[gpu]
         size = int(self._instance.weight_bytes[model])
-        record = Record(model, gpu, self.now, self.now, self.now, expected_us, size)
+        record = DeviceRecord(model, gpu, self.now, self.now, self.now, expected_us, size)
         self._loads_on[gpu] += 1
         moves = space.take(model, slot, self._packing.loads.get((gpu, number)))
         self._records.moves += [MovedModel(move.model, gpu, self.now) for move in moves]
@@ -259,7 +259,7 @@ class LiveDevice:
     def send(self, source: int, target: int, gpu: int, number: int, expected_us: int) -> bool:
         """Have an output travel; it arrives when it is there, but no earlier than given."""
         size = self.outputs.edge_bytes(source, target)
-        record = Record(source, gpu, self.now, self.now, self.now, expected_us, size, target)
+        record = DeviceRecord(source, gpu, self.now, self.now, self.now, expected_us, size, target)
         if self._job[source] in self._failed_jobs:
             self.at(self.now + expected_us, ARRIVAL, target, number)
             return False
@@ -464,7 +464,8 @@ class LiveDevice:
         """Keep the records of a batch, and forget inputs that nobody needs any more."""
         for task in run.tasks:
             times = run.ordered_us, start_us, end_us, run.expected_us
-            self._records.runs.append(Record(task, run.gpu, *times, error=errors.get(task), ahead=run.ahead))
+            record = DeviceRecord(task, run.gpu, *times, error=errors.get(task), ahead=run.ahead)
+            self._records.runs.append(record)
             self.outputs.forget_inputs(task)
 
     def _write_down(self) -> None:
@@ -482,13 +483,13 @@ class LiveDevice:
         return start_us
 
     def _begin_load(
-        self, record: Record, args: Sequence[int], anew: Sequence[int], expected_us: int, tries: int
+        self, record: DeviceRecord, args: Sequence[int], anew: Sequence[int], expected_us: int, tries: int
     ) -> None:
         done = partial(self._load_done, record, anew, expected_us, tries - 1)
         order = Order(Do.LOAD, record.gpu, args, self._limit_s(expected_us), done, lambda: anew)
         self._give(self._crew.copy[record.gpu], order)
 
-    def _load_done(self, record: Record, anew: Sequence[int], expected_us: int, tries: int, order: Order) -> None:
+    def _load_done(self, record: DeviceRecord, anew: Sequence[int], expected_us: int, tries: int, order: Order) -> None:
         """Report the end of a load; one that failed is tried again, and with the last try the GPU is lost."""
         gpu = record.gpu
         if order.error is None:
@@ -503,7 +504,7 @@ class LiveDevice:
         else:
             self._lose(gpu, order.error, self._wall_us(), record.subject)
 
-    def _begin_transfer(self, record: Record, number: int, tries: int) -> None:
+    def _begin_transfer(self, record: DeviceRecord, number: int, tries: int) -> None:
         """Have an output travel, from where everybody can read it."""
         ref, limit_s = self.outputs.of[record.subject], self._limit_s(record.expected_us)
         source = self.outputs.ran_on[record.subject]
@@ -524,7 +525,7 @@ class LiveDevice:
 
         self._give(self._crew.incoming[source], Order(Do.PUBLISH, source, ref[:2], limit_s, published))
 
-    def _transfer_done(self, record: Record, number: int, tries: int, order: Order) -> None:
+    def _transfer_done(self, record: DeviceRecord, number: int, tries: int, order: Order) -> None:
         """Report an arrival; a transfer that failed is tried again, and with the last try the job fails."""
         target, error = record.target or 0, order.error
         if error is None:

@@ -250,9 +250,12 @@ def start_nursery() -> None:
     if _nursery is not None and _nursery[0].poll() is None:
         return
     near, far = socket.socketpair()
+    # Until it serves, for an import can take seconds, the kernel ends it with the thread that waits for it here.
+    die = f"import ctypes, os, sys; ctypes.CDLL(None).prctl({_SET_PARENT_DEATH_SIGNAL}, {signal.SIGKILL:d})"
+    die += f"; os.getppid() == {os.getpid()} or os._exit(0)"
     serve = f"from {__name__} import serve_nursery; serve_nursery({far.fileno()})"
     process = subprocess.Popen(  # noqa: S603
-        [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {serve}"],
+        [sys.executable, "-c", f"{die}; sys.path[:] = {sys.path!r}; {serve}"],
         stdin=subprocess.DEVNULL,
         stdout=2,  # what a runner prints must not get between the lines of an answer
         pass_fds=[far.fileno()],
@@ -278,6 +281,7 @@ def _nurse(far: socket.socket) -> None:
 
 def serve_nursery(requests: int) -> None:
     """Fork a template for every socket that comes, as long as the head is there."""
+    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, 0)  # of a thread; of the head its socket tells
     torch.set_num_threads(1)
     gc.collect()
     gc.freeze()  # forks look at nothing of this, and share it

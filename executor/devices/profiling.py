@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from truenorth.executor.devices.cuda import STREAMS
 from truenorth.executor.devices.decoding import Read
 from truenorth.executor.devices.nodes import Nodes
-from truenorth.executor.devices.physical import activation_bytes, physical_devices
+from truenorth.executor.devices.physical import physical_devices
 from truenorth.executor.devices.run import LiveSettings, live_crew, run_on
 from truenorth.executor.devices.runner import MakeRunner, Runner, RunnerCall
 from truenorth.executor.devices.station import Seating, Station, StationWork
@@ -137,7 +137,7 @@ class Measurements:
     runs
         By workflow and task, one of a batch class alone.
     memory_bytes
-        By workflow and task, one of a batch class in its largest batch: most that a run takes beside the weights.
+        By workflow and task: most that it takes beside the weights; of a batch class its part of the largest batch.
     batches
         By batch class and size.
     loads
@@ -259,7 +259,8 @@ class _Bench:
                 for k in range(size)
             ]
             if self._weighs:
-                return self._weigh((workflow.name, task.name), members)
+                outputs, self.memory_bytes[workflow.name, task.name] = self.station.weigh(members)
+                return outputs[0]
             self._cool(needed)
             ran = self._run_beside(members, min(MOST_BESIDE, WHOLE // task.share))
             for _, span in ran:
@@ -281,12 +282,6 @@ class _Bench:
                 part = weights[: len(left)]
                 left[: len(part)].copy_(part)
                 left = left[len(part) :]
-
-    def _weigh(self, key: Key, members: Sequence[StationWork]) -> Tensor:
-        """Measure what a batch takes beside the weights; return its first output."""
-        outputs: list[Tensor] = []
-        self.memory_bytes[key] = activation_bytes(self.physical, lambda: outputs.extend(self.station.run(members)[0]))
-        return outputs[0]
 
     def _run_beside(self, members: Sequence[StationWork], copies: int) -> list[tuple[list[Tensor], Span]]:
         """Run so many copies of a batch, starting together, each on a thread of its own."""

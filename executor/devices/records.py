@@ -12,7 +12,7 @@ from truenorth.models import NONE, Residency, Timeline
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class DeviceRecord:
     """A run, a load or a transfer. Times are microseconds since the start of the window.
 
     Parameters
@@ -63,7 +63,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class IterationRecord(Record):
+class IterationRecord(DeviceRecord):
     """An iteration of a GPU that serves requests; its subject is their stream class.
 
     Parameters
@@ -135,9 +135,9 @@ class MovedModel:
 class Records:
     """Everything that was measured, in the order in which it ended."""
 
-    runs: list[Record] = field(default_factory=list)
-    loads: list[Record] = field(default_factory=list)
-    transfers: list[Record] = field(default_factory=list)
+    runs: list[DeviceRecord] = field(default_factory=list)
+    loads: list[DeviceRecord] = field(default_factory=list)
+    transfers: list[DeviceRecord] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     moves: list[MovedModel] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
@@ -156,8 +156,8 @@ def measured(ordered: Timeline, records: Records) -> Timeline:
     return replace(ordered, start_us=start, end_us=end, residencies=tuple(_residencies(ordered, records.loads)))
 
 
-def _residencies(ordered: Timeline, loads: Sequence[Record]) -> Iterator[Residency]:
-    found: defaultdict[tuple[int, int], deque[Record]] = defaultdict(deque)
+def _residencies(ordered: Timeline, loads: Sequence[DeviceRecord]) -> Iterator[Residency]:
+    found: defaultdict[tuple[int, int], deque[DeviceRecord]] = defaultdict(deque)
     for load in loads:
         found[load.gpu, load.subject].append(load)
     for residency in ordered.residencies:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from torch import Tensor
@@ -45,6 +45,8 @@ class LiveSettings:
         How much longer than given a run, a load or a transfer may take before it is given up.
     keep_outputs
         Whether the outputs of all tasks are kept.
+    weighs
+        Whether what tasks hold is measured behind the run on cores, too, where that takes long.
     ray
         Address of the Ray cluster whose nodes have the devices; None: this machine has them.
     """
@@ -53,6 +55,7 @@ class LiveSettings:
     sharing: Sharing | None = None
     limit_s: float = 30.0
     keep_outputs: bool = False
+    weighs: bool = False
     ray: str | None = None
 
     def __post_init__(self) -> None:
@@ -85,6 +88,8 @@ class LiveRun:
         By task, if they were kept, in the host's memory.
     clocks
         Of every node of a cluster, compared with this machine's before the run and again behind it.
+    held_bytes
+        By template of a task: most that it took beside the weights, where that was measured.
     """
 
     timeline: Timeline
@@ -96,6 +101,7 @@ class LiveRun:
     digests: Mapping[int, Digest]
     outputs: Mapping[int, Tensor]
     clocks: Sequence[Clock] = ()
+    held_bytes: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def not_finite(self) -> list[int]:
@@ -141,7 +147,13 @@ def run_live(
         If the policy cannot, or misbehaves.
     """
     with live_crew(instance, runner, settings, nodes) as crew:
-        return run_on(crew, instance, policy, settings, seed=seed, plan=plan)
+        run = run_on(crew, instance, policy, settings, seed=seed, plan=plan)
+        if not settings.weighs:
+            return run
+        with suppress(DeviceError):  # what is stuck now takes nothing away from what was measured
+            crew.renew()
+            crew.prepare(range(instance.n_gpus), weighs=True)
+        return replace(run, held_bytes=dict(crew.held_bytes))
 
 
 @contextmanager
@@ -225,6 +237,7 @@ def run_on(
         device.digests,
         device.kept,
         clocks,
+        dict(crew.held_bytes),
     )
 
 

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 
 from truenorth.executor.devices.addresses import AddressSpace, Move
 from truenorth.executor.devices.cuda import CardEvent
-from truenorth.executor.devices.decoding import Answer, Decoder, Read
-from truenorth.executor.devices.physical import Physical
+from truenorth.executor.devices.decoding import Answer, Read, SeatedDecoder
+from truenorth.executor.devices.physical import Physical, activation_bytes
 from truenorth.executor.devices.runner import Runner, RunnerCall
 from truenorth.executor.devices.streams import Pending, Span, Stream
 from truenorth.executor.devices.weights import Binding, HostWeights
@@ -167,7 +167,7 @@ class Station:
         self._address: dict[int, int] = {}
         self._views: dict[tuple[int, int], dict[str, nn.Parameter | Tensor]] = {}
         self._using = [_Use() for _ in models]
-        self._decoders: dict[str, Decoder] = {}
+        self._decoders: dict[str, SeatedDecoder] = {}
 
     def load(self, model: int, address: int, asked_ns: int = 0) -> Span:
         """Copy a model's weights to an address and point its module there; runs that use it are waited for.
@@ -276,6 +276,15 @@ class Station:
         pending = self.begin_run(works, asked_ns, lane)
         return pending.result, pending.wait()
 
+    def weigh(self, works: Sequence[StationWork]) -> tuple[list[Tensor], int]:
+        """Run tasks as one batch while nothing else happens; return their outputs and the bytes that each takes.
+
+        That is its part of the most that torch's memory holds at a time beside the weights, outputs included.
+        """
+        outputs: list[Tensor] = []
+        taken = activation_bytes(self.physical, lambda: outputs.extend(self.run(works)[0]))
+        return outputs, -(-taken // len(works))
+
     def begin_run(self, works: Sequence[StationWork], asked_ns: int = 0, lane: int = 0) -> Pending[list[Tensor]]:
         """Begin what `run` does; inputs may be what the run before it on the lane is to put out."""
         label = f"job {works[0].job} {works[0].workflow}/{works[0].task}"
@@ -290,7 +299,7 @@ class Station:
         asked_ns: int = 0,
         lane: int = 0,
     ) -> tuple[list[Tensor], Span]:
-        """Take an iteration of requests whose model is here, as `Decoder.iterate` does; the rest as for `run`.
+        """Take an iteration of requests whose model is here, as `SeatedDecoder.iterate` does; the rest as for `run`.
 
         Raises
         ------
@@ -302,11 +311,11 @@ class Station:
         pending = self._begin((seating.model,), work, asked_ns, lane, f"iteration of {seating.stream}")
         return pending.result, pending.wait()
 
-    def decoder(self, seating: Seating) -> Decoder:
+    def decoder(self, seating: Seating) -> SeatedDecoder:
         """Return the decoder of a stream class whose model is here, with seats of its own; it is set up once."""
         if seating.stream not in self._decoders:
             name, module = self._models[seating.model].name, self._bindings[seating.model].module
-            self._decoders[seating.stream] = Decoder(name, module, seating.seats, seating.longest, self.physical)
+            self._decoders[seating.stream] = SeatedDecoder(name, module, seating.seats, seating.longest, self.physical)
         return self._decoders[seating.stream]
 
     def _begin(self, models: Sequence[int], work: Callable[[], T], asked_ns: int, lane: int, label: str) -> Pending[T]:

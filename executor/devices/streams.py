@@ -100,7 +100,7 @@ class Stream(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Ended(Pending[Result]):
+class Done(Pending[Result]):
     """What is done."""
 
     result: Result
@@ -126,7 +126,7 @@ class HostStream(Stream):
         """Do it now: what it follows has ended."""
         start = time.perf_counter_ns()
         result = work()
-        return Ended(result, Span(start, time.perf_counter_ns()))
+        return Done(result, Span(start, time.perf_counter_ns()))
 
 
 def find_unused(make: Callable[[], S], handle: Callable[[S], int], used: Collection[int]) -> S:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from truenorth.executor.devices.records import Record
+from truenorth.executor.devices.records import DeviceRecord
 from truenorth.models.record import encode
 from truenorth.planner.answers.replay import Replayed
 
@@ -57,13 +57,13 @@ def figures(replayed: Replayed, large_bytes: int) -> dict[str, Any]:
     }
 
 
-def load_share(loads: Sequence[Record], peak: float, large_bytes: int) -> float | None:
+def load_share(loads: Sequence[DeviceRecord], peak: float, large_bytes: int) -> float | None:
     """Return the median bandwidth of large loads as a share of the peak; None if there was no such load."""
     bandwidths = [load.size_bytes / load.took_us * 1e6 for load in loads if load.size_bytes >= large_bytes]
     return median(bandwidths) / peak if bandwidths else None
 
 
-def overlap_us(runs: Sequence[Record], loads: Sequence[Record]) -> int:
+def overlap_us(runs: Sequence[DeviceRecord], loads: Sequence[DeviceRecord]) -> int:
     """Return for how long GPUs loaded and computed at the same time, summed over GPUs."""
     return sum(
         max(0, min(run.end_us, load.end_us) - max(run.start_us, load.start_us))

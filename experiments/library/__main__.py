@@ -20,7 +20,7 @@ import truenorth as tn
 from experiments.bench import Study, draw, read
 from experiments.library import page
 from experiments.library.improving import Attempt, work_on
-from experiments.library.store import FOLDER, Found, Library, RefusedError, known_of, read_claim
+from experiments.library.store import FOLDER, Found, Library, NotEnteredError, known_of, read_claim
 from truenorth.executor import PolicyError
 from truenorth.models.instance import InstanceError
 from truenorth.models.scenario import InputError, write_atomically
@@ -115,7 +115,7 @@ def submit(
             library.submit_plan(name, file, found)
         else:
             library.enter_certificate(name, claim, found)
-    except RefusedError as refused:
+    except NotEnteredError as refused:
         manners.say(f"not entered: {refused}")
         return manners.NOT_ACHIEVED
     print(f"entered for {name}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from experiments.library.store import PLAN, Found, Library, RefusedError
+from experiments.library.store import PLAN, Found, Library, NotEnteredError
 from truenorth.models.objective import Status
 from truenorth.models.scenario import TimelineHeader
 from truenorth.planner.answers.bound import bound_within
@@ -78,7 +78,7 @@ def _plan(asked: Attempt) -> str:
     if made.timeline is None:
         return "no plan was found"
     found = _found(asked.runs, made.result.runtime_s)
-    with suppress(RefusedError):
+    with suppress(NotEnteredError):
         library.enter_plan(name, made.timeline, _header(made), found)
         return f"plan {made.value:.9g}"
     return ""
@@ -87,7 +87,7 @@ def _plan(asked: Attempt) -> str:
 def _bound(asked: Attempt) -> str:
     library, name = Library(asked.folder), asked.name
     made = bound_within(library.scenario(name), Budget(asked.time_limit_s, workers=1), hint=library.plan(name))
-    with suppress(RefusedError):
+    with suppress(NotEnteredError):
         library.enter_certificate(name, made.certificate, _found(0, made.runtime_s))
         return f"bound {made.certificate['lower_bound']:.9g} ({made.method})"
     return ""

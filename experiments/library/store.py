@@ -48,7 +48,7 @@ _ROUNDING = 1e-9
 _LONGEST_CHECK_S = 600
 
 
-class RefusedError(Exception):
+class NotEnteredError(Exception):
     """What was submitted does not hold, or is no better than what is known; the message says why."""
 
 
@@ -167,7 +167,7 @@ class Library:
 
         Raises
         ------
-        RefusedError
+        NotEnteredError
             If a plan or certificate does not hold.
         """
         scenario, entry = self.scenario(name), self.entries[name]
@@ -195,7 +195,7 @@ class Library:
 
         Raises
         ------
-        RefusedError
+        NotEnteredError
             If not; the library is then as it was.
         """
         scenario = self.scenario(name)
@@ -208,7 +208,7 @@ class Library:
         ------
         InputError
             If the file is no plan.
-        RefusedError
+        NotEnteredError
             As `enter_plan`.
         """
         scenario = self.scenario(name)
@@ -223,7 +223,7 @@ class Library:
         return self.enter_plan(name, read_timeline(path, scenario.instance).timeline, kept, found)
 
     def enter_certificate(self, name: str, document: Data, found: Found) -> Known:
-        """Enter a certificate if every check holds and it proves more than is known; RefusedError if not."""
+        """Enter a certificate if every check holds and it proves more than is known; NotEnteredError if not."""
         return self._enter(CERTIFICATE, name, document, found)
 
     def _enter(self, sort: str, name: str, document: Data, found: Found) -> Known:
@@ -231,15 +231,15 @@ class Library:
         text = json.dumps({**document, "found": asdict(found)}, separators=(",", ":"), allow_nan=False)
         data = packed(target, text)
         if len(data) > _MOST_BYTES:
-            raise RefusedError(f"{name}: takes {len(data)} bytes; allowed are {_MOST_BYTES}")
+            raise NotEnteredError(f"{name}: takes {len(data)} bytes; allowed are {_MOST_BYTES}")
         with self._alone(), tempfile.TemporaryDirectory() as aside:
             # The candidate is judged where nobody takes it for a part of the library, by those who judge the rest.
             candidate = Library(self._beside(Path(aside), name))
             candidate._path(sort, name).write_bytes(data)
             try:
                 judged = candidate.known(name)
-            except RefusedError as refused:
-                raise RefusedError(str(refused).replace(f"{aside}/", "")) from None
+            except NotEnteredError as refused:
+                raise NotEnteredError(str(refused).replace(f"{aside}/", "")) from None
             self._compare(name, sort, document)
             target.parent.mkdir(exist_ok=True)
             write_atomically(target, data)
@@ -250,10 +250,10 @@ class Library:
         plan, certificate = self.stored(PLAN, name), self.stored(CERTIFICATE, name)
         known = plan if sort == PLAN else certificate
         if known and _merit(sort, document) <= _merit(sort, known):
-            raise RefusedError(f"{name}: holds, but is no better than the {_number(sort, known):.9g} that is known")
+            raise NotEnteredError(f"{name}: holds, but is no better than the {_number(sort, known):.9g} that is known")
         plan, certificate = (document, certificate) if sort == PLAN else (plan, document)
         if plan and certificate and _number(PLAN, plan) < _number(CERTIFICATE, certificate) * (1 - _ROUNDING):
-            raise RefusedError(f"{name}: plan and bound contradict each other; one of the checks is wrong")
+            raise NotEnteredError(f"{name}: plan and bound contradict each other; one of the checks is wrong")
 
     def stored(self, sort: str, name: str) -> Data:
         """Return the file of the best plan or certificate of an instance as it lies here; empty if there is none."""
@@ -305,29 +305,29 @@ def _merit(sort: str, document: Data) -> tuple[float, float]:
 
 
 def check_plan(scenario: Scenario, path: Path) -> tuple[Fraction, TimelineHeader]:
-    """Return the value of a plan and what its file says of it; RefusedError if a rule is broken or a claim untrue."""
+    """Return the value of a plan and what its file says of it; NotEnteredError if a rule or a claim is broken."""
     file = read_timeline(path, scenario.instance)
     if file.timeline.realised:
-        raise RefusedError(f"{path}: is what happened; allowed is a plan, in the given times")
+        raise NotEnteredError(f"{path}: is what happened; allowed is a plan, in the given times")
     if file.header.objective != str(scenario.objective) or file.header.value is None:
-        raise RefusedError(
+        raise NotEnteredError(
             f"{path}: is a plan for {file.header.objective}; allowed is {scenario.objective}, with value"
         )
     found = checked(scenario.objective, scenario.instance, file)
     if found.violations:
         more = f" (and {len(found.violations) - 1} more)" if len(found.violations) > 1 else ""
-        raise RefusedError(f"{path}: {found.violations[0]}{more}")
+        raise NotEnteredError(f"{path}: {found.violations[0]}{more}")
     return timeline_value(scenario.objective, scenario.instance, file.timeline), file.header
 
 
 def check_certificate(scenario: Scenario, path: Path) -> tuple[Fraction, str]:
-    """Return the bound that a certificate proves, computed again, and its method; RefusedError if it claims more."""
+    """Return the bound that a certificate proves, computed again, and its method; NotEnteredError if it claims more."""
     verdict = verify_file(scenario, path)
     if not verdict.valid or verdict.lower_bound is None:
-        raise RefusedError(f"{path}: {verdict.reason}")
+        raise NotEnteredError(f"{path}: {verdict.reason}")
     document = json.loads(read_text(path))
     if document["objective"] != str(scenario.objective):
-        raise RefusedError(f"{path}: bounds {document['objective']}; allowed is {scenario.objective}")
+        raise NotEnteredError(f"{path}: bounds {document['objective']}; allowed is {scenario.objective}")
     return verdict.lower_bound, document["method"]
 
 
@@ -338,7 +338,7 @@ def ask_stranger(
 
     Raises
     ------
-    RefusedError
+    NotEnteredError
         If it refuses one, or computes another value; of a method that it does not know it may compute less.
     """
     if not paths or not VERIFIER.exists():
@@ -347,17 +347,17 @@ def ask_stranger(
     asked = subprocess.run(command, capture_output=True, text=True, timeout=_LONGEST_CHECK_S, check=False)  # noqa: S603
     said = [json.loads(line) for line in asked.stdout.splitlines()]
     if len(said) != len(paths):
-        raise RefusedError(f"{instance}: the stranger's verifier fails: {asked.stderr.strip().splitlines()[-1:]}")
+        raise NotEnteredError(f"{instance}: the stranger's verifier fails: {asked.stderr.strip().splitlines()[-1:]}")
     computed: dict[str, float | None] = {}
     for (sort, path), verdict in zip(paths.items(), said, strict=True):
         if verdict["holds"] is False:
-            raise RefusedError(f"{path}: refused by the stranger's verifier: {verdict['reason']}")
+            raise NotEnteredError(f"{path}: refused by the stranger's verifier: {verdict['reason']}")
         mine, its = shown[sort], verdict.get("value" if sort == PLAN else "lower_bound")
         known = verdict["holds"] is not None
         if mine is not None and its is not None:
             differs, slack = (abs(its - mine) if known else its - mine), _ROUNDING * max(1, abs(mine))
             if differs > slack:
-                raise RefusedError(f"{path}: is {mine!r} here and {its!r} to the stranger's verifier")
+                raise NotEnteredError(f"{path}: is {mine!r} here and {its!r} to the stranger's verifier")
         computed[sort] = its
     return computed
 

@@ -22,7 +22,7 @@ from experiments.library.store import (
     PLAN,
     Data,
     Library,
-    RefusedError,
+    NotEnteredError,
     check_certificate,
     check_plan,
     path_of,
@@ -101,7 +101,7 @@ def asked(scenario: Scenario, window: verifier.Window, sort: str, file: Path) ->
             project = reported_value(scenario.objective, check_plan(scenario, file)[0])
         else:
             project = reported_bound(scenario.objective, check_certificate(scenario, file)[0])
-    except (RefusedError, InputError) as error:
+    except (NotEnteredError, InputError) as error:
         reason = str(error)
     verdict = verifier.judge(window, str(file))
     stranger = verdict["value" if sort == PLAN else "lower_bound"] if verdict["holds"] else None

@@ -68,14 +68,14 @@ class FirstFilling(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class Bracket:
     """What is known of an optimum: it lies between a proved bound and the best plan."""
 
     lower: int
     upper: int
 
     @classmethod
-    def optimum(cls, value: int) -> Known:
+    def optimum(cls, value: int) -> Bracket:
         """Return what is known of a closed instance."""
         return cls(value, value)
 
@@ -100,7 +100,7 @@ class Case:
     suite: str
     name: str
     scenario: Scenario
-    known: Known | None
+    known: Bracket | None
     scale_us: int = 1
     offset_us: int = 0
 
@@ -174,11 +174,11 @@ def rows_of_numbers(path: Path) -> Iterator[tuple[int, list[int]]]:
             yield line, [int(word) for word in words]
 
 
-def best_known(path: Path) -> dict[str, Known]:
+def best_known(path: Path) -> dict[str, Bracket]:
     """Return the columns `lower_bound` and `upper_bound` of a CSV file by the column `instance`."""
     with found(path).open(newline="") as file:
         return {
-            row["instance"]: Known(int(row["lower_bound"]), int(row["upper_bound"])) for row in csv.DictReader(file)
+            row["instance"]: Bracket(int(row["lower_bound"]), int(row["upper_bound"])) for row in csv.DictReader(file)
         }
 
 

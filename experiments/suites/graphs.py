@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from experiments.suites.case import Case, Known, Suite, alike, found, least_makespan, unlike
+from experiments.suites.case import Bracket, Case, Suite, alike, found, least_makespan, unlike
 from truenorth.models.scenario import Scenario
 
 OPTIMUM = 73
@@ -61,7 +61,7 @@ def heft_scenario() -> Scenario:
 
 def heft_cases() -> Iterator[Case]:
     """Yield the one case."""
-    yield Case(Suite.HEFT, "canonical graph", heft_scenario(), Known.optimum(OPTIMUM))
+    yield Case(Suite.HEFT, "canonical graph", heft_scenario(), Bracket.optimum(OPTIMUM))
 
 
 FILE = Path("asynchow") / "async_first_900.jsonl.gz"
@@ -75,7 +75,7 @@ def async_how_cases(folder: Path) -> Iterator[Case]:
             spans = [*row["durations_s"].values(), row["answer_s"]]
             ranged = any(low != high for low, high in spans)
             for end, word in ((0, " low"), (1, " high")) if ranged else ((0, ""),):
-                answer = Known.optimum(round(row["answer_s"][end]))
+                answer = Bracket.optimum(round(row["answer_s"][end]))
                 yield Case(Suite.ASYNC_HOW, row["id"] + word, _scenario(row, end), answer, SECOND_US)
 
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import combinations, permutations
 
-from experiments.suites.case import SIZE_BYTES, Case, Known, Suite, alike, least_makespan, machine
+from experiments.suites.case import SIZE_BYTES, Bracket, Case, Suite, alike, least_makespan, machine
 from truenorth.models.scenario import Scenario
 
 Tools = frozenset[int]
@@ -144,7 +144,7 @@ def scenario(order: Sequence[int], capacity: int) -> Scenario:
 def case(order: Sequence[int], capacity: int, name: str) -> Case:
     """Return the case of these requests, counted in loads."""
     belady = fewest_loads([frozenset({page}) for page in order], capacity)
-    return Case(Suite.PAGING, name, scenario(order, capacity), Known.optimum(belady), LOAD_US, RUN_US * len(order))
+    return Case(Suite.PAGING, name, scenario(order, capacity), Bracket.optimum(belady), LOAD_US, RUN_US * len(order))
 
 
 def cases() -> Iterator[Case]:

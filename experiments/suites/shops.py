@@ -17,7 +17,7 @@ import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from experiments.suites.case import Case, Known, Suite, alike, best_known, least_makespan, rows_of_numbers, unlike
+from experiments.suites.case import Bracket, Case, Suite, alike, best_known, least_makespan, rows_of_numbers, unlike
 from truenorth.models.scenario import InputError, Scenario
 
 
@@ -144,4 +144,4 @@ def triplet_cases() -> Iterator[Case]:
     for items, seed in _SHAPES:
         name = f"{items} items, seed {seed}"
         built = scenario(name, triplets(items, seed), items // 3)
-        yield Case(Suite.TRIPLETS, name, built, Known.optimum(CAPACITY))
+        yield Case(Suite.TRIPLETS, name, built, Bracket.optimum(CAPACITY))

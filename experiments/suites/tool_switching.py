@@ -22,9 +22,9 @@ from pathlib import Path
 
 from experiments.suites.case import (
     SIZE_BYTES,
+    Bracket,
     Case,
     FirstFilling,
-    Known,
     Suite,
     alike,
     least_makespan,
@@ -105,14 +105,14 @@ class ToolSwitching:
         """Return what comes off the makespan: the time in which a magazine is filled, if that is free."""
         return self.capacity * self.switching_time if free_filling else 0
 
-    def known(self, free_filling: bool, orders: Orders = ()) -> Known | None:
+    def known(self, free_filling: bool, orders: Orders = ()) -> Bracket | None:
         """Return the optimum where enumeration finds it, and otherwise what given orders reach.
 
         No plan ends before the machines have done all work in parallel: processing, and a load of every tool that is
         needed, except for those that a first filling may bring along.
         """
         if len(self.times) <= ENUMERATED_JOBS:
-            return Known.optimum(
+            return Bracket.optimum(
                 shortest_makespan(
                     self.times, self.needs, self.machines, self.capacity, self.switching_time, free_filling
                 )
@@ -122,7 +122,7 @@ class ToolSwitching:
         tools = len(frozenset[int]().union(*self.needs)) - (self.machines * self.capacity if free_filling else 0)
         work = sum(self.times) + self.switching_time * max(0, tools)
         reached = makespan(orders, self.times, self.needs, self.capacity, self.switching_time, free_filling)
-        return Known(-(-work // self.machines), reached)
+        return Bracket(-(-work // self.machines), reached)
 
     def case(self, name: str, free_filling: bool, orders: Orders = ()) -> Case:
         """Return the case in one of its readings, with what is known of it."""

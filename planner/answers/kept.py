@@ -9,14 +9,15 @@ import fcntl
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from truenorth.models.errors import QuestionError
 from truenorth.models.identity import scenario_hash
-from truenorth.models.scenario import Scenario, write_atomically
+from truenorth.models.scenario import InputError, Scenario, write_atomically
 
 _QUESTION = "question.json"
 
@@ -35,22 +36,28 @@ class KeptRuns:
     ------
     QuestionError
         If the runs there are of another question.
-    InputError
-        If the folder cannot be written.
     """
 
     def __init__(self, folder: Path, question: Mapping[str, Any]) -> None:
         self.folder = folder
+        self._full: InputError | None = None
         asked = json.loads(json.dumps(question))
         before = self._read(folder / _QUESTION)
         if before is None:
             for path in self._files():
                 path.unlink()  # nobody knows of which question
-            write_atomically(folder / _QUESTION, json.dumps(asked, indent=1) + "\n")
+            self.write_first(partial(write_atomically, folder / _QUESTION, json.dumps(asked, indent=1) + "\n"))
         elif before != asked:
             key = next(key for key in {**before, **asked} if before.get(key) != asked.get(key))
             problem = f"holds runs of another question ({key}: {before.get(key)}, now {asked.get(key)})"
             raise QuestionError(f"{folder}: {problem}; allowed are that question and another folder")
+
+    def write_first(self, write: Callable[[], object]) -> None:
+        """Write what all runs are of; where that cannot be, the first run is measured, and told, and not kept."""
+        try:
+            write()
+        except InputError as error:
+            self._full = error
 
     def read(self, number: int) -> dict[str, Any] | None:
         """Return a run that has ended, by its number from 1 on; None if it has not, or its file is damaged."""
@@ -62,8 +69,10 @@ class KeptRuns:
         Raises
         ------
         InputError
-            If it cannot be written.
+            If it cannot be written, or what it is of could not.
         """
+        if self._full is not None:
+            raise self._full
         write_atomically(self._path(number), json.dumps(document) + "\n")
 
     def _path(self, number: int) -> Path:

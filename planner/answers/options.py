@@ -39,6 +39,8 @@ class OptionKind(Enum):
         Service levels that must all hold.
     CHOICE
         One of a few words.
+    FLAG
+        Whether something is wanted; not unless it is said.
     """
 
     TEXT = auto()
@@ -53,6 +55,7 @@ class OptionKind(Enum):
     NOISE = auto()
     LEVELS = auto()
     CHOICE = auto()
+    FLAG = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,8 @@ class Option:
         Of a choice.
     in_sweeps
         Whether the cells of a sweep may differ in it, and so their answers; not what says how a question is answered.
+    otherwise
+        What holds where nothing is said, for the help; empty: the default.
     repeated
         Whether it is said where a command is repeated that asked for the default.
     """
@@ -87,6 +92,7 @@ class Option:
     most: float | None = None
     choices: tuple[str, ...] = ()
     in_sweeps: bool = True
+    otherwise: str = ""
     repeated: bool = True
 
 
@@ -128,3 +134,20 @@ WORKERS = Option("Processes or threads to search with.", OptionKind.WHOLE, least
 WARMUP = Option("Share of the earliest jobs that the metrics leave out, such as 0.1.", OptionKind.SHARE)
 POLICIES = Option("Policies, separated by commas (default: those that suit the window).", OptionKind.NAMES)
 RAY = Option("Search on this Ray cluster, too: HOST:PORT of its head, or auto.", metavar="ADDRESS", in_sweeps=False)
+DEVICE = Option("Where to run.", OptionKind.CHOICE, choices=("cpu", "cuda"))
+RUNNER = Option(
+    "Who computes: synthetic, transformers[:size=full,weights=FOLDER], module:factory.",
+    otherwise="synthetic; for requests of streams transformers:other=llm",
+)
+VIRTUAL = Option(
+    "Several GPUs of the scenario on one device: side by side, or one run at a time.",
+    OptionKind.CHOICE,
+    choices=("parallel", "serial"),
+)
+DEVICES_ON_RAY = Option(
+    "Use the devices of this Ray cluster's nodes: HOST:PORT of its head, or auto.", metavar="ADDRESS"
+)
+PATIENCE = Option(
+    "Seconds that anything may take longer than given before it is given up.", OptionKind.SECONDS, name="limit"
+)
+SAMPLES = Option("Samples of a profile of this scenario, to predict from.", OptionKind.FILE, metavar="FILE")

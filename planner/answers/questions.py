@@ -15,10 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeVar
 
 from truenorth.planner.answers.options import (
+    DEVICE,
+    DEVICES_ON_RAY,
+    PATIENCE,
     POLICIES,
     RAY,
+    RUNNER,
+    SAMPLES,
     SEED,
     TIME_LIMIT,
+    VIRTUAL,
     WARMUP,
     WORKERS,
     OptionKind,
@@ -29,17 +35,23 @@ from truenorth.planner.answers.options import (
 )
 
 if TYPE_CHECKING:
+    from truenorth.executor.devices.run import LiveSettings
+    from truenorth.executor.devices.runner import MakeRunner
     from truenorth.models.scenario import Scenario
     from truenorth.models.slo import ServiceLevels
     from truenorth.models.timeline import Timeline
     from truenorth.planner.answers.bound import Bound
     from truenorth.planner.answers.compare import Comparison
     from truenorth.planner.answers.plan import Plan
+    from truenorth.planner.answers.profile import Profile
+    from truenorth.planner.answers.replay import Replayed
     from truenorth.planner.answers.servers.answer import ServersAnswer
     from truenorth.planner.answers.servers.scheduled import ScheduleAnswer
     from truenorth.planner.answers.simulate import Simulation
+    from truenorth.planner.answers.trial import Trial
     from truenorth.planner.answers.uncertain.planning import UncertainPlan
     from truenorth.planner.answers.uncertain.told import Told
+    from truenorth.planner.inputs.samples import Samples
     from truenorth.solvers.budget import Budget
     from truenorth.solvers.farm import Farm
     from truenorth.solvers.result import Progress
@@ -426,3 +438,165 @@ class ScheduleQuestion(SizesQuestion["ScheduleAnswer"]):
         from truenorth.planner.answers.servers.schedule import schedule_within
 
         return schedule_within(self, scenario, budget)
+
+
+@dataclass(frozen=True)
+class ProfileQuestion(Question["Profile"]):
+    """Measure run times, loads and transfers, on this machine or a Ray cluster's.
+
+    Parameters
+    ----------
+    folder
+        Where every round is kept as it ends; None: nowhere.
+    watch
+        Told how many rounds are done, those of the warm-up included.
+    stop
+        Set it to end early with the rounds that have ended.
+    """
+
+    device: str = asked(MISSING, "What is measured.", OptionKind.CHOICE, choices=DEVICE.choices)
+    _: KW_ONLY
+    runner: str | None = asked(None, RUNNER)
+    rounds: int = asked(10, "How often every workflow is run, after the warm-up.", OptionKind.WHOLE, least=1)
+    beside: int = asked(0, "How many more GPUs do the same meanwhile.", OptionKind.WHOLE, least=0)
+    memory: bool = asked(False, "Let tasks hold, as `memory`, what they take beside the weights.", OptionKind.FLAG)
+    ray: str | None = asked(None, DEVICES_ON_RAY)
+    folder: Path | None = None
+    watch: Callable[[int], None] = lambda done: None
+    stop: threading.Event | None = None
+
+    def ask(self, scenario: Scenario) -> Profile:
+        """Return what was measured."""
+        name, make = _runner(self.runner, scenario)
+        from truenorth.planner.answers.profile import profile
+
+        return profile(
+            scenario,
+            make,
+            device=self.device,
+            runner_name=name,
+            rounds=self.rounds,
+            beside=self.beside,
+            with_memory=self.memory,
+            folder=self.folder,
+            watch=self.watch,
+            stop=(self.stop or threading.Event()).is_set,
+            ray=self.ray,
+        )
+
+
+@dataclass(frozen=True)
+class ReplayQuestion(Question["Replayed"]):
+    """Carry out a plan or an online policy on devices, in real time.
+
+    Parameters
+    ----------
+    policy
+        A plan or timeline file, or a policy with its parameters.
+    """
+
+    policy: str | Path = ""
+    _: KW_ONLY
+    device: str = asked("cpu", DEVICE)
+    runner: str | None = asked(None, RUNNER)
+    virtual: str | None = asked(None, VIRTUAL)
+    ray: str | None = asked(None, DEVICES_ON_RAY)
+    limit_s: float = asked(30.0, PATIENCE)
+    samples: Path | None = asked(None, SAMPLES)
+    check_outputs: bool = asked(False, "Afterwards run every task alone and compare its output.", OptionKind.FLAG)
+    seed: int = asked(0, SEED)
+
+    def ask(self, scenario: Scenario) -> Replayed:
+        """Return what was predicted, and what devices made of it."""
+        name, make = _runner(self.runner, scenario)
+        from truenorth.planner.answers.replay import replay_on_devices
+
+        return replay_on_devices(
+            scenario,
+            self.policy,
+            make,
+            _settings(self),
+            runner_name=name,
+            seed=self.seed,
+            check_outputs=self.check_outputs,
+            samples=_samples(self.samples),
+        )
+
+
+@dataclass(frozen=True)
+class TrialQuestion(Question["Trial"]):
+    """Run plans and policies on the same devices, again and again in random order.
+
+    Parameters
+    ----------
+    folder
+        Where every run is kept as it ends; None: nowhere.
+    watch
+        Told how many runs are done.
+    stop
+        Set it to end early with the runs that have ended.
+    """
+
+    policies: Sequence[str] = asked(
+        ("plan", "compass", "srpt"),
+        "Contenders, separated by commas: plan, policies, plan files; the first is compared to.",
+        OptionKind.NAMES,
+    )
+    _: KW_ONLY
+    repeats: int = asked(5, "How often all of them run.", OptionKind.WHOLE, least=1)
+    device: str = asked("cpu", DEVICE)
+    runner: str | None = asked(None, RUNNER)
+    virtual: str | None = asked(None, VIRTUAL)
+    ray: str | None = asked(None, DEVICES_ON_RAY)
+    limit_s: float = asked(30.0, PATIENCE)
+    samples: Path | None = asked(None, SAMPLES)
+    count_faults: bool = asked(False, "Let runs with faults count in the means, too.", OptionKind.FLAG)
+    time_limit_s: float = asked(60.0, TIME_LIMIT)
+    seed: int = asked(0, SEED)
+    folder: Path | None = None
+    watch: Callable[[int], None] = lambda done: None
+    stop: threading.Event | None = None
+
+    def ask(self, scenario: Scenario) -> Trial:
+        """Return what devices made of all of them."""
+        name, make = _runner(self.runner, scenario)
+        from truenorth.planner.answers.trial import trial
+
+        return trial(
+            scenario,
+            self.policies,
+            make,
+            _settings(self),
+            runner_name=name,
+            repeats=self.repeats,
+            time_limit_s=self.time_limit_s,
+            samples=_samples(self.samples),
+            count_faults=self.count_faults,
+            seed=self.seed,
+            folder=self.folder,
+            watch=self.watch,
+            stop=self.stop,
+        )
+
+
+def _runner(named: str | None, scenario: Scenario) -> tuple[str, MakeRunner]:
+    """Return who computes, and what makes it."""
+    from truenorth.models.errors import require_extra
+
+    require_extra("devices")
+    from truenorth.executor.runners.factory import default_runner, runner_named
+
+    name = named or default_runner(scenario.instance)
+    return name, runner_named(name)
+
+
+def _settings(asked: ReplayQuestion | TrialQuestion) -> LiveSettings:
+    from truenorth.executor.devices.run import LiveSettings
+
+    return LiveSettings(asked.device, asked.virtual, asked.limit_s, ray=asked.ray)  # type: ignore[arg-type]
+
+
+def _samples(path: Path | None) -> Samples | None:
+    from truenorth.planner.inputs.samples import read_samples
+
+    return None if path is None else read_samples(path)

@@ -21,7 +21,7 @@ from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
 from truenorth.executor.devices.runner import MakeRunner
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.simulation import Durations, simulate_recorded
-from truenorth.models.feasibility import check
+from truenorth.models.feasibility import check, exceeded_memory
 from truenorth.models.instance import Instance, Ints
 from truenorth.models.metrics import Metrics, measure
 from truenorth.models.objective import Objective, completion_us, reported_value, timeline_value
@@ -87,7 +87,17 @@ class Replayed(WithTimelines):
         # What a failed job left half done breaks rules that say nothing of the rest.
         failed = tuple(f"job {failure.job} " for failure in self.live.records.failures)
         found = check(self.instance, self.timeline)
+        # Where no task names any, a GPU's memory is that for weights, and what runs take lies beside it.
+        found += self.memory_exceeded if self.instance.template_memory.any() else []
         return [violation for violation in found if not (failed and violation.subject.startswith(failed))]
+
+    @cached_property
+    def memory_exceeded(self) -> list[Violation]:
+        """Starts of runs and loads at which models, and what tasks were measured to hold, had no room on their GPU."""
+        named, measured = self.instance.template_memory, self.live.held_bytes
+        held = np.array([measured.get(template, bytes_) for template, bytes_ in enumerate(named.tolist())], np.int64)
+        found = exceeded_memory(self.instance, self.timeline, held) if measured else ()
+        return [replace(one, problem="memory is exceeded by what tasks were measured to hold") for one in found]
 
     @property
     def achieved(self) -> bool:
@@ -193,7 +203,7 @@ def replay_on_devices(
         Of the ingress servers.
     check_outputs
         Whether every task is run again alone afterwards and its output compared: bit for bit, those of batches as
-        numbers.
+        numbers; and whether what tasks hold is measured on cores, too.
     samples
         What a profile of this scenario measured, to predict from.
 
@@ -213,7 +223,7 @@ def replay_on_devices(
     # Before the devices run: a prediction that is made afterwards is none.
     packed = plan is not None
     foreseen = None if samples is None else forecast(instance, chosen, samples, packed=packed, seed=seed)
-    kept = replace(settings, keep_outputs=settings.keep_outputs or check_outputs)
+    kept = replace(settings, keep_outputs=settings.keep_outputs or check_outputs, weighs=check_outputs)
     if check_outputs and settings.ray is not None:
         physical_devices(settings.device)  # tasks alone run here, not on a node
     with nodes_at(settings.ray, settings.device) as nodes:

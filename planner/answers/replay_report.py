@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from truenorth.executor.devices.records import Clock, IterationRecord, Record
+from truenorth.executor.devices.records import Clock, DeviceRecord, IterationRecord
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.instance import NONE, Instance
 from truenorth.models.metrics import Metrics, StreamMetrics, measure
@@ -17,6 +17,7 @@ from truenorth.models.objective import Objective, reported_value, timeline_value
 from truenorth.models.record import ABSENT, Spreading, encode, spread, take
 from truenorth.models.slo import quantile_rank
 from truenorth.models.timeline import Timeline, batch_leaders
+from truenorth.models.units import say_size
 from truenorth.planner.answers.forecast import ForecastComparison, measured_latencies
 
 if TYPE_CHECKING:
@@ -96,6 +97,44 @@ class OutputsCompared:
     compared: int
     different: list[str]
     of_batches: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskMemory:
+    """What a task of a workflow holds beside its models: as the scenario names it, and measured."""
+
+    task: str
+    named_bytes: int
+    measured_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryMeasured:
+    """What tasks hold beside their models.
+
+    Parameters
+    ----------
+    more_than_named
+        Tasks of workflows that hold more than they, or their class, name.
+    more_than_left
+        Starts of runs and loads at which there was not so much room on the GPU.
+    """
+
+    more_than_named: int
+    more_than_left: int
+    tasks: list[TaskMemory]
+
+    def __str__(self) -> str:
+        """Say it."""
+        if not self.more_than_named:
+            return "no task holds more than it names"
+        most = max(self.tasks, key=lambda task: task.measured_bytes - task.named_bytes)
+        sizes = f"{say_size(most.measured_bytes)} where {say_size(most.named_bytes)} are named"
+        more = f"{self.more_than_named} of {len(self.tasks)} tasks hold more than they name, most {most.task}: {sizes}"
+        if not self.more_than_left:
+            return f"{more}; their GPU had that left"
+        counted = "" if any(task.named_bytes for task in self.tasks) else ", weights alone being counted"
+        return f"{more}; {self.more_than_left} times their GPU had less left{counted}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +301,7 @@ class ReplayRecord:
     requests: list[RequestMeasured] = field(default_factory=list)
     iterations: list[IterationMeasured] = field(default_factory=list)
     clocks: list[ClockCompared] = ABSENT
+    memory: MemoryMeasured = ABSENT
 
 
 def replay_record(replayed: Replayed) -> ReplayRecord:
@@ -311,7 +351,21 @@ def replay_record(replayed: Replayed) -> ReplayRecord:
         requests=_requests(replayed),
         iterations=[_iteration(instance, iteration) for iteration in records.iterations],
         clocks=compare_clocks(live.clocks) or ABSENT,
+        memory=measured_memory([replayed]),
     )
+
+
+def measured_memory(runs: Sequence[Replayed]) -> MemoryMeasured:
+    """Return what tasks hold, and how often that was too much in some runs of theirs; absent if it was not measured."""
+    tasks = [
+        TaskMemory(one.instance.template_name(template), int(one.instance.template_memory[template]), held)
+        for one in runs[:1]
+        for template, held in sorted(one.live.held_bytes.items())
+    ]
+    if not tasks:
+        return ABSENT  # type: ignore[no-any-return]
+    more = [task for task in tasks if task.measured_bytes > task.named_bytes]
+    return MemoryMeasured(len(more), sum(len(run.memory_exceeded) for run in runs), tasks)
 
 
 def compare_clocks(found: Iterable[Clock]) -> list[ClockCompared]:
@@ -376,7 +430,7 @@ def _forecast(replayed: Replayed) -> ForecastComparison | None:
     return replayed.forecast.compare(measured)
 
 
-def _durations(records: Sequence[Record]) -> DurationsTogether:
+def _durations(records: Sequence[DeviceRecord]) -> DurationsTogether:
     # What failed took no time that could be compared.
     done = [record for record in records if record.error is None]
     given = sum(record.expected_us for record in done)
@@ -452,20 +506,20 @@ def _jobs(replayed: Replayed) -> list[JobMeasured]:
     ]
 
 
-def _run(replayed: Replayed, run: Record) -> TaskMeasured:
+def _run(replayed: Replayed, run: DeviceRecord) -> TaskMeasured:
     instance, task = replayed.instance, run.subject
     start_us = int(replayed.predicted.start_us[task])
     named = {"job": int(instance.task_job[task]), "task": instance.task_name(task)}
     return take(TaskMeasured, run, **named, **_timed(instance, run), predicted_start_s=_seconds(start_us))
 
 
-def _timed(instance: Instance, record: Record) -> dict[str, Any]:
+def _timed(instance: Instance, record: DeviceRecord) -> dict[str, Any]:
     """Return on which GPU something was measured, since when, and how long it took, given and measured."""
     times = {"start_s": record.start_us, "predicted_s": record.expected_us, "measured_s": record.took_us}
     return {"gpu": _gpu(instance, record.gpu), **{name: _seconds(us) for name, us in times.items()}}
 
 
-def _load(replayed: Replayed, load: Record) -> LoadMeasured:
+def _load(replayed: Replayed, load: DeviceRecord) -> LoadMeasured:
     instance, speed = replayed.instance, None
     if load.took_us:
         speed = load.size_bytes / load.took_us * MICROSECONDS_PER_SECOND

@@ -41,7 +41,7 @@ from truenorth.planner.answers.kept import KeptRuns, identity, keeping
 from truenorth.planner.answers.policies.parse import parse
 from truenorth.planner.answers.pool.on_ray import nodes_at
 from truenorth.planner.answers.replay import Replayed
-from truenorth.planner.answers.replay_report import compare_clocks
+from truenorth.planner.answers.replay_report import compare_clocks, measured_memory
 from truenorth.planner.answers.shown import Shown, WithRows, WithTimelines
 from truenorth.planner.answers.simulate import is_file
 from truenorth.planner.answers.trial_report import ContenderRow, JobLatencies, TrialOrigin, TrialRecord
@@ -132,6 +132,7 @@ class Trial(WithTimelines, WithRows):
     @property
     def record(self) -> TrialRecord:
         """The trial with the keys of ``trial --json``."""
+        ran = [run for runs in self.runs.values() for run in runs]
         return TrialRecord(
             self.scenario.objective,
             self.settings.device,
@@ -143,7 +144,8 @@ class Trial(WithTimelines, WithRows):
             self.order,
             self.rows,
             {"before": self.machine[0], "after": self.machine[1]},
-            compare_clocks(clock for runs in self.runs.values() for run in runs for clock in run.live.clocks) or ABSENT,
+            compare_clocks(clock for run in ran for clock in run.live.clocks) or ABSENT,
+            measured_memory(ran),
         )
 
     @property
@@ -277,7 +279,7 @@ def trial(
         nodes = opened.enter_context(nodes_at(settings.ray, settings.device))
         asked = identity(scenario) | trial_question(policies, settings, runner_name, seed, time_limit_s, nodes)
         kept = opened.enter_context(keeping(folder, asked))
-        contenders = [_contender(scenario, name, time_limit_s, samples, seed, stop, folder) for name in policies]
+        contenders = [_contender(scenario, name, time_limit_s, samples, seed, stop, kept) for name in policies]
         draw, ended = random.Random(seed), None  # noqa: S311
         # Random within each repeat: who runs after whom, and on how warm a machine, is left to chance.
         turns = [one for _ in range(repeats) for one in draw.sample(contenders, len(contenders))]
@@ -377,12 +379,12 @@ def _contender(
     samples: Samples | None,
     seed: int,
     stop: threading.Event,
-    folder: Path | None,
+    kept: KeptRuns | None,
 ) -> Contender:
     instance = scenario.instance
     plan = None
     if name == PLAN:
-        plan = _plan(scenario, time_limit_s, seed, stop, None if folder is None else folder / "plan.json")
+        plan = _plan(scenario, time_limit_s, seed, stop, kept)
     elif is_file(name):
         plan = feasible_timeline(instance, Path(name))
     policy: Callable[[], Policy] = parse(name, scenario) if plan is None else replay(instance, plan)
@@ -392,17 +394,19 @@ def _contender(
     return Contender(name, plan, policy, simulate(instance, policy, seed), foreseen)
 
 
-def _plan(scenario: Scenario, time_limit_s: float, seed: int, stop: threading.Event, path: Path | None) -> Timeline:
+def _plan(scenario: Scenario, time_limit_s: float, seed: int, stop: threading.Event, kept: KeptRuns | None) -> Timeline:
     """Return the plan that is kept, or make one and keep it: all runs of a trial carry out the same."""
     from truenorth.planner.answers import plan as planning  # a GPU host that is given plan files needs no solver
 
+    instance, path = scenario.instance, None if kept is None else kept.folder / "plan.json"
     if path is not None and path.exists():
-        return feasible_timeline(scenario.instance, path)
-    plan = planning.solve(scenario.instance, scenario.objective, Budget(time_limit_s, seed=seed, stop=stop)).timeline
+        return feasible_timeline(instance, path)
+    plan = planning.solve(instance, scenario.objective, Budget(time_limit_s, seed=seed, stop=stop)).timeline
     if plan is None:
         raise QuestionError(f"no plan was found in {time_limit_s:g} s; allowed is more time", "time_limit_s")
-    if path is not None and not stop.is_set():  # one that was cut short is made again
-        write_timeline(path, scenario.instance, plan, TimelineHeader(objective=str(scenario.objective), seed=seed))
+    if kept is not None and path is not None and not stop.is_set():  # one that was cut short is made again
+        header = TimelineHeader(objective=str(scenario.objective), seed=seed)
+        kept.write_first(partial(write_timeline, path, instance, plan, header))
     return plan
 
 

@@ -12,7 +12,7 @@ from truenorth.models.objective import Objective
 from truenorth.models.record import ABSENT, Spreading, spread
 from truenorth.planner.answers.forecast import ForecastComparison
 from truenorth.planner.answers.intervals import Interval
-from truenorth.planner.answers.replay_report import ClockCompared
+from truenorth.planner.answers.replay_report import ClockCompared, MemoryMeasured
 from truenorth.planner.answers.versions import Origin
 
 
@@ -82,6 +82,7 @@ class TrialRecord:
     rows: Annotated[list[ContenderRow], Field(min_length=1)]
     machine: Mapping[str, Mapping[str, Any]]
     clocks: list[ClockCompared] = ABSENT
+    memory: MemoryMeasured = ABSENT
 
 
 @dataclass(frozen=True, slots=True)

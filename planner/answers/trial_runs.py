@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,7 @@ class _KeptRun:
     different: list[int] | None
     outputs: dict[int, str]
     clocks: tuple[Clock, ...] = ()
+    held_bytes: dict[int, int] = field(default_factory=dict)
 
 
 def run_document(run: Replayed, outputs: Outputs) -> dict[str, Any]:
@@ -80,6 +81,7 @@ def run_document(run: Replayed, outputs: Outputs) -> dict[str, Any]:
         None if run.different is None else list(run.different),
         dict(outputs),
         tuple(live.clocks),
+        dict(live.held_bytes),
     )
     return {**encode(run.record), "kept": encode(kept)}
 
@@ -109,6 +111,7 @@ def read_run(document: Mapping[str, Any], run_of: Callable[..., Replayed]) -> tu
         digests,
         {},
         kept.clocks,
+        kept.held_bytes,
     )
     return run_of(live, None, kept.different), kept.outputs
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-from truenorth.planner.answers.options import Option, OptionKind, name_of, options_of
+from truenorth.planner.answers.options import Option, OptionKind, name_of, options_of, say
 from truenorth.planner.command import manners
 
 if TYPE_CHECKING:
@@ -48,56 +48,11 @@ def to(metavar: str, text: str) -> Any:
 
 Output = Annotated[Path | None, to("FILE", "Write the result to this file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
-TimeLimit = Annotated[float, typer.Option(min=0.1, callback=assert_finite, help="Seconds for making the plan.")]
 Workers = Annotated[int, typer.Option(min=1, max=64, help="Processes or threads to search with.")]
 Ray = Annotated[
     str | None, typer.Option(metavar="ADDRESS", help="Search on this Ray cluster, too: HOST:PORT of its head, or auto.")
 ]
-DevicesOnRay = Annotated[
-    str | None,
-    typer.Option(
-        "--ray", metavar="ADDRESS", help="Use the devices of this Ray cluster's nodes: HOST:PORT of its head, or auto."
-    ),
-]
 Seed = Annotated[int, typer.Option(min=0, max=2**31 - 1, help="The same seed repeats a run.")]
-
-
-class DeviceChoice(StrEnum):
-    """The values of ``--device``."""
-
-    CPU = "cpu"
-    CUDA = "cuda"
-
-
-class SharingChoice(StrEnum):
-    """The values of ``--virtual``."""
-
-    PARALLEL = "parallel"
-    SERIAL = "serial"
-
-
-Device = Annotated[DeviceChoice, typer.Option(help="Where to run.")]
-
-Runner = Annotated[
-    str | None,
-    typer.Option(
-        help="Who computes: synthetic, transformers[:size=full,weights=FOLDER], module:factory.",
-        show_default="synthetic; for requests of streams transformers:other=llm",
-    ),
-]
-
-Virtual = Annotated[
-    SharingChoice | None,
-    typer.Option(help="Several GPUs of the scenario on one device: side by side, or one run at a time."),
-]
-
-Patience = Annotated[
-    float, typer.Option(min=0.1, help="Seconds that anything may take longer than given before it is given up.")
-]
-
-SamplesPath = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Samples of a profile of this scenario, to predict from.")
-]
 
 
 Answer = TypeVar("Answer")
@@ -107,6 +62,7 @@ _TYPES: Mapping[OptionKind, type] = {
     OptionKind.SECONDS: float,
     OptionKind.FILE: Path,
     OptionKind.LEVELS: list[str],
+    OptionKind.FLAG: bool,
 }
 """What typer reads; text of every other kind is read here."""
 
@@ -159,13 +115,14 @@ def _parameter(each: Field[Any], option: Option) -> inspect.Parameter:
     kind, default = _TYPES.get(option.kind, str), each.default
     if option.kind is OptionKind.CHOICE:
         choices = StrEnum(each.name.title(), {word: word for word in option.choices})  # type: ignore[misc]
-        kind, default = choices, choices(str(default))
-    elif isinstance(default, Fraction):
-        default = str(default)
+        kind, default = choices, choices(default) if isinstance(default, str) else default
+    elif isinstance(default, Fraction | tuple):
+        (default,) = say(default, option.kind)
     shown = typer.Option(
         f"--{name_of(each).replace('_', '-')}",
         help=option.help,
         metavar=option.metavar,
+        show_default=option.otherwise or True,
         min=0.1 if option.kind is OptionKind.SECONDS else option.least,
         max=option.most,
         callback=assert_finite if option.kind is OptionKind.SECONDS else None,
@@ -202,7 +159,7 @@ def _read(each: Field[Any], option: Option, typed: Any) -> Any:
         return manners.fraction(typed, name)
     if option.kind is OptionKind.FACTOR:
         return _factor(typed, name)
-    return str(typed) if option.kind is OptionKind.CHOICE else typed
+    return str(typed) if option.kind is OptionKind.CHOICE and typed is not None else typed
 
 
 def _factor(text: str, name: str) -> Fraction:

@@ -165,8 +165,10 @@ def _facts(replayed: Replayed, found: ReplayRecord) -> dict[str, str]:
             rows["outputs"] += f"; {outputs.of_batches} ran in batches and may differ by rounding"
     if found.not_finite_outputs:
         rows["not finite"] = f"{len(found.not_finite_outputs)} outputs hold what is no finite number"
+    if found.memory is not ABSENT:
+        rows["memory"] = str(found.memory)
     if found.unpacked_gpus:
-        rows["memory"] = f"fits by bytes but not in pieces on {', '.join(found.unpacked_gpus)}"
+        rows["addresses"] = f"fits by bytes but not in pieces on {', '.join(found.unpacked_gpus)}"
     if found.moves:
         rows["moves"] = f"{len(found.moves)} models made way within a GPU's memory, in {found.moves_s:.4f} s"
     if found.faults:

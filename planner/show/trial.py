@@ -64,6 +64,7 @@ def trial_view(made: Trial) -> Group:
     lines = [*say_uncounted(found.rows), *say_not_finite(found.rows)]
     lines += [f"from samples, {row.policy}: {row.forecast}" for row in found.rows if row.forecast is not None]
     lines += () if found.clocks is ABSENT else map(str, found.clocks)
+    lines += () if found.memory is ABSENT else [f"memory: {found.memory}"]
     table = terminal(replace(contenders(found), title=""), None)
     return Group(Text(head, style="bold"), table, *map(Text, lines))
 
@@ -87,6 +88,7 @@ def section(folder: Path) -> PageSection:
             *say_uncounted(found.rows),
             *say_not_finite(found.rows),
             *(() if found.clocks is ABSENT else (f"{clock}." for clock in found.clocks)),
+            *(() if found.memory is ABSENT else (f"Memory: {found.memory}.",)),
             *(f"From samples, {row.policy}: {row.forecast}." for row in found.rows if row.forecast is not None),
         ],
         [contenders(found)],

@@ -14,14 +14,14 @@ from experiments.device_figures.__main__ import Stage, _all
 from experiments.device_figures.figures import TARGETS, load_share, overlap_us, reached
 from experiments.device_figures.parts import parts
 from experiments.device_figures.steps import Figure, refuse_too_much, take_steps
-from truenorth.executor.devices.records import Record
+from truenorth.executor.devices.records import DeviceRecord
 from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import scenario_from
 from truenorth.planner.answers.kept import KeptRuns
 
 
-def record(gpu: int, start_us: int, end_us: int, size_bytes: int = 0) -> Record:
-    return Record(0, gpu, start_us, start_us, end_us, end_us - start_us, size_bytes)
+def record(gpu: int, start_us: int, end_us: int, size_bytes: int = 0) -> DeviceRecord:
+    return DeviceRecord(0, gpu, start_us, start_us, end_us, end_us - start_us, size_bytes)
 
 
 def test_overlap_is_counted_per_gpu() -> None:

@@ -18,7 +18,7 @@ from experiments.library import page
 from experiments.library.drawing import Drawn, draw_into
 from experiments.library.improving import Attempt, work_on
 from experiments.library.page import PolicyResult, ratios
-from experiments.library.store import CERTIFICATE, FOLDER, PLAN, Found, Known, Library, RefusedError, packed, path_of
+from experiments.library.store import CERTIFICATE, FOLDER, PLAN, Found, Known, Library, NotEnteredError, packed, path_of
 from truenorth.models import scenario_hash
 from truenorth.models.objective import Objective
 from truenorth.models.scenario import InputError, scenario_from
@@ -216,7 +216,7 @@ def test_tampered_files_are_refused_or_worth_what_they_say(library: Library) -> 
             path.write_bytes(packed(path, json.dumps(document)))
             try:
                 known = library.known("two")
-            except (RefusedError, InputError):
+            except (NotEnteredError, InputError):
                 refused += 1
             else:
                 assert worth == (known.value if sort == PLAN else known.bound)

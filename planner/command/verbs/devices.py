@@ -3,41 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from truenorth.planner.answers.questions import ProfileQuestion, ReplayQuestion, TrialQuestion
 from truenorth.planner.command import manners
-from truenorth.planner.command.options import (
-    Device,
-    DeviceChoice,
-    DevicesOnRay,
-    Json,
-    Output,
-    Patience,
-    Runner,
-    SamplesPath,
-    ScenarioPath,
-    Seed,
-    TimeLimit,
-    Virtual,
-    stoppable,
-    to,
-)
+from truenorth.planner.command.options import Before, Json, Output, ScenarioPath, asks, stoppable, to
 
 
+@asks(ProfileQuestion)
 def profile(
+    ask: ProfileQuestion,
     scenario: ScenarioPath,
-    device: Annotated[DeviceChoice, typer.Option(help="What is measured.")],
-    output: Output = None,
-    runner: Runner = None,
-    rounds: Annotated[int, typer.Option(min=1, help="How often every workflow is run, after the warm-up.")] = 10,
-    beside: Annotated[int, typer.Option(min=0, help="How many more GPUs do the same meanwhile.")] = 0,
-    memory: Annotated[
-        bool, typer.Option("--memory", help="Let tasks hold, as `memory`, what they take beside the weights.")
-    ] = False,
-    ray: DevicesOnRay = None,
+    output: Annotated[Output, Before("runner")] = None,
     as_json: Json = False,
 ) -> int:
     """Measure run times, loads and transfers on this machine, and write the scenario with them."""
@@ -46,9 +27,7 @@ def profile(
     require_extra("devices")
     from truenorth.executor import StoppedError
     from truenorth.executor.devices.profiling import WARMUP_ROUNDS
-    from truenorth.executor.runners.factory import default_runner, runner_named
     from truenorth.models.scenario import load_scenario, promise
-    from truenorth.planner.answers import profile as profiling
     from truenorth.planner.answers.kept import forget
     from truenorth.planner.inputs.samples import samples_path
     from truenorth.planner.show.profile import profile_view
@@ -59,52 +38,30 @@ def profile(
             raise manners.UsageError(f"{output}: a profile is written as YAML; name it {output.with_suffix('.yaml')}")
         promise(output)
         promise(samples_path(output))
-    loaded = load_scenario(scenario)
-    runner = runner or default_runner(loaded.instance)
-    computing = runner_named(runner)
+    loaded, folder = load_scenario(scenario), None if output is None else output.with_suffix(".rounds")
     try:
-        with stoppable(show_count("profiling, in rounds", WARMUP_ROUNDS + rounds)) as (stop, watch):
-            made = profiling.profile(
-                loaded,
-                computing,
-                device=device.value,
-                runner_name=runner,
-                rounds=rounds,
-                beside=beside,
-                with_memory=memory,
-                folder=None if output is None else output.with_suffix(".rounds"),
-                watch=watch,
-                stop=stop.is_set,
-                ray=ray,
-            )
+        with stoppable(show_count("profiling, in rounds", WARMUP_ROUNDS + ask.rounds)) as (stop, watch):
+            made = replace(ask, folder=folder, watch=watch, stop=stop).ask(loaded)
     except StoppedError as error:
         return manners.ended(False, str(error))
     written = _show(
         made.record(output), lambda: profile_view(made), as_json, lambda: [] if output is None else made.save(output)
     )
-    if made.rounds < rounds:
-        manners.say(f"truenorth: {made.ended}; {made.rounds} of {rounds} rounds had ended")
+    if made.rounds < ask.rounds:
+        manners.say(f"truenorth: {made.ended}; {made.rounds} of {ask.rounds} rounds had ended")
         return manners.INTERRUPTED if stop.is_set() else manners.NOT_ACHIEVED
-    if written and output is not None:
-        forget(output.with_suffix(".rounds"))  # all of them are in the samples
+    if written and folder is not None:
+        forget(folder)  # all of them are in the samples
     return manners.ended(written)
 
 
+@asks(ReplayQuestion)
 def replay(
+    ask: ReplayQuestion,
     scenario: ScenarioPath,
     plan: Annotated[Path | None, typer.Argument(metavar="PLAN", help="Plan or timeline file to carry out.")] = None,
-    policy: Annotated[str | None, typer.Option(help="An online policy in place of a plan.")] = None,
-    device: Device = DeviceChoice.CPU,
-    runner: Runner = None,
-    virtual: Virtual = None,
-    ray: DevicesOnRay = None,
-    limit: Patience = 30.0,
-    samples: SamplesPath = None,
-    check_outputs: Annotated[
-        bool, typer.Option("--check-outputs", help="Afterwards run every task alone and compare its output.")
-    ] = False,
-    output: Annotated[Path | None, to("FOLDER", "Write report, picture and trace here.")] = None,
-    seed: Seed = 0,
+    policy: Annotated[str | None, typer.Option(help="An online policy in place of a plan."), Before("device")] = None,
+    output: Annotated[Path | None, to("FOLDER", "Write report, picture and trace here."), Before("seed")] = None,
     as_json: Json = False,
 ) -> int:
     """Carry out a plan or an online policy on devices, in real time; report predicted against measured."""
@@ -114,29 +71,13 @@ def replay(
         raise manners.UsageError("replay: allowed is either a PLAN or --policy, and one of them is needed")
     require_extra("devices")
     from truenorth.models.scenario import load_scenario
+    from truenorth.planner.show.replay import replay_view, show_elapsed, write
 
     if output is not None:
         manners.prepare_folder(output)
     loaded = load_scenario(scenario)
-    from truenorth.executor.devices.run import LiveSettings
-    from truenorth.executor.runners.factory import default_runner, runner_named
-    from truenorth.planner.answers.replay import replay_on_devices
-    from truenorth.planner.inputs.samples import read_samples
-    from truenorth.planner.show.replay import replay_view, show_elapsed, write
-
-    runner = runner or default_runner(loaded.instance)
-    settings = LiveSettings(device.value, None if virtual is None else virtual.value, limit, ray=ray)
     with show_elapsed("setting up, then running in real time"):
-        replayed = replay_on_devices(
-            loaded,
-            plan or str(policy),
-            runner_named(runner),
-            settings,
-            runner_name=runner,
-            seed=seed,
-            check_outputs=check_outputs,
-            samples=None if samples is None else read_samples(samples),
-        )
+        replayed = replace(ask, policy=plan or str(policy)).ask(loaded)
     written = _show(
         replayed.record,
         lambda: replay_view(replayed),
@@ -146,24 +87,11 @@ def replay(
     return manners.ended(replayed.achieved and written)
 
 
+@asks(TrialQuestion)
 def trial(
+    ask: TrialQuestion,
     scenario: ScenarioPath,
-    policies: Annotated[
-        str, typer.Option(help="Contenders, separated by commas: plan, policies, plan files; the first is compared to.")
-    ] = "plan,compass,srpt",
-    repeats: Annotated[int, typer.Option(min=1, help="How often all of them run.")] = 5,
-    device: Device = DeviceChoice.CPU,
-    runner: Runner = None,
-    virtual: Virtual = None,
-    ray: DevicesOnRay = None,
-    limit: Patience = 30.0,
-    samples: SamplesPath = None,
-    count_faults: Annotated[
-        bool, typer.Option("--count-faults", help="Let runs with faults count in the means, too.")
-    ] = False,
-    time_limit: TimeLimit = 60.0,
-    output: Annotated[Path | None, to("FOLDER", "Write report and timelines here.")] = None,
-    seed: Seed = 0,
+    output: Annotated[Path | None, to("FOLDER", "Write report and timelines here."), Before("seed")] = None,
     as_json: Json = False,
 ) -> int:
     """Run plans and policies on the same devices, again and again in random order; give paired differences."""
@@ -171,43 +99,23 @@ def trial(
 
     require_extra("devices")
     from truenorth.executor import StoppedError
-    from truenorth.executor.devices.run import LiveSettings
-    from truenorth.executor.runners.factory import default_runner, runner_named
     from truenorth.models.scenario import load_scenario
-    from truenorth.planner.answers.policies.parse import split_policies
-    from truenorth.planner.answers.trial import trial as run_trial
-    from truenorth.planner.inputs.samples import read_samples
     from truenorth.planner.show.replay import show_count
     from truenorth.planner.show.trial import RUNS, trial_view, write
 
     if output is not None:
         manners.prepare_folder(output)
-    loaded, names = load_scenario(scenario), split_policies(policies)
-    runner = runner or default_runner(loaded.instance)
-    settings = LiveSettings(device.value, None if virtual is None else virtual.value, limit, ray=ray)
+    loaded, folder = load_scenario(scenario), None if output is None else output / RUNS
+    runs = ask.repeats * len(ask.policies)
     try:
-        with stoppable(show_count("planning, then running in real time", repeats * len(names))) as (stop, watch):
-            made = run_trial(
-                loaded,
-                names,
-                runner_named(runner),
-                settings,
-                runner_name=runner,
-                repeats=repeats,
-                time_limit_s=time_limit,
-                samples=None if samples is None else read_samples(samples),
-                count_faults=count_faults,
-                seed=seed,
-                folder=None if output is None else output / RUNS,
-                watch=watch,
-                stop=stop,
-            )
+        with stoppable(show_count("planning, then running in real time", runs)) as (stop, watch):
+            made = replace(ask, folder=folder, watch=watch, stop=stop).ask(loaded)
     except StoppedError:
         return manners.ended(False, "no run had ended")
     written = _show(
         made.record, lambda: trial_view(made), as_json, lambda: [] if output is None else write(made, output)
     )
-    said = f"{sum(map(len, made.runs.values()))} of {repeats * len(names)} runs had ended"
+    said = f"{sum(map(len, made.runs.values()))} of {runs} runs had ended"
     return manners.ended(made.achieved and written, said if stop.is_set() else None)
 
 

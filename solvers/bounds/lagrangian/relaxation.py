@@ -21,7 +21,7 @@ from truenorth.models.objective import Term, charges
 from truenorth.solvers.bounds.critical_path import UNREACHABLE, earliest
 from truenorth.solvers.bounds.lagrangian.batch_places import Places, places_of
 from truenorth.solvers.bounds.lagrangian.job_paths import JobData
-from truenorth.solvers.bounds.lagrangian.shapes import Forest, Lane, forest, node_earliest
+from truenorth.solvers.bounds.lagrangian.shapes import Forest, PriceLane, forest, node_earliest
 
 MEMORY_PARTS = 1 << 14
 """A GPU's memory is counted in at most so many parts."""
@@ -288,7 +288,7 @@ def _model_uses(instance: Instance) -> tuple[ModelUse, ...]:
     return tuple(uses)
 
 
-def _held(instance: Instance, memory: tuple[MemoryRow, ...], lane: Lane) -> Iterator[tuple[int, int]]:
+def _held(instance: Instance, memory: tuple[MemoryRow, ...], lane: PriceLane) -> Iterator[tuple[int, int]]:
     """Yield the limits on memory that a task runs into, each with the parts that it holds, rounded down."""
     gpu = instance.class_gpu[lane.gpu_class]
     for index, row in enumerate(memory):

@@ -77,7 +77,7 @@ class Shapes(NamedTuple):
     last_to_end: Ints
 
 
-class Lane(NamedTuple):
+class PriceLane(NamedTuple):
     """Tasks that pay the same prices: on a GPU class, with these models in use, as one of so many in a batch.
 
     Parameters
@@ -120,7 +120,7 @@ class Forest:
     """
 
     shapes: Shapes
-    lanes: tuple[Lane, ...]
+    lanes: tuple[PriceLane, ...]
     node_task: Ints
     places: tuple[PlaceRow, ...]
     starts_us: tuple[tuple[int, ...], ...]
@@ -206,7 +206,7 @@ class _Options:
         self.from_us: list[int] = []
         self.place: list[int] = []
         self.held: list[int] = []
-        self.lanes: dict[Lane, int] = {}
+        self.lanes: dict[PriceLane, int] = {}
         self.places: dict[PlaceRow, int] = {}
 
     def add(self, run_us: int, lane: int = -1, from_us: int = 0, place: int = -1, held: int = -1) -> None:
@@ -231,13 +231,13 @@ class _Options:
                 place = held = -1
                 if priced:
                     place = self.places.setdefault(PlaceRow(batch, c, fewest, most, run_us), len(self.places))
-                    lane = self._lane(Lane(c, needs, share, 0, (0,)))
-                    held = self._lane(Lane(c, (), 0, memory, (0,))) if memory else -1
+                    lane = self._lane(PriceLane(c, needs, share, 0, (0,)))
+                    held = self._lane(PriceLane(c, (), 0, memory, (0,))) if memory else -1
                 else:
-                    lane = self._lane(Lane(c, needs, share, memory, starts))
+                    lane = self._lane(PriceLane(c, needs, share, memory, starts))
                 self.add(run_us, lane, starts[fewest - 1], place, held)
 
-    def _lane(self, lane: Lane) -> int:
+    def _lane(self, lane: PriceLane) -> int:
         """Return the number of a lane, a new one if it is not known."""
         return self.lanes.setdefault(lane, len(self.lanes))
 

@@ -8,7 +8,7 @@ import pytest
 
 import truenorth as tn
 from experiments.suites import graphs, paging, shops
-from experiments.suites.case import KNOWN_OPTIMA, Case, Known
+from experiments.suites.case import KNOWN_OPTIMA, Bracket, Case
 from tests.experiments.suites.plans import PATIENCE_S, needs_data, proved
 from truenorth.models import completion_us
 from truenorth.models.scenario import InputError
@@ -62,7 +62,7 @@ def test_a_damaged_job_shop_is_refused(tmp_path: Path, old: str, new: str, messa
 )
 def test_fattahi(name: str, optimum: int) -> None:
     case = only(list(shops.job_shop_cases(KNOWN_OPTIMA)), name)
-    assert case.known == Known.optimum(optimum)
+    assert case.known == Bracket.optimum(optimum)
     assert proved(case) == optimum
 
 
@@ -73,7 +73,7 @@ def test_fattahi(name: str, optimum: int) -> None:
 )
 def test_parallel_machines(name: str, optimum: int) -> None:
     case = only(list(shops.parallel_machine_cases(KNOWN_OPTIMA)), name)
-    assert case.known == Known.optimum(optimum)
+    assert case.known == Bracket.optimum(optimum)
     assert proved(case) == optimum
 
 
@@ -90,7 +90,7 @@ def test_async_how() -> None:
 def test_the_one_answer_of_async_how_that_is_wrong() -> None:
     # async_829: 4, then 2, then 1, one after the other, take 1,209,600 + 4,838,400 + 172,800 s; the answer omits 1.
     case = only(list(graphs.async_how_cases(KNOWN_OPTIMA)), "async_829 low")
-    assert case.known == Known.optimum(6_048_000)
+    assert case.known == Bracket.optimum(6_048_000)
     assert proved(case) == 1_209_600 + 4_838_400 + 172_800
 
 
@@ -102,7 +102,7 @@ def test_triplets_fill_their_bins_and_are_packed() -> None:
         True,
     )
     case = next(shops.triplet_cases())
-    assert case.known == Known.optimum(1_000_000)
+    assert case.known == Bracket.optimum(1_000_000)
     assert proved(case) == 1_000_000
 
 

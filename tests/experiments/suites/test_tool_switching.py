@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.suites.case import FirstFilling, Known
+from experiments.suites.case import Bracket, FirstFilling
 from experiments.suites.tool_switching import BEST_ORDERS, DRAWS, ToolSwitching, cases, drawn, read
 from tests.experiments.suites.plans import proved
 from truenorth.models.scenario import InputError
@@ -110,8 +110,8 @@ def test_what_is_known_of_larger_draws() -> None:
     draw = (2, 15, 20, 10, 15, 1)
     instance = drawn(*draw)
     assert (sum(instance.times), len(frozenset().union(*instance.needs))) == (551, 20)
-    assert instance.known(False, BEST_ORDERS[draw]) == Known(426, 565)
-    assert instance.known(True, BEST_ORDERS[draw]) == Known(276, 415)
+    assert instance.known(False, BEST_ORDERS[draw]) == Bracket(426, 565)
+    assert instance.known(True, BEST_ORDERS[draw]) == Bracket(276, 415)
     assert instance.known(True) is None
 
 

@@ -258,6 +258,8 @@ def test_batches_are_measured_by_size_and_beside_each_other() -> None:
     assert seen[:4] == [(90, (0, 1, 2, 3))] * 2 + [(70, (0, 1))] * 2
     assert {size: len(spread.samples_us) for size, spread in found.batches["pairs"].items()} == {1: 4, 2: 4, 4: 4}
     assert len(found.runs["w", "t"].samples_us) == 4
+    # Each of four takes 64 bytes of values, put out by the layer, and put out; of those before only the last stay.
+    assert found.memory_bytes == {("w", "t"): (3 * 64 + 3 * 64) // 4}
 
 
 def test_no_more_copies_are_measured_beside_each_other_than_there_are_streams() -> None:

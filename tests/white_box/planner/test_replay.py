@@ -14,7 +14,7 @@ from tests.executor.devices.small import BYTES, Decoding, Small, gpus, instance
 from tests.executor.scripted import Listed, runs
 from tests.instances import chain, task
 from tests.white_box.planner.test_command import Command, command
-from truenorth.executor.devices.records import Record, Records, measured
+from truenorth.executor.devices.records import DeviceRecord, Records, measured
 from truenorth.executor.devices.run import LiveSettings
 from truenorth.executor.devices.runner import MakeRunner, RunnerCall
 from truenorth.executor.simulation import Durations, simulate_recorded
@@ -157,7 +157,7 @@ def test_measured_times_replace_those_of_the_engine() -> None:
     ordered = Timeline.build(
         1, [Placement(0, 0, 10, 20)], [Residency(0, 0, 0, 10, 30), Residency(1, 0, 0, 0, initial=True)]
     )
-    records = Records(runs=[Record(0, 0, 10, 11, 19, 5)], loads=[Record(0, 0, 0, 2, 9, 5)])
+    records = Records(runs=[DeviceRecord(0, 0, 10, 11, 19, 5)], loads=[DeviceRecord(0, 0, 0, 2, 9, 5)])
     timeline = measured(ordered, records)
     assert runs(timeline) == [(0, 11, 19)]
     assert set(timeline.residencies) == {Residency(0, 0, 2, 9, 30), Residency(1, 0, 0, 0, initial=True)}
@@ -229,6 +229,40 @@ class Layer(torch.nn.Linear):
 def layer(name: str) -> torch.nn.Module:
     """Make the module of a model: a factory as a user would name it."""
     return Layer()
+
+
+class Hungry(Layer):
+    """A megabyte, and one number more, beside what a layer takes."""
+
+    def forward(self, data: Tensor) -> Tensor:
+        return super().forward(data) + torch.ones(250_000).sum()
+
+
+def hungry(name: str) -> torch.nn.Module:
+    """Make the module of model m1 such that it takes a megabyte, for task b."""
+    return Hungry() if name == "m1" else Layer()
+
+
+@pytest.mark.parametrize("named", ["", ", memory: 1000 B"])
+def test_tasks_are_held_to_what_they_name(command: Command, tmp_path: Path, named: str) -> None:
+    """A GPU of 2176 bytes has not a megabyte; where no task names any memory, that is for weights alone."""
+    path = tmp_path / "tiny.yaml"
+    path.write_text(TEXT.replace("{models: [m1], ", f"{{models: [m1]{named}, "))
+    runner = ["--runner", "tests.white_box.planner.test_replay:hungry", "--virtual", "serial"]
+    code, out, _ = command("replay", path, "--policy", "jit", *runner, "--check-outputs", "--json")
+    document = json.loads(out)
+    memory = document["memory"]
+    assert (code, document["valid"]) == ((1, False) if named else (0, True))
+    assert [task["task"] for task in memory["tasks"]] == ["w/a", "w/b", "w/c", "w/d"]
+    assert [task["named_bytes"] for task in memory["tasks"]] == [0, 1000 if named else 0, 0, 0]
+    assert 1_000_000 < memory["tasks"][1]["measured_bytes"] < 1_010_000
+    assert memory["more_than_named"] == sum(each["measured_bytes"] > each["named_bytes"] for each in memory["tasks"])
+    assert memory["more_than_left"] >= 6  # b of each of six jobs
+    if named:
+        assert len(document["violations"]) == memory["more_than_left"]
+        assert "memory is exceeded by what tasks were measured to hold" in document["violations"][0]
+    _, out, _ = command("replay", path, "--policy", "jit", *runner, "--json")
+    assert "memory" not in json.loads(out)  # on cores it takes long
 
 
 @pytest.mark.parametrize(

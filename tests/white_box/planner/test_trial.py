@@ -38,7 +38,7 @@ from tests.white_box.planner.test_replay import SERIAL, Layer, tiny_file
 from truenorth.executor.devices.crew import Crew
 from truenorth.executor.devices.live import LiveDevice
 from truenorth.executor.devices.machine import Observed
-from truenorth.executor.devices.records import STARTED_AGAIN, Digest, Fault, Record, Records
+from truenorth.executor.devices.records import STARTED_AGAIN, DeviceRecord, Digest, Fault, Records
 from truenorth.executor.devices.run import LiveRun, LiveSettings
 from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.errors import DeviceError
@@ -47,6 +47,7 @@ from truenorth.models import Instance
 from truenorth.models.errors import QuestionError
 from truenorth.models.record import encode
 from truenorth.models.scenario import Scenario, load_scenario
+from truenorth.planner.answers.replay_report import TaskMemory
 from truenorth.planner.answers.trial import Trial, realised_bound_s, trial
 from truenorth.planner.show.trial import trial_view
 
@@ -236,11 +237,14 @@ class PretendedRuns:
         takes = {task: 1000 + (task * 7919 + number * 104729) % 5000 for task in range(instance.n_tasks)}
         timeline = simulate_recorded(instance, policy, Durations(runs=takes))
         placed = (timeline.gpu.tolist(), timeline.start_us.tolist(), timeline.end_us.tolist())
-        runs = [Record(task, gpu, at, at, end, 1000) for task, (gpu, at, end) in enumerate(zip(*placed, strict=True))]
+        runs = [
+            DeviceRecord(task, gpu, at, at, end, 1000) for task, (gpu, at, end) in enumerate(zip(*placed, strict=True))
+        ]
         faults = [Fault("load of m1", 0, 5, "no")] if number % 10 == 0 else []
         odd = {3: Digest("nan", False, False)} if number == 7 else {}
         digests = {task: Digest(f"{task} {task == 5 and number == 40}", True, True) for task in takes} | odd
-        return LiveRun(timeline, Records(runs, faults=faults), (), 1e9, Observed(), ("pretended",) * 2, digests, {})
+        records, held = Records(runs, faults=faults), {1: 300}
+        return LiveRun(timeline, records, (), 1e9, Observed(), ("pretended",) * 2, digests, {}, held_bytes=held)
 
     def trial(self, repeats: int, **told: Any) -> Trial:
         """Try two policies."""
@@ -292,6 +296,22 @@ def test_a_trial_killed_ten_times_gives_the_table_of_one_that_was_not(
         for one, other in zip(runs, resumed.runs[name], strict=True):
             assert encode(one.record) == encode(other.record)
             assert (one.violations, one.achieved) == (other.violations, other.achieved)
+    assert resumed.record.memory == whole.record.memory
+
+
+def test_what_tasks_hold_is_told_once_for_all_runs(pretended: PretendedRuns) -> None:
+    """Task b holds 300 bytes on GPUs that have room for two models; nobody names any, so no rule is broken."""
+    made = pretended.trial(2)
+    assert made.achieved
+    memory = made.record.memory
+    assert memory.tasks == [TaskMemory("w/b", 0, 300)]
+    left = sum(len(run.memory_exceeded) for runs in made.runs.values() for run in runs)
+    assert (memory.more_than_named, memory.more_than_left) == (1, left)
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(trial_view(made))
+    said = "memory: 1 of 1 tasks hold more than they name, most w/b: 300 B where 0 B are named"
+    assert f"{said}; {left} times their GPU had less left, weights alone being counted" in capture.get()
 
 
 def test_more_repeats_of_the_same_question_go_on_behind_the_others(pretended: PretendedRuns) -> None:
@@ -358,6 +378,29 @@ def test_a_full_disk_takes_nothing_away_from_what_was_measured(
     assert (code, [row["runs"] for row in printed["rows"]], len(pretended.ran)) == (1, [2, 2], 4)
     for name, said in (("0004", printed["ended"]), ("trial", err)):
         assert f"{name}.json:1: file: cannot be written: No space left on device" in said
+
+
+@pytest.mark.parametrize("first", ["question", "plan"])
+def test_a_disk_that_is_full_from_the_start_takes_plan_and_first_run_from_nobody(
+    command: Command, pretended: PretendedRuns, tiny_file: Path, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    """The plan is made and one run measured; both are told in one table, and nothing is kept of them."""
+    rename = os.replace
+
+    def replace_or_fail(source: Any, target: Any) -> None:
+        if Path(target).stem in (first, "trial"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", replace_or_fail)
+    arguments = ["--policies", "plan,jit", "--time-limit", "0.5", "--virtual", "serial", "-o", pretended.folder.parent]
+    code, out, err = command("trial", tiny_file, *arguments, "--json")
+    printed = json.loads(out)
+    assert (code, sum(row["runs"] for row in printed["rows"]), pretended.ran) == (1, 1, [1])
+    assert [row["predicted"] > 0 for row in printed["rows"]] == [True, True]
+    for name, said in ((first, printed["ended"]), ("trial", err)):
+        assert f"{name}.json:1: file: cannot be written: No space left on device" in said
+    assert not list(pretended.folder.glob("0*.json"))
 
 
 def test_an_interruption_before_any_run_has_ended_is_said(

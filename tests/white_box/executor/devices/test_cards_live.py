@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tests.executor.devices.pretended import ASSERT, FULL, HANGS, LOST, RECOVERS, PretendedCard, Wall
@@ -15,6 +16,7 @@ from truenorth.executor.devices.records import SET_ASIDE, STARTED_AGAIN
 from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
 from truenorth.executor.devices.weights import aligned
 from truenorth.models import Instance, Workflow, check
+from truenorth.models.feasibility import exceeded_memory
 
 JOBS = 8
 ON_CARDS = LiveSettings("cuda", keep_outputs=True, limit_s=5.0)
@@ -53,6 +55,24 @@ def test_a_run_keeps_every_rule_races_nowhere_and_puts_out_what_it_should(
     assert len(run.digests) == made.n_tasks
     if plan is not None:
         assert run.timeline.gpu.tolist() == plan.gpu.tolist()
+
+
+def test_what_tasks_take_beside_the_weights_is_known_from_the_warm_up(
+    cards: tuple[PretendedCard, PretendedCard],
+) -> None:
+    """Nothing that a run makes is freed before its end; each takes 64 bytes.
+
+    That of a makes its values, what the layer puts out and its tangent; that of b copies 64 bytes of its input besides,
+    and adds them to its values. Planned on GPUs of 1280 bytes, of which the model takes 1088, b has 192 left.
+    """
+    made = two_models()
+    run = run_live(made, parse_policy("jit"), Small, ON_CARDS)
+    assert run.held_bytes == {0: 192, 1: 320}
+    found = list(exceeded_memory(made, run.timeline, np.array([192, 193])))
+    assert {(violation.found, violation.allowed) for violation in found} == {(1088 + 193, 1280)}
+    begun = zip(run.timeline.gpu[1::2], run.timeline.start_us[1::2], strict=True)  # every b
+    assert {violation.subject for violation in found} == {f"s{gpu}/g0 at {start} us" for gpu, start in begun}
+    assert len(found) == JOBS
 
 
 @pytest.mark.parametrize("staged", [False, True])

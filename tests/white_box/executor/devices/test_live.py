@@ -185,6 +185,27 @@ def test_nobody_is_left_behind_a_head_that_is_killed(do: str, tmp_path: Path) ->
     wait_for(lambda: not any(Path(f"/proc/{process}").exists() for process in family))
 
 
+IMPORTING = """
+import sys, time
+from truenorth.executor.devices.processes import start_nursery
+sys.path.insert(0, sys.argv[1])
+start_nursery()
+time.sleep(600)
+"""
+
+
+def test_what_is_still_importing_ends_with_a_head_that_is_killed(tmp_path: Path) -> None:
+    """What it imports in place of PyTorch never comes to an end."""
+    begun = tmp_path / "begun"
+    (tmp_path / "torch.py").write_text(f"import pathlib, time; pathlib.Path({str(begun)!r}).touch(); time.sleep(600)")
+    head = subprocess.Popen([sys.executable, "-c", IMPORTING, str(tmp_path)])  # noqa: S603
+    wait_for(begun.exists)
+    (nursery,) = descendants(head.pid)
+    head.kill()
+    head.wait()
+    wait_for(lambda: not Path(f"/proc/{nursery}").exists())
+
+
 def descendants(process: int) -> list[int]:
     found = children(process)
     return found + [further for child in found for further in descendants(child)]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.fx import GraphModule
 
 from tests.executor.devices.faulty import In, Raise, small
 from tests.executor.devices.small import BYTES, PIECE, Small, gpus, instance, unpackable
@@ -16,7 +20,9 @@ from truenorth.executor.devices.alone import different_outputs, outputs_alone
 from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
 from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.devices.shelf import Shelf, make_piece
+from truenorth.executor.runners.factory import FactoryRunner
 from truenorth.executor.runners.synthetic import SyntheticRunner
+from truenorth.executor.runners.uses import DRAWN_BYTES
 from truenorth.models import Instance, Job, MLModel, Placement, Residency, Timeline, check
 
 ABC = chain(task("a", 100, ["m0"]), task("b", 100, ["m1"], {"a": 64}), task("c", 100, ["m2"], {"b": 64}))
@@ -99,6 +105,49 @@ def test_models_that_must_move_still_compute_the_same() -> None:
     assert len(run.records.moves) >= 1
     assert check(on, run.timeline) == []
     assert different(on, run) == []
+
+
+class Scale(nn.Module):
+    """Six numbers times the mean of the bytes that it gets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factors = nn.Parameter(torch.rand(6))
+
+    def forward(self, data: Tensor) -> Tensor:
+        return data.float().mean() * self.factors
+
+
+def plain(name: str) -> nn.Module:
+    return Scale()
+
+
+@cache
+def noting(log: Path) -> Callable[..., object]:
+    """Return what compiles nothing and writes a line with what the code is given."""
+
+    def note(graph: GraphModule, given: Sequence[Tensor]) -> Callable[..., object]:
+        with log.open("a") as file:
+            file.write(f"{[list(each.shape) for each in given]}\n")
+        return graph.forward
+
+    return note
+
+
+def compiled(log: Path, name: str) -> nn.Module:
+    """Make a module that is compiled as it is first called."""
+    return cast(nn.Module, torch.compile(Scale(), backend=noting(log), dynamic=False))
+
+
+def test_compiled_modules_take_weights_from_wherever_they_lie(tmp_path: Path) -> None:
+    """One code for eight models, compiled at the warm-up: given are bytes and weights, so it holds where these move."""
+    on, plan = unpackable()
+    make = partial(FactoryRunner, partial(compiled, tmp_path / "log"))
+    run = run_live(on, replay(on, plan), make, KEPT, plan=plan)
+    assert (run.records.failures, len(run.records.moves) >= 1) == ([], True)
+    assert (tmp_path / "log").read_text() == f"[[{DRAWN_BYTES}], [6]]\n"
+    assert len({tuple(output.tolist()) for output in run.outputs.values()}) == 8
+    assert different_outputs(on, partial(FactoryRunner, plain), "cpu", run.outputs, 30) == []
 
 
 def test_a_moved_model_is_used_again_where_it_lies_now() -> None:

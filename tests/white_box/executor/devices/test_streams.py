@@ -18,7 +18,7 @@ from tests.executor.devices.small import KV_BYTES, WORDS, Decoding, decoder
 from tests.streams.worlds import as_served, chats, cluster, queues, random_chats
 from truenorth.executor import parse_policy, replay, simulate
 from truenorth.executor.devices.alone import different_outputs
-from truenorth.executor.devices.decoding import Answer, Decoder, Read
+from truenorth.executor.devices.decoding import Answer, Read, SeatedDecoder
 from truenorth.executor.devices.physical import physical_devices
 from truenorth.executor.devices.profiling import TypicalRequest, measure, one_thread_each
 from truenorth.executor.devices.records import STARTED_AGAIN
@@ -53,7 +53,7 @@ def test_answers_do_not_depend_on_who_is_beside(module: nn.Module, seed: int) ->
     """Requests of random lengths join and leave four seats at random; chunks of random lengths, several at a time."""
     rng = random.Random(seed)
     requests = {at: Tokens(n := rng.randint(1, 30), n, rng.randint(1, 12)) for at in range(12)}
-    served = Decoder("m", module, 4, 42, physical_devices("cpu")[0])
+    served = SeatedDecoder("m", module, 4, 42, physical_devices("cpu")[0])
     waiting, reading, writing = list(requests), dict[int, int](), dict[int, int]()
     found: dict[int, list[int]] = {}
     while waiting or reading or writing:
@@ -227,9 +227,9 @@ def test_what_devices_do_not_serve_is_refused_in_one_line(module: nn.Module) -> 
     with pytest.raises(DeviceError, match=r"^stream chat: names 0 models; a device serves those of one$"):
         run_live(without, parse_policy("least_requests"), Decoding, KEPT)
     with pytest.raises(DeviceError, match=r"^model m: a request has 513 tokens, prompt and answer; allowed are 512$"):
-        Decoder("m", module, 1, 513, physical_devices("cpu")[0])
+        SeatedDecoder("m", module, 1, 513, physical_devices("cpu")[0])
     with pytest.raises(DeviceError, match=r"^model m: is no decoder .* a model named llm or opt"):
-        Decoder("m", nn.Linear(2, 2), 1, 8, physical_devices("cpu")[0])
+        SeatedDecoder("m", nn.Linear(2, 2), 1, 8, physical_devices("cpu")[0])
 
 
 def test_a_profile_measures_prompts_and_steps_of_every_listed_concurrency() -> None:
