@@ -42,11 +42,13 @@ types: $(EXTRAS)
 wheel: $(EXTRAS)
 	$(VENV)/bin/python -m tests.wheel
 
-# Kernels are compiled here, once and on several cores, so that no run pays for it; those for batches and shares, which the
-# comparison does not need, before the tests.
+# Kernels are compiled here, once and on several cores, so that no run pays for it; those for batches, shares and streams,
+# which the comparison does not need, before the tests. What pip only links to it does not turn into byte code, and where
+# none may be written while running every start would.
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) .
+	$(VENV)/bin/python -m compileall -q models solvers executor planner experiments
 	$(VENV)/bin/python -m truenorth.solvers.warm_up search bound
 	touch $@
 
@@ -55,7 +57,7 @@ $(EXTRAS): $(INSTALLED)
 	touch $@
 
 $(SERVING): $(EXTRAS)
-	$(VENV)/bin/python -m truenorth.solvers.warm_up serving
+	$(VENV)/bin/python -m truenorth.solvers.warm_up serving queues
 	touch $@
 
 clean:

@@ -242,4 +242,4 @@ def _duration_us(
 def _pass_through_caches(device: torch.device) -> None:
     """Leave nothing in a core's caches: weights that are folded again and again would come from there."""
     if device.type == "cpu":
-        torch.ones(_CACHED_BYTES, dtype=torch.uint8).sum()
+        torch.ones(_CACHED_BYTES // 8, dtype=torch.int64).sum()  # bytes would be widened first, eight times as much

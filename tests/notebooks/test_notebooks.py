@@ -10,12 +10,12 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from tests.documentation.performed import shortened
 from tests.planner.answers.whatif.small import SCENARIO
 from truenorth.models.errors import UserError
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-TIME_LIMIT_S = "1"
 PICTURE = "iVBORw0KGgo"  # how a PNG file begins, in base 64
 BY_THE_CLOCK = re.compile(r"time_limit|tn\.replay")
 SHOWN = {
@@ -67,7 +67,7 @@ def test_a_notebook_runs_and_shows_its_answers(path: Path, tmp_path: Path) -> No
     saved = {at: tables(cell.outputs) for at, cell in enumerate(notebook.cells) if code_in(cell)}
     for cell in notebook.cells:
         if code_in(cell):
-            cell.source = re.sub(r'(time_limit_s=|time_limit=")\d+', rf"\g<1>{TIME_LIMIT_S}", cell.source)
+            cell.source = shortened(cell.source)
     NotebookClient(
         notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path / "notebooks")}}
     ).execute()

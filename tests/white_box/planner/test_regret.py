@@ -48,7 +48,7 @@ from truenorth.planner.show.table import terminal
 from truenorth.solvers.budget import Budget
 from truenorth.solvers.exact.exhaustive import solve
 
-SECONDS = 20.0  # every instance here is proved long before
+SECONDS = 300.0  # every instance here is proved long before, whatever else the machine does
 
 
 def taken_apart(scenario: Scenario, window: Instance, timeline: Timeline) -> Regret:
@@ -312,16 +312,16 @@ def test_bound_tells_the_regret_of_a_schedule(
     path = tmp_path / "jit.json"
     assert command(app, ["simulate", str(scenario_file), "--policy", "jit", "-o", str(path)]) == 0
     capsys.readouterr()
-    assert command(app, ["bound", str(scenario_file), "--schedule", str(path), "--time-limit", "20", "--json"]) == 0
+    assert command(app, ["bound", str(scenario_file), "--schedule", str(path), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["lower_bound"], document["regret"]["policy"]) == (1.4, "jit")
     first, last = document["regret"]["steps"][0], document["regret"]["steps"][-1]
     assert (first["free"], last["free"], last["value"], last["proved"]) == ("as it ran", "placement", 1.4, True)
     lost = sum(part["lost"] for part in document["regret"]["losses"])
     assert lost == pytest.approx(first["value"] - 1.4)
-    assert command(app, ["bound", str(scenario_file), "--time-limit", "5", "--json"]) == 0
+    assert command(app, ["bound", str(scenario_file), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["regret"] is None
-    assert command(app, ["bound", str(scenario_file), "--schedule", str(path), "--time-limit", "5"]) == 0
+    assert command(app, ["bound", str(scenario_file), "--schedule", str(path)]) == 0
     assert "everything free: the plan" in capsys.readouterr().out
 
 

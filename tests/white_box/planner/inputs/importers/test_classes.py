@@ -104,7 +104,7 @@ def ask(folder: Path, runtimes: list[float], level: str, classes_asked: str = "a
     known, made = written(folder, CATALOGUE, "catalogue.yaml"), folder / "made.yaml"
     catalogued = tn.import_trace("table", [log], catalogue=Catalogued.load(known), runtime_classes=classes_asked)
     catalogued.save(made)
-    return run(app, ["servers", str(made), "--slo", level, "--policies", "jit", "--time-limit", "5", "--json"])
+    return run(app, ["servers", str(made), "--slo", level, "--policies", "jit", "--json"])
 
 
 @pytest.mark.parametrize("asked", ["auto", "4"])
