@@ -15,10 +15,9 @@ from truenorth.executor import NoiseError
 from truenorth.models.objective import Objective
 from truenorth.models.record import Spreading, spread, take
 from truenorth.models.scenario import Scenario
-from truenorth.planner.answers.convergence import WHAT_COUNTS, describe_bound
 from truenorth.planner.answers.intervals import LEVEL, NO_INTERVAL, Interval, interval_of
 from truenorth.planner.answers.questions import CompareQuestion
-from truenorth.planner.answers.shown import WithRows, frame_of, with_value
+from truenorth.planner.answers.shown import WHAT_COUNTS, WithRows, describe_bound, frame_of, with_value
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty
 from truenorth.planner.answers.whatif import ask_each
 from truenorth.planner.answers.whatif.grid import windows_of

@@ -16,8 +16,7 @@ from truenorth.models.record import encode
 from truenorth.models.scenario import Scenario, TimelineHeader, load_scenario, write_atomically, write_timeline
 from truenorth.models.scenario.writing import job_sections, write_scenario
 from truenorth.planner.answers.servers.record import AssumedWindow, ServersOrigin
-from truenorth.planner.answers.servers.sizes import Mix
-from truenorth.planner.answers.servers.taken import leave_out_idle
+from truenorth.planner.answers.servers.sizes import Mix, leave_out_idle
 from truenorth.planner.answers.versions import named, provenance
 
 if TYPE_CHECKING:

@@ -24,9 +24,8 @@ from truenorth.models.units import (
     say_bandwidth,
     say_size,
 )
-from truenorth.planner.answers.convergence import WHAT_COUNTS
 from truenorth.planner.answers.intervals import NO_INTERVAL, interval_of
-from truenorth.planner.answers.shown import WithRows
+from truenorth.planner.answers.shown import WHAT_COUNTS, WithRows
 from truenorth.planner.answers.whatif.cell import CellAnswer, Store
 from truenorth.planner.answers.whatif.grid import Axis, Grid
 from truenorth.planner.answers.whatif.verbs import Row

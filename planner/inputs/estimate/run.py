@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from truenorth.models.record import guard
 from truenorth.models.scenario import Scenario, load_scenario, write_atomically
 from truenorth.models.scenario.work import build_workflows
-from truenorth.planner.inputs.estimate.calibration import NOMINAL, RungCalibration
-from truenorth.planner.inputs.estimate.ladder import Ladder, Recipe, fit_ladder
-from truenorth.planner.inputs.estimate.retrieval import SentenceEncoder
+from truenorth.planner.inputs.estimate.ladder import NOMINAL, Ladder, Recipe, RungCalibration, fit_ladder
+from truenorth.planner.inputs.estimate.learned import SentenceEncoder
 from truenorth.planner.inputs.estimate.rungs import TASK, WORKFLOW, Answerer, Asked, Estimate, read_profile
 from truenorth.planner.inputs.estimate.sources import DescriptionCache
 from truenorth.planner.inputs.estimate.table import (

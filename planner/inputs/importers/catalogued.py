@@ -22,12 +22,19 @@ from truenorth.models.slo import ServiceLevel, ServiceLevels
 from truenorth.models.units import gigabytes, gigabytes_per_s, seconds
 from truenorth.models.workload import WHOLE, BatchClass, Task, Workflow
 from truenorth.planner.inputs.importers.catalogue import CatalogueDocument, CatalogueModel, load_catalogue
-from truenorth.planner.inputs.importers.classes import MEMORY, Classes, Rounding, refuse_more, round_up, words
 from truenorth.planner.inputs.importers.rows import Tally
 from truenorth.planner.inputs.importers.streamed import Cache, model_of_each, streamed_workload
 from truenorth.planner.inputs.importers.tables import DagJobs, Requests, Texts, TokenRequests
 from truenorth.planner.inputs.importers.target import Target, model_names, work_sections
-from truenorth.planner.inputs.importers.workload import Workload
+from truenorth.planner.inputs.importers.workload import (
+    MEMORY,
+    Classes,
+    Rounding,
+    Workload,
+    refuse_more,
+    round_up,
+    words,
+)
 
 _NETWORK = {"bandwidth": "10 GB/s", "latency": "0 s"}
 

@@ -10,13 +10,11 @@ from typing import Any
 from truenorth.planner.inputs.importers.format import Format, Hardware, Reader
 from truenorth.planner.inputs.importers.formats import (
     alibaba,
-    asynchow,
     azure,
     cluster_jobs,
-    philly,
+    dags,
     table,
     tokens,
-    wfcommons,
 )
 
 _SAID = tomllib.loads(files(__package__).joinpath("formats.toml").read_text())
@@ -39,10 +37,10 @@ FORMATS: Mapping[str, Format] = {
         _format("alibaba-gpu-2023", alibaba.AlibabaGPU),
         _format("acme", cluster_jobs.Acme),
         _format("helios", cluster_jobs.Helios),
-        _format("philly", philly.Philly),
+        _format("philly", cluster_jobs.Philly),
         _format("rltune", cluster_jobs.RLTune),
-        _format("wfcommons", wfcommons.WfCommons),
-        _format("asynchow", asynchow.AsyncHow),
+        _format("wfcommons", dags.WfCommons),
+        _format("asynchow", dags.AsyncHow),
         _format("table", table.TableReader, dated=lambda reader, paths: bool(reader.clock(paths))),
         _format(tokens.NAME, tokens.TokenReader, dated=lambda reader, paths: bool(reader.clock(paths))),
     )
