@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from truenorth.models.errors import QuestionError
 from truenorth.models.feasibility import check
@@ -398,7 +398,7 @@ def bound(
     """
     from truenorth.solvers.exact.certify_parts import CertifiedSearch
 
-    search = cast(CertifiedSearch, CertifiedSearch.within(budget, instance, objective))
+    search = CertifiedSearch.within(budget, instance, objective)
     formula, priced = None, None
     if instance.streams is not None:  # formulas alone: plans raise none of them
         formula = offer_formulas(search, budget)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +54,6 @@ class Scenario:
         What a plan minimises; mean slowdown if the file does not say.
     slo
         The service levels, or None.
-    prices_per_hour
-        Price of each server for an hour; None where the file gives none. Shape [servers].
     document
         The validated document.
     source
@@ -67,7 +64,6 @@ class Scenario:
     instance: Instance
     objective: Objective
     slo: ServiceLevels | None
-    prices_per_hour: tuple[Fraction | None, ...]
     document: ScenarioDocument
     source: Source
 
@@ -211,9 +207,8 @@ def build(document: ScenarioDocument, source: Source) -> Scenario:
         instance = _build_instance(document, source.folder)
     except FieldError as error:
         raise source.error(error.where, error.problem) from None
-    prices = tuple(group.price_per_hour for group in document.cluster.server_groups for _ in range(group.count))
     name = document.name or Path(source.file).stem
-    return Scenario(name, instance, document.objective, document.slo, prices, document, source)
+    return Scenario(name, instance, document.objective, document.slo, document, source)
 
 
 def _build_instance(document: ScenarioDocument, folder: Path) -> Instance:

@@ -46,7 +46,7 @@ from truenorth.planner.answers.servers.record import (
     SizeRefuted,
     StrainReached,
 )
-from truenorth.planner.answers.servers.sizes import Mix, Sizes, Sizing, candidates, cost, price
+from truenorth.planner.answers.servers.sizes import Mix, Sizes, Sizing, candidates
 from truenorth.planner.answers.servers.streams import refute_sizes, stream_policies
 from truenorth.planner.answers.simulate import is_file
 from truenorth.planner.answers.uncertain.spec import refuse_estimates
@@ -175,7 +175,7 @@ class ServersAnswer:
 
         None without prices, or if all of them are refuted.
         """
-        return None if self.least is None else price(self.sizes, self.least)
+        return None if self.least is None else self.sizes.price(self.least)
 
     @property
     def lower_bound_price_of_any(self) -> Fraction | None:
@@ -199,7 +199,7 @@ class ServersAnswer:
 
     def cost(self, mix: Mix) -> Fraction:
         """Return what was to be least: the price of several groups, the servers of one."""
-        return cost(self.sizes, mix)
+        return self.sizes.cost(mix)
 
     def record(self, plan: Path | None = None, certificate: Path | None = None) -> ServersRecord:
         """Return the answer with the keys of ``servers --json``."""

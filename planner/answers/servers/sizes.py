@@ -199,12 +199,27 @@ class Sizes:
             raise QuestionError(f"{self.scenario.source.file}: every one of several groups needs a price_per_hour here")
         return tuple(Fraction(price or 0) for price in prices)
 
+    def price(self, mix: Mix) -> Fraction | None:
+        """Return the price of a mix for an hour; None without prices."""
+        prices = self.prices
+        if prices is None:
+            return None
+        return sum((price * count for price, count in zip(prices, mix, strict=True)), Fraction(0))
+
+    def cost(self, mix: Mix) -> Fraction:
+        """Return what is to be least: the price of a mix of several groups for an hour, the servers of one."""
+        paid = self.price(mix) if len(mix) > 1 else None
+        return Fraction(sum(mix)) if paid is None else paid
+
+    def order(self, mix: Mix) -> tuple[Fraction, int, Mix]:
+        """Return what sizes are sorted by: the cheapest first, then the fewest servers."""
+        return self.cost(mix), sum(mix), mix
+
     def size(self, mix: Mix | None) -> Size:
         """Return how many servers, and of priced groups also how many of each and for how much an hour."""
-        paid = None if mix is None else price(self, mix)
         if self.prices is None:
             return Size(None if mix is None else sum(mix))
-        return Size(None, None, None) if mix is None else Size(sum(mix), list(mix), float(paid or 0))
+        return Size(None, None, None) if mix is None else Size(sum(mix), list(mix), float(self.price(mix) or 0))
 
     def at(self, mix: Mix) -> Scenario:
         """Return the scenario on a mix.
@@ -235,9 +250,7 @@ class Sizes:
             models = tuple(model for model in models if model.name in document.models)
             catalogue = runnable(catalogue, cluster, models, restrictions)
         instance = Instance(cluster, models, self._jobs(mix), old.overlap_loads, initial, restrictions, catalogue)
-        groups = document.cluster.server_groups
-        prices = tuple(group.price_per_hour for group in groups for _ in range(group.count))
-        return replace(self.scenario, instance=instance, document=document, prices_per_hour=prices)
+        return replace(self.scenario, instance=instance, document=document)
 
     def _jobs(self, mix: Mix) -> tuple[Job, ...]:
         """Return the jobs with each ingress at the number that its server has in a mix.
@@ -373,8 +386,6 @@ class Sizing:
             If some task can run nowhere there.
         """
         if mix not in self._built:
-            from dataclasses import replace
-
             try:
                 self._built[mix] = replace(self.sizes.at(mix), slo=self.levels)
             except InstanceError as error:
@@ -383,14 +394,6 @@ class Sizing:
         if isinstance(made, InstanceError):
             raise made
         return made
-
-    def cost(self, mix: Mix) -> Fraction:
-        """Return what is to be least: the price of several groups, the servers of one."""
-        return cost(self.sizes, mix)
-
-    def order(self, mix: Mix) -> tuple[Fraction, int, Mix]:
-        """Return what sizes are sorted by: those that cost the same by their servers."""
-        return order(self.sizes, mix)
 
     def left_of(self, mix: Mix) -> list[Mix]:
         """Return every mix that is left of one with all that is spare gone: plans serve it if they serve them all."""
@@ -402,25 +405,6 @@ class Sizing:
     def left_s(self) -> float:
         """Seconds until time is up; 0 after a stop."""
         return self.budget.left_s
-
-
-def cost(sizes: Sizes, mix: Mix) -> Fraction:
-    """Return what is to be least: the price of a mix of several groups for an hour, the servers of one."""
-    paid = price(sizes, mix) if len(mix) > 1 else None
-    return Fraction(sum(mix)) if paid is None else paid
-
-
-def price(sizes: Sizes, mix: Mix) -> Fraction | None:
-    """Return the price of a mix for an hour; None without prices."""
-    prices = sizes.prices
-    if prices is None:
-        return None
-    return sum((price * count for price, count in zip(prices, mix, strict=True)), Fraction(0))
-
-
-def order(sizes: Sizes, mix: Mix) -> tuple[Fraction, int, Mix]:
-    """Return what sizes are sorted by: the cheapest first, then the fewest servers."""
-    return cost(sizes, mix), sum(mix), mix
 
 
 def remainders(mix: Mix, gone: int) -> list[Mix]:
@@ -455,4 +439,4 @@ def candidates(sizes: Sizes, most: int | None, least_gpus: int, spare: int = 0) 
     if len(upto) > 1 and prod(count + 1 for count in upto) > MOST_MIXES:
         raise QuestionError(f"there are more than {MOST_MIXES} mixes of the groups; allowed are fewer", "most")
     mixes = [mix for mix in product(*(range(count + 1) for count in upto)) if sum(mix)]
-    return sorted(mixes, key=lambda mix: order(sizes, mix))
+    return sorted(mixes, key=sizes.order)
