@@ -223,11 +223,7 @@ def solve(
 
 
 def _run(
-    search: Search,
-    budget: Budget,
-    hint: Timeline | None,
-    starts: Starts,
-    bound_share: float = 0.0,
+    search: Search, budget: Budget, hint: Timeline | None, starts: Starts, bound_share: float = 0.0
 ) -> tuple[tuple[Fraction, str] | None, Priced | None]:
     """Look for plans and proofs of a window by all that there is, for plans and bounds alike.
 

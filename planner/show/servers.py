@@ -217,11 +217,7 @@ def section(folder: Path) -> PageSection:
         tables,
         [*_costs(found), *_reached(found)],
         leading=0,
-        notes=[
-            f"What this assumes: {' '.join(assumptions(found, origin.scenario))}",
-            *untried(found),
-            NOT_MONOTONE,
-        ],
+        notes=[f"What this assumes: {' '.join(assumptions(found, origin.scenario))}", *untried(found), NOT_MONOTONE],
         timelines=_plan(folder),
         reproduce=origin.steps,
     )

@@ -105,10 +105,13 @@ class Offline(Policy):
         if options.replan:
             objective = str(self._scenario.objective)
             receding = RecedingOptions(moves=options.decision, objective=objective, seed=options.seed)
-            self._carrier: Policy = Following(self._told, plan, receding)
+            carrier: Policy = Following(self._told, plan, receding)
         else:
-            self._carrier = replay(self._told.instance, plan)()
-        self._carrier.begin(site)
+            carrier = replay(self._told.instance, plan)()
+        carrier.begin(site)
+        # From here on the site's events are the carrier's.
+        for hook in ("released", "finished", "arrived", "loaded", "came", "went", "act"):
+            setattr(self, hook, getattr(carrier, hook))
 
     def _plan(self) -> Timeline:
         options, objective = self._options, self._scenario.objective
@@ -124,34 +127,6 @@ class Offline(Policy):
         if not found:
             raise PolicyError("policy offline: no plan was found")
         return found[0].timeline
-
-    def released(self, job: int) -> None:
-        """Pass a release on."""
-        self._carrier.released(job)
-
-    def finished(self, task: int, gpu: int) -> None:
-        """Pass the end of a task on."""
-        self._carrier.finished(task, gpu)
-
-    def arrived(self, task: int, missing: int) -> None:
-        """Pass the arrival of an input on."""
-        self._carrier.arrived(task, missing)
-
-    def loaded(self, model: int, gpu: int) -> None:
-        """Pass the end of a load on."""
-        self._carrier.loaded(model, gpu)
-
-    def came(self, gpu: int) -> None:
-        """Pass on that a GPU is there."""
-        self._carrier.came(gpu)
-
-    def went(self, gpu: int, tasks: Sequence[int]) -> None:
-        """Pass on that a GPU has gone."""
-        self._carrier.went(gpu, tasks)
-
-    def act(self, gpus: Sequence[int]) -> None:
-        """Let the plan go on."""
-        self._carrier.act(gpus)
 
 
 def anneal(instance: Instance, objective: Objective, moves: int, seed: int) -> Timeline | None:

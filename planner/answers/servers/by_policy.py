@@ -115,12 +115,7 @@ def scan(hunt: Hunt, trials: Sequence[SizeTrial], share: float) -> None:
             _simulate_below(hunt, trial, sizes, reserve_s)
 
 
-def _simulate_in_turn(
-    hunt: Hunt,
-    trials: Sequence[SizeTrial],
-    sizes: Sequence[Mix],
-    reserve_s: float,
-) -> None:
+def _simulate_in_turn(hunt: Hunt, trials: Sequence[SizeTrial], sizes: Sequence[Mix], reserve_s: float) -> None:
     """Simulate one policy after the other towards its least size, each in its part of the time above a reserve."""
     ask = hunt.question
     for position, trial in enumerate(trials):

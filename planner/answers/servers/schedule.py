@@ -62,11 +62,7 @@ class Descent:
     """
 
     def __init__(
-        self,
-        day: Day,
-        floors: Sequence[int],
-        met: Callable[[Schedule], bool],
-        goes_on: Callable[[], bool],
+        self, day: Day, floors: Sequence[int], met: Callable[[Schedule], bool], goes_on: Callable[[], bool]
     ) -> None:
         self._day, self._floors, self._met, self._goes_on = day, floors, met, goes_on
         self.tried = 0

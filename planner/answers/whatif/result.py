@@ -67,10 +67,7 @@ class Counts:
     def after(self, cells: int, failed: bool, known: bool = False) -> Counts:
         """Return the counts once so many more cells, which ask the same, are finished or found to be known."""
         return Counts(
-            self.cells,
-            self.known + cells * known,
-            self.finished + cells * (not known),
-            self.failed + cells * failed,
+            self.cells, self.known + cells * known, self.finished + cells * (not known), self.failed + cells * failed
         )
 
 

@@ -164,9 +164,7 @@ def servers(
         int, typer.Option(min=1, max=10_000, help="Ask on so many seeds, or windows of the trace."), Before("workers")
     ] = 1,
     confidence: Annotated[
-        str,
-        typer.Option(help="With which the next window is served, too; needs --replications."),
-        Before("workers"),
+        str, typer.Option(help="With which the next window is served, too; needs --replications."), Before("workers")
     ] = "0.9",
     ray: Annotated[
         str | None,

@@ -111,8 +111,8 @@ def join(
     )
     deadline_us = None if requests.deadline_us is None else requests.deadline_us[kept]
     weight = None if requests.weight is None else requests.weight[kept]
-    made = Workload(tuple(workflows), workflow[kept], release_us[kept], deadline_us, mapping, weight, rounding)
-    return made, unmatched
+    joined = Workload(tuple(workflows), workflow[kept], release_us[kept], deadline_us, mapping, weight, rounding)
+    return joined, unmatched
 
 
 def _groups(name: str, document: CatalogueDocument, requests: Requests, ours: NDArray[np.bool_]) -> Iterator[_Group]:

@@ -8,14 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 from truenorth.planner.inputs.importers.format import Format, Hardware, Reader
-from truenorth.planner.inputs.importers.formats import (
-    alibaba,
-    azure,
-    cluster_jobs,
-    dags,
-    table,
-    tokens,
-)
+from truenorth.planner.inputs.importers.formats import alibaba, azure, cluster_jobs, dags, table, tokens
 
 _SAID = tomllib.loads(files(__package__).joinpath("formats.toml").read_text())
 
