@@ -14,7 +14,7 @@ from rich.text import Text
 from truenorth.executor import Knows
 from truenorth.models.scenario import load_scenario, read_timeline
 from truenorth.models.slo import ServiceLevel
-from truenorth.planner.answers.replicated_servers import BOUND, CountSpread, Replications
+from truenorth.planner.answers.replications import BOUND, CountSpread, Replications
 from truenorth.planner.answers.servers.answer import ServersAnswer
 from truenorth.planner.answers.servers.deployable import lead
 from truenorth.planner.answers.servers.record import (

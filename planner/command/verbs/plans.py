@@ -225,7 +225,7 @@ def _replicate(
     as_json: bool,
 ) -> int:
     """Ask over replications."""
-    from truenorth.planner.answers.replicated_servers import replicate_servers
+    from truenorth.planner.answers.replications import replicate_servers
     from truenorth.planner.command.console import cells_line
 
     line = cells_line()
