@@ -9,6 +9,7 @@ windows allow, in `side_by_side` for plans and the Lagrangian bound.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -29,23 +30,16 @@ from truenorth.solvers.reductions import Episode, lanes_of, on_twin, singles_of
 from truenorth.solvers.result import PlanOrigin, Progress, Result, Search
 from truenorth.solvers.side_by_side import (
     BEGIN_SHARE,
+    anneal,
     anneal_and_bound,
     bound_and_beam,
     count_out,
     dispatch,
     raise_bound,
+    run_beams,
     share_of_bound_s,
     suits_beams,
 )
-
-if TYPE_CHECKING:
-    from truenorth.solvers.bounds.lagrangian.improve import Priced
-
-
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
-
-from truenorth.solvers.side_by_side import anneal, run_beams
 
 if TYPE_CHECKING:
     from truenorth.solvers.bounds.lagrangian.improve import Priced

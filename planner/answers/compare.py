@@ -12,16 +12,27 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
 
-from truenorth.executor import IllegalActionError, NoiseError, PolicyError, StalledError
+from truenorth.executor import IllegalActionError, Knows, NoiseError, PolicyError, StalledError
 from truenorth.models.errors import QuestionError
 from truenorth.models.instance import UnsupportedInstanceError
-from truenorth.models.objective import Objective, Status
+from truenorth.models.metrics import Metrics, StreamMetrics, measure
+from truenorth.models.objective import Objective, Status, gap, reported_value
 from truenorth.models.record import take
 from truenorth.models.scenario import Scenario
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.plan import Plan, plan_within
+from truenorth.planner.answers.policies.parse import parse
 from truenorth.planner.answers.regret import Regret, RegretRecord
-from truenorth.planner.answers.shown import Shown, WithRows, WithTimelines, frame_of, tell_proof, warn_of, with_value
+from truenorth.planner.answers.shown import (
+    Shown,
+    WithRows,
+    WithTimelines,
+    frame_of,
+    is_converged,
+    tell_proof,
+    warn_of,
+    with_value,
+)
 from truenorth.planner.answers.simulate import BrokenRulesError, Simulation, simulate
 from truenorth.planner.answers.take_apart import HeldSteps, clairvoyance_in, hold
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty
@@ -33,12 +44,6 @@ if TYPE_CHECKING:
 
     from truenorth.planner.answers.questions import CompareQuestion
 
-
-from truenorth.executor import Knows
-from truenorth.models.metrics import Metrics, StreamMetrics, measure
-from truenorth.models.objective import gap, reported_value
-from truenorth.planner.answers.policies.parse import parse
-from truenorth.planner.answers.shown import is_converged
 
 PLAN = "plan"
 """Name of the plan's row."""

@@ -19,12 +19,10 @@ from truenorth.models.metrics import Metrics
 from truenorth.models.objective import Objective, completion_us
 from truenorth.models.record import encode
 from truenorth.models.timeline import Timeline
+from truenorth.solvers.bounds.closed_form import METHODS
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-from truenorth.solvers.bounds.closed_form import METHODS
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,16 +11,17 @@ less than; where one costs as much, it is proved.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from truenorth.executor import PolicyError, StoppedError
-from truenorth.models import Instance, InstanceError, Timeline, completion_us
+from truenorth.models import Instance, InstanceError, ServiceLevels, Timeline, completion_us, scenario_hash
 from truenorth.models.instance import Ints
-from truenorth.models.scenario import Scenario
+from truenorth.models.scenario import Scenario, write_atomically
 from truenorth.models.timeline import TokenTimes
 from truenorth.planner.answers.servers.answer import ServersAnswer, servers_within
 from truenorth.planner.answers.servers.day import US_PER_HOUR, Attained, Autoscaled, Day, Schedule, attained, autoscale
@@ -38,14 +39,6 @@ from truenorth.solvers.budget import Budget, tell_nobody
 
 if TYPE_CHECKING:
     from truenorth.planner.answers.questions import ScheduleQuestion
-
-
-import json
-from collections.abc import Iterator
-from typing import Any
-
-from truenorth.models import ServiceLevels, scenario_hash
-from truenorth.models.scenario import write_atomically
 
 
 class Descent:

@@ -20,9 +20,9 @@ from truenorth.models import Cluster, Instance, InstanceError, Job, MLModel, Res
 from truenorth.models.branches import branch_of
 from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import InputError, Scenario, ScenarioDocument
+from truenorth.models.scenario.build import build_cluster, build_initial, build_restrictions
 from truenorth.models.scenario.document import ClusterSection, PlaceSection
 from truenorth.models.scenario.errors import FieldError
-from truenorth.models.scenario.hardware import build_cluster, build_initial, build_restrictions
 from truenorth.models.streams import Tokens
 from truenorth.planner.answers.servers.record import Size
 from truenorth.solvers.budget import Budget

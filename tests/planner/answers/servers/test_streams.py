@@ -21,10 +21,10 @@ from truenorth.executor import PolicyError
 from truenorth.models import InstanceError, ServiceLevels, check
 from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import Scenario, load_scenario, read_timeline, scenario_from
+from truenorth.planner.answers.servers.answer import write
 from truenorth.planner.answers.servers.decide import meets
 from truenorth.planner.answers.servers.sizes import Mix, Sizes
 from truenorth.planner.answers.servers.streams import AFFINITY, GATEWAYS, KNOWING, stream_policies
-from truenorth.planner.answers.servers.written import write
 from truenorth.planner.answers.simulate import simulate
 
 STEPS = {1: "10 ms", 2: "10 ms", 4: "20 ms"}
