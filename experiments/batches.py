@@ -10,15 +10,7 @@ from typing import Annotated, Any
 
 from experiments import authors
 from experiments.bench import Figures, ask, bench, plan_window
-from truenorth.models import (
-    BatchClass,
-    Instance,
-    Job,
-    Objective,
-    Task,
-    Workflow,
-    measure,
-)
+from truenorth.models import BatchClass, Instance, Job, Objective, Task, Workflow, measure
 from truenorth.models.objective import reported_bound
 from truenorth.solvers import portfolio
 from truenorth.solvers.budget import Budget

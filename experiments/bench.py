@@ -131,12 +131,7 @@ class _Cells(Formatter):
         return format(value, format_spec)
 
 
-def plan_window(
-    instance: Instance,
-    objective: Objective,
-    time_limit_s: float,
-    **options: Any,
-) -> dict[str, Any]:
+def plan_window(instance: Instance, objective: Objective, time_limit_s: float, **options: Any) -> dict[str, Any]:
     """Plan an instance as a user would, and return its figures; None where there is no plan or no bound.
 
     Parameters

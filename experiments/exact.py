@@ -114,10 +114,7 @@ def ten_constraints(solved: bool) -> cp_model.CpModel:
         task: model.new_int_var(int(1000 * first), int(1000 * last), f"start[{task}]")
         for task, (first, last) in windows.items()
     }
-    end = {
-        0: model.new_int_var(552_000, 907_600, "end[0]"),
-        4: model.new_int_var(1_514_000, 1_861_000, "end[4]"),
-    }
+    end = {0: model.new_int_var(552_000, 907_600, "end[0]"), 4: model.new_int_var(1_514_000, 1_861_000, "end[4]")}
     lasts = {0: 458_000, 1: 133_000, 2: 175_000, 4: 579_000, 5: 158_000}
     runs = [
         model.new_optional_interval_var(start[task], lasts[task], end.get(task, start[task] + lasts[task]), own, "run")
@@ -177,9 +174,4 @@ def versions(seconds: Annotated[float, "for windows that fork"] = 60.0) -> None:
 
 
 if __name__ == "__main__":
-    ask(
-        {
-            "authors": prove_windows,
-            "versions": versions,
-        }
-    )
+    ask({"authors": prove_windows, "versions": versions})

@@ -28,7 +28,7 @@ from truenorth.models.objective import Status, reported_bound
 from truenorth.models.scenario import Scenario, scenario_from
 from truenorth.planner.answers.questions import ScheduleQuestion
 from truenorth.planner.answers.servers import ServersAnswer
-from truenorth.planner.answers.servers.sizes import Mix, Sizes, order, remainders
+from truenorth.planner.answers.servers.sizes import Mix, Sizes, remainders
 from truenorth.solvers.bounds import closed_form, refutation
 from truenorth.solvers.bounds.certificate import closed_form_document, lagrangian_document
 from truenorth.solvers.bounds.lagrangian.improve import improve
@@ -216,7 +216,7 @@ def compare_mixes(draw: Draw, limit_s: float, spare: int) -> Iterator[Compared]:
     mixes = [mix for mix in product(*(range(count + 1) for count in sizes.counts)) if sum(mix)]
     served = {mix: _serves(sizes, mix) for mix in mixes} | {(0,) * len(sizes.counts): False}
     enough = [mix for mix in mixes if all(served[left] for left in remainders(mix, spare))]
-    cheapest = min(enough, key=lambda mix: order(sizes, mix), default=None)
+    cheapest = min(enough, key=sizes.order, default=None)
     answer = tn.servers(draw.scenario, policies=["jit"], spare=spare, time_limit=limit_s, workers=1)
     fault, floor = None, answer.lower_bound_price
     refuted = [done.mix for done in answer.refutations]

@@ -73,10 +73,7 @@ class _Drawing:
         """Return the data of a scenario file."""
         workflows = {f"w{index}": self._workflow() for index in range(self.rng.randint(1, 2))}
         data: dict[str, Any] = {
-            "cluster": {
-                "groups": self._groups(),
-                "network": self._network(),
-            },
+            "cluster": {"groups": self._groups(), "network": self._network()},
             "models": {name: {"weights": self._bytes(1, 7)} for name in self.models},
             "workflows": workflows,
             "workload": self._workload(workflows),

@@ -22,7 +22,7 @@ from truenorth.models.units import parse_time
 from truenorth.planner.answers.questions import ScheduleQuestion
 from truenorth.planner.answers.servers.decide import meets
 from truenorth.planner.answers.servers.goal import Tolerance
-from truenorth.planner.answers.servers.sizes import Mix, Sizes, order
+from truenorth.planner.answers.servers.sizes import Mix, Sizes
 from truenorth.solvers.bounds import fluid
 
 AZURE = Path(__file__).parent / "scenarios" / "azure.yaml"
@@ -169,7 +169,7 @@ def tokens_served(
         said = f"{best.mix} at {price:g} for {best.policy}, floor {floor:g} ({floor / price:.0%})"
         print(f"{' and '.join(slo)}: {said}, {answer.runtime_s:.0f} s", flush=True)
         mixes = [mix for mix in product(*(range(count + 1) for count in sizes.counts)) if sum(mix)]
-        cheaper = [mix for mix in mixes if order(sizes, mix) < order(sizes, best.mix)]
+        cheaper = [mix for mix in mixes if sizes.order(mix) < sizes.order(best.mix)]
         met = [mix for mix in cheaper if _gateway_meets(answer, mix, best.policy)]
         print(f"   of {len(cheaper)} cheaper mixes {len(met)} meet it under that policy: {met}", flush=True)
 

@@ -81,12 +81,7 @@ def confirm(search: Search, budget: Budget) -> None:
 
 
 def ask_others(
-    by: str,
-    instance: Instance,
-    objective: Objective,
-    most: Fraction | None,
-    budget: Budget,
-    stop: threading.Event,
+    by: str, instance: Instance, objective: Objective, most: Fraction | None, budget: Budget, stop: threading.Event
 ) -> Opinion:
     """Ask others whether there is a plan of at most some value, which a method denies.
 

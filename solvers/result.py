@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
+from typing import Self
 
 from truenorth.models.feasibility import assert_feasible
 from truenorth.models.formulations.allowance import Allowance, GivenUpError
@@ -221,7 +222,7 @@ class Search:
         self._lock = threading.RLock()
 
     @classmethod
-    def within(cls, budget: Budget, instance: Instance, objective: Objective) -> Search:
+    def within(cls, budget: Budget, instance: Instance, objective: Objective) -> Self:
         """Return a search that began with its budget, and ends with it."""
         search = cls(instance, objective, budget.time_limit_s, budget.watch, budget.stop)
         search._start = budget.begun_s

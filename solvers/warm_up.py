@@ -93,12 +93,7 @@ def _compile_queues() -> None:
     queues.improve(search, 0, iterations=1)
 
 
-_COMPILE = {
-    "search": _compile_search,
-    "bound": _compile_bound,
-    "serving": _compile_serving,
-    "queues": _compile_queues,
-}
+_COMPILE = {"search": _compile_search, "bound": _compile_bound, "serving": _compile_serving, "queues": _compile_queues}
 
 
 def _smallest(share: int = WHOLE, jobs: int = 1, tasks: int = 1) -> Search:

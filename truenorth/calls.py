@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from truenorth.planner.answers.plan import Plan
     from truenorth.planner.answers.profile import Profile
     from truenorth.planner.answers.replay import Replayed
-    from truenorth.planner.answers.replicated_servers import Replications
-    from truenorth.planner.answers.replications import Replicated
+    from truenorth.planner.answers.replications import Replicated, Replications
     from truenorth.planner.answers.servers.answer import ServersAnswer
     from truenorth.planner.answers.servers.scheduled import ScheduleAnswer
     from truenorth.planner.answers.shown import WithTimelines
@@ -149,7 +148,7 @@ def replicate_servers(
     scenario: ScenarioGiven, replications: int, slo: LevelsGiven = None, **asked: Any
 ) -> Replications:
     """Return the least number of servers on so many seeds, or windows of the trace."""
-    from truenorth.planner.answers.replicated_servers import replicate_servers as replicate_each
+    from truenorth.planner.answers.replications import replicate_servers as replicate_each
 
     return replicate_each(read_question(ServersQuestion, asked | {"slo": slo}), load(scenario), replications)
 

@@ -25,7 +25,7 @@ from truenorth.executor import PolicyError
 from truenorth.models.instance import InstanceError
 from truenorth.models.scenario import InputError, write_atomically
 from truenorth.planner.answers.compare import BATCHING_POLICIES, DEFAULT_POLICIES
-from truenorth.planner.answers.pool.calls import as_finished, in_order
+from truenorth.planner.answers.pool import as_finished, in_order
 from truenorth.planner.command import manners
 from truenorth.planner.command.options import Ray, Workers
 

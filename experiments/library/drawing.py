@@ -131,11 +131,7 @@ def _gpu(gpu: GPU) -> tuple[Data, list[list[str]]]:
 
 def _network(instance: Instance) -> Data:
     network = instance.cluster.network
-    return {
-        **_link(network.between),
-        "staged": network.staged,
-        "within_server": _link(network.within),
-    }
+    return {**_link(network.between), "staged": network.staged, "within_server": _link(network.within)}
 
 
 def _link(link: Link) -> Data:

@@ -30,7 +30,7 @@ from truenorth.models.scenario import (
     write_atomically,
 )
 from truenorth.models.scenario.files import PACKED, read_text
-from truenorth.models.scenario.json_text import NUMBERS, JSONText
+from truenorth.models.scenario.reading import NUMBERS, JSONText
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.bound import verify_file
 from truenorth.planner.answers.check import checked

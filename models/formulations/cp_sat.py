@@ -3,8 +3,13 @@
 Per task and GPU there is an optional interval. Residencies are chains of needs: a need *misses* (its memory is held
 from the start of a load), is *initial* (held from time 0) or *hits* (held from the end of the need before it).
 Each need so holds a piece of memory that lasts until its task ends, and the pieces of a residency join seamlessly.
-Of a batch only the leader has needs. Where shares let tasks run beside each other, needs follow one another by their
-starts, and a piece lasts at least until its task ends, maybe for no time.
+The lowest task of a batch leads it; only the leader has needs, and its length follows the number of members. Where
+shares let tasks run beside each other, needs follow one another by their starts, and a piece lasts at least until its
+task ends, maybe for no time.
+
+What is proved elsewhere stands in the model, too: a bound, floors of the first jobs, and surcharges above a bound. The
+objective alone notices that a job waits only once nearly all orders are fixed. A bound from elsewhere knows what
+waiting costs; what a plan pays above it tells much earlier that the plan cannot be good enough.
 """
 
 from __future__ import annotations
@@ -12,15 +17,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
+from itertools import groupby, pairwise
 from math import gcd
 
 from ortools.sat.python import cp_model
 
 from truenorth.models.formulations.allowance import UNLIMITED, Allowance
 from truenorth.models.formulations.choices import Choices
-from truenorth.models.formulations.cp_sat_batches import run_in_batches, start_batches_apart
-from truenorth.models.formulations.cp_sat_bounds import pay_surcharges, respect_bound, respect_floors
 from truenorth.models.formulations.cp_sat_residency import (
     fit_memory,
     follow_on_the_same_gpu,
@@ -31,8 +34,8 @@ from truenorth.models.formulations.cp_sat_residency import (
     never_swap,
     serve_each_need,
 )
-from truenorth.models.formulations.cp_sat_variables import CpSatVariables
-from truenorth.models.formulations.orders import batch_of, overlapping, share_of
+from truenorth.models.formulations.cp_sat_variables import CpSatVariables, Pair
+from truenorth.models.formulations.orders import batch_of, batch_times, led_by, overlapping, share_of
 from truenorth.models.formulations.scale import ScaledObjective
 from truenorth.models.formulations.windows import Limits, Surcharges, Windows, horizon_us, time_windows, transfer_matrix
 from truenorth.models.instance import NONE, Instance
@@ -213,6 +216,71 @@ def run_each_task_once(model: cp_model.CpModel, v: CpSatVariables, choices: Choi
                 named.only_enforce_if(v.assign[task, g])
 
 
+def run_in_batches(model: cp_model.CpModel, v: CpSatVariables, choices: Choices) -> None:
+    """T3b: a task leads its batch or joins one; members share GPU, start and end, and the length follows their number.
+
+    sum_g c_bg + sum_a j_ab = 1;  c_bg <= x_bg;  sum_n k_an = sum_g c_ag;  sum_n n k_an = sum_g c_ag + sum_b j_ab;
+    c_ag and k_an => p_a = time of n on g;  j_ab => s_a = s_b, e_a = e_b, x_ag = x_bg.
+
+    Notes
+    -----
+    Invariant: every batch has one leader, its lowest task; engines, memory and residencies see leaders alone.
+    Because: members start, end and stay together, so that one interval stands for them all; the lowest leads, or a
+        batch of n would be n! models of the same plan.
+    Cost: a literal per pair that can join, and per leader and size.
+    If wrong: unsound if `joins` lacks a pair, loud if lengths do not follow the sizes.
+    """
+    joining: dict[int, list[cp_model.IntVar]] = {}
+    for (_, member), literal in v.join.items():
+        joining.setdefault(member, []).append(literal)
+    for b, joined in sorted(joining.items()):
+        leading = [v.carry[b, g] for g in choices.gpus[b]]
+        model.add_exactly_one(leading + joined).with_name(f"leads_or_joins[{b}]")
+        for g in choices.gpus[b]:
+            model.add_implication(v.carry[b, g], v.assign[b, g]).with_name(f"leads_where_run[{b},{g}]")
+    for a, members in led_by(choices.joins).items():
+        leads = sum(v.carry[a, g] for g in choices.gpus[a])
+        counts = range(1, choices.most_with(a, len(members)) + 1)
+        model.add(sum(v.size[a, n] for n in counts) == leads).with_name(f"one_size[{a}]")
+        followers = sum(v.join[a, b] for b in members)
+        model.add(sum(n * v.size[a, n] for n in counts) == leads + followers).with_name(f"size[{a}]")
+        for g in choices.gpus[a]:
+            times = batch_times(choices.instance, a, g, counts[-1])
+            lasts = sum(time * v.size[a, n] for n, time in enumerate(times, 1))
+            model.add(v.length[a] == lasts).with_name(f"length[{a},{g}]").only_enforce_if(v.carry[a, g])
+            # Another GPU of its may take more of them at once.
+            for n in counts[len(times) :]:
+                model.add_bool_or(v.carry[a, g].negated(), v.size[a, n].negated()).with_name(f"fits[{a},{g},{n}]")
+    for (a, b), join in v.join.items():
+        model.add(v.start[a] == v.start[b]).with_name(f"together[{a},{b}]").only_enforce_if(join)
+        model.add(v.end[a] == v.end[b]).with_name(f"end_together[{a},{b}]").only_enforce_if(join)
+        for one, other in ((a, b), (b, a)):
+            for g in choices.gpus[one]:
+                there = [v.assign[other, g]] if g in choices.gpus[other] else []
+                same = model.add_bool_or(join.negated(), v.assign[one, g].negated(), *there)
+                same.with_name(f"batch_on_one_gpu[{a},{b},{g}]")
+
+
+def start_batches_apart(model: cp_model.CpModel, v: CpSatVariables, choices: Choices) -> None:
+    """T3b: batches of one class that can run beside each other start at least 1 us apart.
+
+    no_overlap over leaders t of the class: [s_t, s_t + 1) if c_tg.
+
+    Notes
+    -----
+    Rule T3b tells batches of one class by their starts: two that start together on a GPU would be one batch, and
+    longer.
+    """
+    classes: dict[Pair, list[cp_model.IntervalVar]] = {}
+    for (task, g), literal in v.carry.items():
+        batch = batch_of(choices.instance, task)
+        if batch != NONE and 2 * share_of(choices.instance, task) <= WHOLE:
+            instant = model.new_optional_fixed_size_interval_var(v.start[task], 1, literal, f"instant[{task},{g}]")
+            classes.setdefault((batch, g), []).append(instant)
+    for (batch, g), instants in classes.items():
+        model.add_no_overlap(instants).with_name(f"starts_apart[{batch},{g}]")
+
+
 def run_one_task_at_a_time(model: cp_model.CpModel, v: CpSatVariables, choices: Choices) -> None:
     """T3, R5: the runs on a GPU do not overlap; without overlap of loads and compute neither do runs and loads.
 
@@ -366,3 +434,69 @@ def _add_up(
     for job, cost in enumerate(weighted):
         model.add(v.worst >= cost).with_name(f"worst[{job}]")
     return v.worst
+
+
+def respect_floors(model: cp_model.CpModel, v: CpSatVariables, scaled: ScaledObjective, floors: Sequence[int]) -> None:
+    """Redundant: the first jobs cost no less than they do without the others.
+
+    sum_(j < k) w_j T_j >= floor_k.
+
+    Notes
+    -----
+    Invariant: every plan satisfies it: jobs that come later take room, they give none.
+    Because: a plan of all jobs contains one of the first k, in normal form at no later times (`normal_form.restrict`).
+    If wrong: unsound. Floors are proved one after the other, each inside the model with those before.
+    """
+    for count, floor in enumerate(floors[: len(v.term)]):
+        if count > 1:
+            cost = sum(weight * term for weight, term in zip(scaled.weights, v.term[:count], strict=False))
+            model.add(cost >= floor).with_name(f"floor[{count}]")
+
+
+def respect_bound(model: cp_model.CpModel, v: CpSatVariables, least: int) -> None:
+    """Redundant: the largest weighted term is no less than a bound from elsewhere.
+
+    W >= least.
+    """
+    if v.worst is not None and least > 0:
+        model.add(v.worst >= least).with_name("least")
+
+
+def pay_surcharges(
+    model: cp_model.CpModel, v: CpSatVariables, scaled: ScaledObjective, surcharges: Surcharges | None
+) -> None:
+    """Redundant: the objective is at least the bound and what the jobs pay above it.
+
+    l_tk <=> s_t on step k;  R_j >= sum_k (least_tk - least_t(k-1)) l_tk;  sum_j R_j <= spare;
+    sum_j w_j T_j >= base + sum_j R_j.
+
+    Notes
+    -----
+    Invariant: every plan within the limit satisfies it.
+    Because: base and steps come from a Lagrangian bound: with its prices a plan costs at least the base, and a task
+        that starts on a step at least that much more; each direction of a task is a staircase, of which the highest
+        step counts.
+    Cost: two reified bounds per step.
+    If wrong: unsound, since `spare` then forbids plans that are good enough; without it the objective is blind to
+        orders.
+    """
+    if surcharges is None:
+        return
+    for step, literal in v.step.items():
+        start, time, name = v.start[step.task], step.time_us, f"step[{step.task},{step.time_us}]"
+        # Both ways, or a step could be left untaken for nothing.
+        on, off = (start >= time, start < time) if step.late else (start <= time, start > time)
+        model.add(on).with_name(name).only_enforce_if(literal)
+        model.add(off).with_name(name).only_enforce_if(literal.negated())
+    for job, surcharge in v.surcharge.items():
+        for (task, late), steps in groupby(surcharges.steps[job], key=lambda step: (step.task, step.late)):
+            # Steps grow outwards, so what is paid on one is what it adds to those below.
+            climbed, paid = 0, []
+            for step in steps:
+                paid.append((step.least - climbed) * v.step[step])
+                climbed = step.least
+            model.add(surcharge >= sum(paid)).with_name(f"paid[{task},{late}]")
+    total = sum(v.surcharge.values())
+    model.add(total <= surcharges.spare).with_name("spare")
+    cost = sum(weight * term for weight, term in zip(scaled.weights, v.term, strict=True))
+    model.add(cost >= surcharges.base + total).with_name("surcharged")

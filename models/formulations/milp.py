@@ -30,14 +30,7 @@ from truenorth.models.formulations.milp_residency import (
     never_swap,
     serve_each_need,
 )
-from truenorth.models.formulations.milp_variables import (
-    MilpVariables,
-    Pairs,
-    first_start,
-    last_end,
-    last_start,
-    loaded,
-)
+from truenorth.models.formulations.milp_variables import MilpVariables, Pairs, first_start, last_end, last_start, loaded
 from truenorth.models.formulations.scale import ScaledObjective
 from truenorth.models.formulations.windows import horizon_us, time_windows, transfer_matrix
 from truenorth.models.instance import Instance

@@ -17,8 +17,8 @@ from truenorth.models.identity import scenario_hash
 from truenorth.models.instance import NONE, Instance
 from truenorth.models.scenario.errors import FieldError, InputError, Source, Where, allowed, quote
 from truenorth.models.scenario.files import read_text, write_atomically
-from truenorth.models.scenario.json_text import NUMBERS, JSONText
 from truenorth.models.scenario.quantities import MAX_BATCH, MAX_TOKENS
+from truenorth.models.scenario.reading import NUMBERS, JSONText
 from truenorth.models.scenario.section import Section, validate
 from truenorth.models.timeline import UNPLACED, Placement, Residency, ServedRequests, Timeline
 

@@ -189,26 +189,16 @@ def _describe_whole(what: str, least: int, most: int) -> WithJsonSchema:
     return _said("integer", what, minimum=least, maximum=most)
 
 
-Number = Annotated[
-    Fraction,
-    PlainValidator(_number),
-    _said("number", "A plain number.", minimum=0, maximum=MAX_NUMBER),
-]
+Number = Annotated[Fraction, PlainValidator(_number), _said("number", "A plain number.", minimum=0, maximum=MAX_NUMBER)]
 Share = Annotated[
     int,
     PlainValidator(_share),
     _said("number", "A share of a GPU's compute, with up to four decimal places.", exclusiveMinimum=0, maximum=1),
 ]
 """Read as a whole number of parts of `WHOLE`."""
-BatchSize = Annotated[
-    int,
-    _together("batch size"),
-    _said("string", pattern="^[1-9][0-9]{0,3}$", examples=["4"]),
-]
+BatchSize = Annotated[int, _together("batch size"), _said("string", pattern="^[1-9][0-9]{0,3}$", examples=["4"])]
 Concurrency = Annotated[
-    int,
-    _together("concurrency"),
-    _said(["string", "integer"], pattern="^[1-9][0-9]{0,3}$", minimum=1, examples=["64"]),
+    int, _together("concurrency"), _said(["string", "integer"], pattern="^[1-9][0-9]{0,3}$", minimum=1, examples=["64"])
 ]
 GPUCount = Annotated[int, whole(1, MAX_GPUS), _describe_whole("How many.", 1, MAX_GPUS)]
 JobCount = Annotated[int, whole(1, MAX_JOBS), _describe_whole("How many jobs.", 1, MAX_JOBS)]
@@ -310,9 +300,7 @@ def _server(value: object) -> int:
 
 
 Server = Annotated[
-    int,
-    PlainValidator(_server),
-    _said(["string", "integer"], pattern="^s?[0-9]+$", minimum=0, examples=["s0"]),
+    int, PlainValidator(_server), _said(["string", "integer"], pattern="^s?[0-9]+$", minimum=0, examples=["s0"])
 ]
 
 

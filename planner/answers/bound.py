@@ -14,7 +14,7 @@ from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective, reported_bound
 from truenorth.models.scenario import InputError, Scenario, write_atomically
 from truenorth.models.scenario.files import read_text
-from truenorth.models.scenario.json_text import CLAIMS, JSONText
+from truenorth.models.scenario.reading import CLAIMS, JSONText
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.check import read, refuse_violations
 from truenorth.planner.answers.plan import starts_for

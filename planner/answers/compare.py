@@ -1,4 +1,7 @@
-"""Set a clairvoyant plan beside online policies, under the same rules, in one table and a few pictures."""
+"""Set a clairvoyant plan beside online policies, under the same rules, in one table and a few pictures.
+
+Its rows say who came to what, times the best, times the bound, and what is known of the plan.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,27 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
 
-from truenorth.executor import IllegalActionError, NoiseError, PolicyError, StalledError
+from truenorth.executor import IllegalActionError, Knows, NoiseError, PolicyError, StalledError
 from truenorth.models.errors import QuestionError
 from truenorth.models.instance import UnsupportedInstanceError
-from truenorth.models.objective import Objective, Status
+from truenorth.models.metrics import Metrics, StreamMetrics, measure
+from truenorth.models.objective import Objective, Status, gap, reported_value
 from truenorth.models.record import take
 from truenorth.models.scenario import Scenario
 from truenorth.models.timeline import Timeline
-from truenorth.planner.answers.contenders import PLAN, ComparedPolicy, rows_of
-from truenorth.planner.answers.convergence import tell_proof, warn_of
 from truenorth.planner.answers.plan import Plan, plan_within
+from truenorth.planner.answers.policies.parse import parse
 from truenorth.planner.answers.regret import Regret, RegretRecord
-from truenorth.planner.answers.shown import Shown, WithRows, WithTimelines, frame_of, with_value
+from truenorth.planner.answers.shown import (
+    Shown,
+    WithRows,
+    WithTimelines,
+    frame_of,
+    is_converged,
+    tell_proof,
+    warn_of,
+    with_value,
+)
 from truenorth.planner.answers.simulate import BrokenRulesError, Simulation, simulate
 from truenorth.planner.answers.take_apart import HeldSteps, clairvoyance_in, hold
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty
@@ -31,6 +43,96 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from truenorth.planner.answers.questions import CompareQuestion
+
+
+PLAN = "plan"
+"""Name of the plan's row."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedPolicy:
+    """A contender of a comparison.
+
+    Parameters
+    ----------
+    clairvoyant, knows
+        Whether it knows the future, and what it knows of run times.
+    twin
+        Whether it ran on an instance of its own.
+    objective, metrics, ratio_to_best, ratio_to_bound, gap_to_bound
+        In reported units; None for a policy of the user's that breaks the rules. The ratio to the least possible value
+        lies between ratio_to_best and ratio_to_bound.
+    bound_method, plan_gap, converged
+        What is known of the plan that every ratio is to.
+    problem
+        Why it has no value and no rank, if it has none.
+    """
+
+    policy: str
+    clairvoyant: bool
+    knows: Knows
+    twin: bool
+    objective: float | None
+    metrics: StreamMetrics | Metrics | None
+    ratio_to_best: float | None
+    ratio_to_bound: float | None
+    gap_to_bound: float | None
+    bound_method: str | None
+    plan_gap: float | None
+    converged: bool
+    problem: str | None
+
+
+def rows_of(
+    planned: Plan, simulations: Sequence[Simulation], broken: Mapping[str, str], warmup: Fraction
+) -> tuple[ComparedPolicy, ...]:
+    """Return the contenders, best objective first; the best is one of the scenario's own instance.
+
+    Parameters
+    ----------
+    broken
+        Policies whose timeline breaks a rule, and which.
+    """
+    scenario, result = planned.scenario, planned.result
+    entries: list[tuple[str, Fraction, Metrics, Knows, bool]] = []
+    if result.timeline is not None and result.value is not None:
+        metrics = measure(scenario.instance, result.timeline, scenario.slo, warmup)
+        entries.append((PLAN, result.value, metrics, Knows.FUTURE, False))
+    entries += [(s.policy, s.exact, s.metrics, s.knows, s.on_a_twin) for s in simulations]
+    best = min((value for _, value, _, _, twin in entries if not twin), default=None)
+    method = result.bound_method
+    proved = method, result.gap, is_converged(result.gap, method)
+    ranked = [
+        ComparedPolicy(
+            name,
+            knows is Knows.FUTURE,
+            knows,
+            twin,
+            reported_value(scenario.objective, value),
+            metrics,
+            _ratio(value, best),
+            _ratio(value, result.lower_bound),
+            gap(value, result.lower_bound),
+            *proved,
+            None,
+        )
+        for name, value, metrics, knows, twin in sorted(entries, key=lambda entry: entry[1])
+    ]
+    known = {policy: parse(policy, scenario).knows for policy in broken}
+    none = (None,) * 5  # no figure of a timeline that breaks a rule is true
+    refused = [
+        ComparedPolicy(name, known[name] is Knows.FUTURE, known[name], False, *none, *proved, why)
+        for name, why in broken.items()
+    ]
+    return *ranked, *refused
+
+
+def _ratio(value: Fraction, least: Fraction | None) -> float | None:
+    """Return how many times the least a value is; None if there is no telling."""
+    if least is None or (not least and value):
+        return None
+    return float(value / least) if least else 1.0
+
 
 COMPASS = "compass"
 """Name of the policy whose regret is always shown if it is among the contenders."""

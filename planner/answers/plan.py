@@ -14,8 +14,7 @@ from truenorth.models.objective import Objective, ObjectiveValue, Status, report
 from truenorth.models.record import take
 from truenorth.models.scenario import Scenario, TimelineHeader, write_timeline
 from truenorth.models.timeline import Timeline
-from truenorth.planner.answers.convergence import is_converged
-from truenorth.planner.answers.shown import Shown, WithTimelines, frame_of_one
+from truenorth.planner.answers.shown import Shown, WithTimelines, frame_of_one, is_converged
 from truenorth.planner.answers.versions import provenance
 from truenorth.solvers import portfolio
 from truenorth.solvers.budget import Budget

@@ -74,7 +74,7 @@ class Question(Generic[Answer]):
 
         An interrupt ends the search, and what was found is returned, marked as `interrupted`; a second one raises.
         """
-        from truenorth.planner.answers.pool.calls import farm_at, refuse_absent
+        from truenorth.planner.answers.pool import farm_at, refuse_absent
         from truenorth.solvers.budget import interruptible, own_interrupts
         from truenorth.solvers.first_use import compile_once
 

@@ -19,8 +19,7 @@ from truenorth.models.objective import Objective, gap, proves, reported_bound, r
 from truenorth.models.record import take
 from truenorth.models.scenario import Scenario
 from truenorth.models.timeline import Timeline
-from truenorth.planner.answers.convergence import describe_bound, is_converged
-from truenorth.planner.answers.shown import WithRows
+from truenorth.planner.answers.shown import WithRows, describe_bound, is_converged
 
 AS_IT_RAN, RESIDENCY, BATCHES, ORDER, PLACEMENT, OPEN = (
     *("as it ran", "residency", "batches"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
@@ -21,6 +21,7 @@ from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
 from truenorth.executor.devices.runner import MakeRunner
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.simulation import Durations, simulate_recorded
+from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.feasibility import check, exceeded_memory
 from truenorth.models.instance import Instance, Ints
 from truenorth.models.metrics import Metrics, measure
@@ -31,7 +32,7 @@ from truenorth.planner.answers.check import feasible_timeline
 from truenorth.planner.answers.forecast import Forecast, forecast
 from truenorth.planner.answers.policies.parse import parse
 from truenorth.planner.answers.pool.on_ray import nodes_at
-from truenorth.planner.answers.replay_report import ReplayRecord, batched_tasks, replay_record
+from truenorth.planner.answers.replay_report import CausesAdded, ReplayRecord, batched_tasks, replay_record
 from truenorth.planner.answers.shown import Shown, WithTimelines
 from truenorth.planner.answers.simulate import is_file
 from truenorth.planner.answers.versions import Origin, ScenarioNamed, named, provenance
@@ -67,7 +68,7 @@ class Replayed(WithTimelines):
     settings: LiveSettings
     predicted: Timeline
     live: LiveRun
-    causes: Causes | None
+    causes: CausesAdded | None
     different: Sequence[int] | None
     forecast: Forecast | None = None
 
@@ -254,25 +255,14 @@ CAUSES = ("run_time", "load", "moves", "transfer", "dispatch")
 """In the order in which measured times take the place of given ones; dispatch is what then remains."""
 
 
-@dataclass(frozen=True, slots=True)
-class Causes:
-    """What each cause adds, in microseconds; each sums to measured - predicted.
-
-    Parameters
-    ----------
-    mean_latency_us, makespan_us
-        By cause. The last one, dispatch, holds the time between the instant at which something was possible and its
-        start, waiting for a device that is shared, and, for an online policy, decisions that came out otherwise.
-    """
-
-    mean_latency_us: Mapping[str, float]
-    makespan_us: Mapping[str, float]
-
-
 def causes_of_error(
     instance: Instance, policy: Callable[[], Policy], predicted: Timeline, live: LiveRun, seed: int
-) -> Causes:
+) -> CausesAdded:
     """Return what measured run times, loads, models that make way, transfers and the rest add to a prediction.
+
+    Each sums to measured - predicted. The last one, dispatch, holds the time between the instant at which something was
+    possible and its start, waiting for a device that is shared, and, for an online policy, decisions that came out
+    otherwise.
 
     Parameters
     ----------
@@ -292,9 +282,10 @@ def causes_of_error(
 
     def added(objective: Objective) -> dict[str, float]:
         values = [float(timeline_value(objective, instance, timeline)) for timeline in timelines]
-        return {cause: after - before for cause, (before, after) in zip(CAUSES, pairwise(values), strict=True)}
+        seconds = ((after - before) / MICROSECONDS_PER_SECOND for before, after in pairwise(values))
+        return dict(zip(CAUSES, seconds, strict=True))
 
-    return Causes(added(Objective.MEAN_LATENCY), added(Objective.MAKESPAN))
+    return CausesAdded(added(Objective.MEAN_LATENCY), added(Objective.MAKESPAN))
 
 
 def _loads(records: Records, moved: bool) -> dict[tuple[int, int], list[int]]:

@@ -46,7 +46,7 @@ class ObjectiveBoth(Spreading):
 
 @dataclass(frozen=True, slots=True)
 class CausesAdded:
-    """What each cause adds, in seconds."""
+    """What each cause adds, in seconds, by cause."""
 
     mean_latency: Mapping[str, float]
     makespan: Mapping[str, float]
@@ -321,7 +321,7 @@ def replay_record(replayed: Replayed) -> ReplayRecord:
         objective=ObjectiveBoth(scenario.objective, _both(replayed, scenario.objective)),
         makespan_s=_both(replayed, Objective.MAKESPAN),
         mean_latency_s=_both(replayed, Objective.MEAN_LATENCY),
-        causes_s=_causes(replayed),
+        causes_s=replayed.causes,
         run_times=_durations(records.runs),
         load_times=_durations(records.loads),
         transfer_times=_durations(records.transfers),
@@ -411,16 +411,6 @@ def _tokens(replayed: Replayed) -> TokensBoth | None:
         return Both(before, after, after / before - 1 if before and after is not None else None)
 
     return TokensBoth(*(both(each.name) for each in fields(TokensBoth)))
-
-
-def _causes(replayed: Replayed) -> CausesAdded | None:
-    if replayed.causes is None:
-        return None
-    latency, makespan = (
-        {cause: us / MICROSECONDS_PER_SECOND for cause, us in added.items()}
-        for added in (replayed.causes.mean_latency_us, replayed.causes.makespan_us)
-    )
-    return CausesAdded(latency, makespan)
 
 
 def _forecast(replayed: Replayed) -> ForecastComparison | None:

@@ -208,11 +208,7 @@ def _with_free_residency(instance: Instance, objective: Objective, ran: RegretSt
 
 
 def _with_free_batches(
-    instance: Instance,
-    objective: Objective,
-    ran: Timeline,
-    before: RegretStep,
-    budget: Budget,
+    instance: Instance, objective: Objective, ran: Timeline, before: RegretStep, budget: Budget
 ) -> RegretStep:
     """Keep placement and order; tasks join the batch before them on their GPU, or lead their own, as is best.
 

@@ -20,11 +20,17 @@ from truenorth.models.objective import Objective, Status
 from truenorth.models.record import encode
 from truenorth.models.scenario import write_atomically
 from truenorth.models.units import say_size
-from truenorth.planner.answers.compare import COMPASS, Comparison, ComparisonOrigin, ComparisonRecord
-from truenorth.planner.answers.contenders import PLAN, ComparedPolicy
-from truenorth.planner.answers.convergence import tell_proof
+from truenorth.planner.answers.compare import (
+    COMPASS,
+    PLAN,
+    ComparedPolicy,
+    Comparison,
+    ComparisonOrigin,
+    ComparisonRecord,
+)
 from truenorth.planner.answers.plan import write_plan
 from truenorth.planner.answers.regret import NOTE
+from truenorth.planner.answers.shown import tell_proof
 from truenorth.planner.answers.simulate import Simulation
 from truenorth.planner.show import timelines
 from truenorth.planner.show.canvas import png, write_figure, write_vectors

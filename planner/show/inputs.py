@@ -16,14 +16,14 @@ from rich.console import Group
 from rich.text import Text
 
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
-from truenorth.planner.inputs.estimate.calibration import NOMINAL
+from truenorth.planner.inputs.estimate.ladder import NOMINAL
 from truenorth.planner.inputs.estimate.logs import LogReading
 from truenorth.planner.inputs.estimate.logs.progress import Remaining
 from truenorth.planner.inputs.estimate.run import Estimates, as_dict
 from truenorth.planner.inputs.estimate.table import ESTIMATE_COLUMNS, LINE
-from truenorth.planner.inputs.importers.classes import Rounding
 from truenorth.planner.inputs.importers.summary import LISTED_MODELS, QUANTILES, ROUNDED_QUANTILES, Summary
 from truenorth.planner.inputs.importers.trace import Imported
+from truenorth.planner.inputs.importers.workload import Rounding
 from truenorth.planner.show.canvas import AS_DATA, COLOURS, PLAIN
 from truenorth.planner.show.table import Column, Table, facts, say, terminal
 

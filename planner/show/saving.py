@@ -17,7 +17,7 @@ from truenorth.planner.answers.compare import Comparison
 from truenorth.planner.answers.plan import Plan, write_plan
 from truenorth.planner.answers.replications import Replicated
 from truenorth.planner.answers.servers.answer import ServersAnswer
-from truenorth.planner.answers.servers.written import write as write_servers
+from truenorth.planner.answers.servers.answer import write as write_servers
 from truenorth.planner.answers.shown import WithRows, WithTimelines
 from truenorth.planner.answers.simulate import Simulation, write_simulation
 from truenorth.planner.answers.uncertain.planning import UncertainPlan

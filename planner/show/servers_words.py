@@ -150,12 +150,7 @@ def sentences(found: ServersRecord) -> list[str]:
         said = f"With the future known, {size} {enough}; whether less is enough is open"
     else:
         said = f"With the future known, {size} {enough}; {_too_little(found)}, and what lies between is open"
-    parts = [
-        deployable_in_words(found),
-        strain_in_words(found),
-        said,
-        "" if refutation is None else refutation.forces,
-    ]
+    parts = [deployable_in_words(found), strain_in_words(found), said, "" if refutation is None else refutation.forces]
     return [f"{part}." for part in parts if part]
 
 

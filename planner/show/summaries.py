@@ -15,9 +15,9 @@ from truenorth.models.scenario import Scenario
 from truenorth.models.units import say_size
 from truenorth.planner.answers.bound import Bound
 from truenorth.planner.answers.check import Checked
-from truenorth.planner.answers.convergence import describe_bound
 from truenorth.planner.answers.plan import Plan
 from truenorth.planner.answers.regret import NOTE
+from truenorth.planner.answers.shown import describe_bound
 from truenorth.planner.answers.simulate import ActionDone, FutureChanged, Simulation
 from truenorth.planner.answers.uncertain.planning import CandidateRow, UncertainPlan
 from truenorth.planner.show.regret import in_words, regret_table

@@ -18,7 +18,7 @@ from rich.text import Text
 from truenorth.models.record import unguard
 from truenorth.models.scenario import InputError
 from truenorth.models.scenario.files import read_text
-from truenorth.planner.answers.convergence import WHAT_COUNTS
+from truenorth.planner.answers.shown import WHAT_COUNTS
 from truenorth.planner.answers.whatif.cell import SweepNote
 from truenorth.planner.answers.whatif.result import ASKED, UNITS, Sweep, Value
 from truenorth.planner.answers.whatif.verbs import Row

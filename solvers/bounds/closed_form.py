@@ -5,27 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 from truenorth.models import Instance, Objective
 from truenorth.solvers.bounds import critical_path, energetic, fluid, mean_busy_time, stream_prices
 from truenorth.solvers.bounds.proof import round_up
 
-
-class ClosedForm(Protocol):
-    """A bound from a formula: exact, in the units of `models.objective_value`; None where it does not apply."""
-
-    def __call__(self, instance: Instance, objective: Objective) -> Fraction | None:
-        """Return a value that no plan lies below."""
-
-
-METHODS: Mapping[str, ClosedForm] = {
+METHODS: Mapping[str, Callable[[Instance, Objective], Fraction | None]] = {
     "critical_path": critical_path.bound,
     "mean_busy_time": mean_busy_time.bound,
     "energetic": energetic.bound,
     "fluid": fluid.bound,
     "stream_prices": stream_prices.bound,
 }
+"""Formulas for a value that no plan lies below: exact, in the units of `models.objective_value`; None where they do not
+apply."""
 OF_STREAMS = ("critical_path", "stream_prices")
 """The methods that know requests of streams: the others take a GPU to run one task at a time."""
 

@@ -3,10 +3,14 @@
 Source: the longest-path bound of every scheduling text (for instance Pinedo, Scheduling, section 4.1). Beyond run
 times it counts what no plan avoids: transfers between tasks that share no eligible GPU class, and loads that
 a cold copy engine has still to finish (rules R1, R6: nothing loads before time 0).
+
+Other bounds take the chains of fastest run times alone: what a task takes at least, and what lies before and after it.
+Transfers and loads are left out of these, so that the lengths hold for every placement.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -14,6 +18,34 @@ import numpy as np
 
 from truenorth.models import NEVER, NONE, Instance, Objective, objective_value
 from truenorth.models.instance import Ints
+from truenorth.models.tables import Arcs
+
+
+def fastest_run_us(instance: Instance) -> Ints:
+    """Return the shortest run time of each template in this cluster. Shape [templates]."""
+    never = np.iinfo(np.int64).max
+    return np.asarray(np.where(instance.run_us == NEVER, never, instance.run_us).min(axis=1), np.int64)
+
+
+def heads_us(instance: Instance) -> Ints:
+    """Return the longest chain of fastest run times before each template. Shape [templates]."""
+    return _longest(instance, instance.inputs, forwards=True)
+
+
+def tails_us(instance: Instance) -> Ints:
+    """Return the longest chain of fastest run times after each template, itself left out. Shape [templates]."""
+    return _longest(instance, instance.outputs, forwards=False)
+
+
+def _longest(instance: Instance, neighbours: Arcs, *, forwards: bool) -> Ints:
+    fastest, longest = fastest_run_us(instance).tolist(), [0] * len(instance.needs)
+    for workflow, first in zip(instance.workflows, instance.template_first.tolist(), strict=False):
+        order: Iterable[int] = workflow.topological if forwards else reversed(workflow.topological)
+        for position in order:
+            beside = [first + position + offset for offset, _ in neighbours[first + position]]
+            longest[first + position] = max((fastest[t] + longest[t] for t in beside), default=0)
+    return np.array(longest, np.int64)
+
 
 UNREACHABLE = np.int64(1) << 60
 """Stands for the end of a task on a class where it cannot run."""

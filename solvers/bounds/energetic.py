@@ -23,12 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorth.models import NEVER, Instance, Objective
-from truenorth.models.chains import tails_us
 from truenorth.models.cluster import FOREVER
 from truenorth.models.instance import Ints
 from truenorth.models.objective import Charges, Term, charges
 from truenorth.solvers.bounds import critical_path
 from truenorth.solvers.bounds.batch_work import Work
+from truenorth.solvers.bounds.critical_path import tails_us
 from truenorth.solvers.bounds.proof import Proof
 
 SLOWDOWN_STEPS = 24

@@ -23,10 +23,10 @@ from typing import Any, Literal
 import numpy as np
 
 from truenorth.models import Instance, Objective
-from truenorth.models.chains import heads_us, tails_us
 from truenorth.models.instance import Ints
 from truenorth.models.objective import Term, charges
 from truenorth.solvers.bounds.batch_work import Work
+from truenorth.solvers.bounds.critical_path import heads_us, tails_us
 from truenorth.solvers.bounds.proof import Proof
 
 Resource = Literal["compute", "copy engine", "memory"]

@@ -20,10 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorth.models import Instance, Objective
-from truenorth.models.chains import fastest_run_us, tails_us
 from truenorth.models.objective import Term, charges
 from truenorth.solvers.bounds.batch_work import Work
-from truenorth.solvers.bounds.critical_path import earliest
+from truenorth.solvers.bounds.critical_path import earliest, fastest_run_us, tails_us
 
 Floats = NDArray[np.float64]
 

@@ -19,9 +19,8 @@ from truenorth.models import Instance, Objective
 from truenorth.solvers.bounds.alone import LoneJobs
 from truenorth.solvers.bounds.certified import LATEST, MOST_DELAYS, RefusedError, as_list, get, whole
 from truenorth.solvers.bounds.effort import Effort, TooLargeError
-from truenorth.solvers.bounds.order_programme import prove
+from truenorth.solvers.bounds.order_programme import OrderTerms, prove
 from truenorth.solvers.bounds.order_rests import Rate
-from truenorth.solvers.bounds.order_terms import OrderTerms
 from truenorth.solvers.bounds.recomputed import completion_costs, least_value
 
 PARTS = "parts"

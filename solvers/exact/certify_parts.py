@@ -20,9 +20,8 @@ from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.bounds.certificate import closed_form_document, lagrangian_document, parts_document
 from truenorth.solvers.bounds.effort import Effort, TooLargeError
 from truenorth.solvers.bounds.lagrangian.improve import Priced
-from truenorth.solvers.bounds.order_programme import prove
+from truenorth.solvers.bounds.order_programme import largest_cost, prove, reach_us
 from truenorth.solvers.bounds.order_rests import Rate
-from truenorth.solvers.bounds.order_terms import largest_cost, reach_us
 from truenorth.solvers.bounds.part_sums import MOST_EFFORT, START_ORDERS, order_terms, share
 from truenorth.solvers.bounds.recomputed import least_value
 from truenorth.solvers.exact.start_orders_tables import ComputeRate

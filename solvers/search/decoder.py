@@ -52,14 +52,6 @@ class Decisions:
     joins: Ints | None = None
 
 
-def decode_timeline(instance: Instance, decisions: Decisions) -> Timeline | None:
-    """Return the timeline of some decisions, or None if a task cannot run on its GPU.
-
-    That happens where the GPU is not eligible or, with no swaps allowed, its models find no room any more.
-    """
-    return Decoder(instance, Objective.MEAN_LATENCY).timeline(decisions)
-
-
 class Decoder:
     """An instance and an objective, tabulated once, with the working arrays of a decode.
 

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorth.models.chains import fastest_run_us, tails_us
 from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.models.objective import Objective, Term, charges
 from truenorth.models.workload import WHOLE
+from truenorth.solvers.bounds.critical_path import fastest_run_us, tails_us
 from truenorth.solvers.compiled import Floats
 
 SMOOTHING = 1e-4

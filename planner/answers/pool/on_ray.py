@@ -25,7 +25,7 @@ _PATIENCE_S = 5.0
 def as_finished_on_ray(
     call: Callable[[Item], Value], items: Sequence[Item], address: str, stop: threading.Event | None
 ) -> Iterator[Outcome[Value]]:
-    """Yield the outcome of every call as soon as it is known, as `planner.answers.pool.calls.as_finished` does.
+    """Yield the outcome of every call as soon as it is known, as `planner.answers.pool.as_finished` does.
 
     A call whose node or worker dies is tried again on another one, up to three times; what it returned before is kept.
 

@@ -72,7 +72,7 @@ CRASHED = "the worker process died: it was killed, ran out of memory, or crashed
 def as_finished_here(
     call: Callable[[Item], Value], items: Sequence[Item], workers: int, stop: threading.Event | None, stays: bool
 ) -> Iterator[Outcome[Value]]:
-    """Yield the outcome of every call as soon as it is known, as `planner.answers.pool.calls.as_finished` does."""
+    """Yield the outcome of every call as soon as it is known, as `planner.answers.pool.as_finished` does."""
     waiting = deque(enumerate(items))
     lanes: list[_CallQueue[Item, Value]] = [_take(call, stays) for _ in range(min(workers, len(items)))]
     try:

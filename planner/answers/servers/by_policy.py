@@ -68,7 +68,7 @@ class SizeTrial:
     def close(self, hunt: Hunt) -> None:
         """Note what is left out of sizes that are not refuted, and put what was reached in order of cost."""
         self.skipped = sum(mix not in self.reached for mix in self.before_met(hunt.unrefuted))
-        self.reached = {mix: self.reached[mix] for mix in sorted(self.reached, key=hunt.question.order)}
+        self.reached = {mix: self.reached[mix] for mix in sorted(self.reached, key=hunt.question.sizes.order)}
 
     def promising(self, sizes: Sequence[Mix]) -> list[Mix]:
         """Return the sizes before that, not simulated yet, that have more of some group than every one that failed."""
@@ -115,17 +115,12 @@ def scan(hunt: Hunt, trials: Sequence[SizeTrial], share: float) -> None:
             _simulate_below(hunt, trial, sizes, reserve_s)
 
 
-def _simulate_in_turn(
-    hunt: Hunt,
-    trials: Sequence[SizeTrial],
-    sizes: Sequence[Mix],
-    reserve_s: float,
-) -> None:
+def _simulate_in_turn(hunt: Hunt, trials: Sequence[SizeTrial], sizes: Sequence[Mix], reserve_s: float) -> None:
     """Simulate one policy after the other towards its least size, each in its part of the time above a reserve."""
     ask = hunt.question
     for position, trial in enumerate(trials):
         end_s = ask.left_s - max(0.0, ask.left_s - reserve_s) / (len(trials) - position)
-        least = min((each.mix for each in trials if each.mix is not None), key=ask.order, default=None)
+        least = min((each.mix for each in trials if each.mix is not None), key=ask.sizes.order, default=None)
         for mix in _towards_least(trial, sizes, least):
             # Who has shown nothing yet, as the scenario's own size is not in question, gets its first simulation now.
             first = not trial.reached
@@ -195,7 +190,7 @@ def simulate_at(hunt: Hunt, trial: SizeTrial, mix: Mix, reserve_s: float) -> boo
     trial.reached[mix] = whole.reached
     if whole.metrics is not None:
         trial.met_at[mix] = whole.metrics
-    if trial.mix is None or ask.order(mix) < ask.order(trial.mix):
+    if trial.mix is None or ask.sizes.order(mix) < ask.sizes.order(trial.mix):
         trial.mix = mix
     return True
 

@@ -61,7 +61,7 @@ def look_nearby(hunt: Hunt, trials: Sequence[SizeTrial], share: float) -> None:
     for mix in hunt.unrefuted:
         for trial in trials:
             best = least.get(lead(trial.knows, ask.noise))
-            near = best is not None and best <= ask.cost(mix) <= NEAR * best
+            near = best is not None and best <= ask.sizes.cost(mix) <= NEAR * best
             if near and mix not in trial.reached and not simulate_at(hunt, trial, mix, reserve_s):
                 return
 
@@ -79,10 +79,10 @@ def rank(hunt: Hunt, trials: Sequence[SizeTrial]) -> list[Alternative]:
         for mix, metrics in row.met_at.items()
     ]
     least = _least(ask, ((each.knows, each.mix) for each in every))
-    near = [each for each in every if ask.cost(each.mix) <= NEAR * least[lead(each.knows, ask.noise)]]
+    near = [each for each in every if ask.sizes.cost(each.mix) <= NEAR * least[lead(each.knows, ask.noise)]]
 
     def rank_of(each: Alternative) -> tuple[Any, ...]:
-        return lead(each.knows, ask.noise), ask.order(each.mix), each.metrics.mean_latency_s, each.policy
+        return lead(each.knows, ask.noise), ask.sizes.order(each.mix), each.metrics.mean_latency_s, each.policy
 
     return sorted(near, key=rank_of)
 
@@ -109,7 +109,7 @@ def _least(ask: Sizing, met: Iterable[tuple[Knows, Mix]]) -> dict[int, Fraction]
     least: dict[int, Fraction] = {}
     for knows, mix in met:
         group = lead(knows, ask.noise)
-        least[group] = min(ask.cost(mix), least.get(group, ask.cost(mix)))
+        least[group] = min(ask.sizes.cost(mix), least.get(group, ask.sizes.cost(mix)))
     return least
 
 

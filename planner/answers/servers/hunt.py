@@ -95,8 +95,8 @@ class Hunt:
     def open(self) -> list[Mix]:
         """Sizes cheaper than the best that are not refuted, cheapest first."""
         ask = self.question
-        below = None if self.best is None else ask.cost(self.best)
-        return [m for m in ask.candidates if (below is None or ask.cost(m) < below) and not self.refuted(m)]
+        below = None if self.best is None else ask.sizes.cost(self.best)
+        return [m for m in ask.candidates if (below is None or ask.sizes.cost(m) < below) and not self.refuted(m)]
 
     def refuted(self, mix: Mix) -> bool:
         """Say whether what may be left of a size has no more servers of any group than one that was refuted."""
@@ -115,7 +115,7 @@ class Hunt:
         self.plans[mix] = timeline
         for each in ask.candidates:
             # Cheapest first: from here on nothing is an improvement.
-            if self.best is not None and ask.cost(each) >= ask.cost(self.best):
+            if self.best is not None and ask.sizes.cost(each) >= ask.sizes.cost(self.best):
                 break
             if all(self._plan_for(left) is not None for left in ask.left_of(each)):
                 self.best = each
@@ -127,7 +127,7 @@ class Hunt:
         ask = self.question
         if self.best is None:
             return None
-        used = self._plan_for(min(ask.left_of(self.best), key=ask.order))
+        used = self._plan_for(min(ask.left_of(self.best), key=ask.sizes.order))
         return None if used is None else (used, self.plans[used])
 
     def apply_floor(self, floor: Floor) -> None:
@@ -286,7 +286,7 @@ def _longest_s(hunt: Hunt, mix: Mix) -> float:
 def _sizes(hunt: Hunt) -> Generator[Mix, bool, None]:
     """Yield sizes by price until one is said to be enough, then the middle of those between it and what was not."""
     ask, sizes = hunt.question, hunt.open
-    prices = [ask.cost(mix) for mix in sizes]
+    prices = [ask.sizes.cost(mix) for mix in sizes]
     below, enough = 0, len(sizes)
     for factor in _FACTORS:
         if below == len(sizes):

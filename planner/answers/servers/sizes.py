@@ -1,27 +1,130 @@
 """A scenario on other numbers of servers, and which of them are asked about, in what order.
 
-The jobs, models and limits are the same; each group is cut or continued.
+The jobs, models and limits are the same; each group is cut or continued. A mix that lacks some group may be unable to
+serve what no job takes, and is not to be blamed for that: models, workflows and branches that nobody asks for are left
+out of a scenario where nothing can hold or run them, and restrictions on them, so that the mix answers for its jobs
+alone and its scenario, written down, can be read.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import product
 from math import prod
 from typing import Any
 
-from truenorth.models import Instance, InstanceError, Job, ServiceLevels
+from truenorth.models import Cluster, Instance, InstanceError, Job, MLModel, Restrictions, ServiceLevels, Workflow
+from truenorth.models.branches import branch_of
 from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import InputError, Scenario, ScenarioDocument
+from truenorth.models.scenario.build import build_cluster, build_initial, build_restrictions
 from truenorth.models.scenario.document import ClusterSection, PlaceSection
 from truenorth.models.scenario.errors import FieldError
-from truenorth.models.scenario.hardware import build_cluster, build_initial, build_restrictions
+from truenorth.models.streams import Tokens
 from truenorth.planner.answers.servers.record import Size
-from truenorth.planner.answers.servers.taken import runnable, without_idle_parts
 from truenorth.solvers.budget import Budget
+
+_DECIMALS = 6
+
+
+def taken_models(jobs: Iterable[Job]) -> frozenset[str]:
+    """Return the names of the models that jobs need."""
+    workflows = {id(job.workflow): job.workflow for job in jobs}
+    return frozenset(name for workflow in workflows.values() for task in workflow.tasks for name in task.models)
+
+
+def without_idle_parts(document: ScenarioDocument, cluster: Cluster, jobs: Sequence[Job]) -> ScenarioDocument:
+    """Return a document without models that no job needs and no GPU holds, and without restrictions on the idle."""
+    needed, asked = taken_models(jobs), {job.workflow.name for job in jobs}
+    gpus = set(cluster.gpus)
+    models = {
+        name: section
+        for name, section in document.models.items()
+        if name in needed or any(gpu.fits([section.weights]) for gpu in gpus)
+    }
+    bound = {
+        key: tuple(entry for entry in entries if entry.model in needed or entry.workflow in asked)
+        for key, entries in (("pin", document.restrictions.pin), ("forbid", document.restrictions.forbid))
+    }
+    replicas = {name: most for name, most in document.restrictions.max_replicas.items() if name in models}
+    restrictions = document.restrictions.model_copy(update=bound | {"max_replicas": replicas})
+    return document.model_copy(update={"models": models, "restrictions": restrictions})
+
+
+def runnable(
+    catalogue: Iterable[Workflow], cluster: Cluster, models: tuple[MLModel, ...], restrictions: Restrictions
+) -> tuple[Workflow, ...]:
+    """Return the workflows of which every task can run on some GPU."""
+
+    def run(workflows: Iterable[Workflow]) -> bool:
+        try:
+            Instance(cluster, models, tuple(map(_least_job, workflows)), restrictions=restrictions)
+        except InstanceError:
+            return False
+        return True
+
+    every = tuple(catalogue)
+    return every if run(every) else tuple(workflow for workflow in every if run([workflow]))
+
+
+def _least_job(workflow: Workflow) -> Job:
+    """Return the job of a workflow that asks for least: one token each where only a job says how many."""
+    unsaid = [task.name for task in workflow.tasks if task.stream is not None and task.tokens is None]
+    return Job(workflow, 0, tokens=dict.fromkeys(unsaid, Tokens(1, 1, 1)) or None)
+
+
+def leave_out_idle(data: dict[str, Any], instance: Instance, models: Collection[str]) -> None:
+    """Leave out of a scenario's data what an instance has not: models, workflows that no job takes, their branches.
+
+    Parameters
+    ----------
+    data
+        With the jobs of the instance in ``workload``; it is changed.
+    models
+        The names of those that stay.
+    """
+    if data.get("models"):
+        data["models"] = {name: model for name, model in data["models"].items() if name in models}
+    runs = {workflow.name for workflow in instance.catalogue}
+    takers: dict[str, set[int]] = {}
+    for job in instance.jobs:
+        takers.setdefault(job.workflow.name, set()).add(branch_of(job.workflow))
+    cut = {name for name in takers if name not in runs}
+    data["workflows"] = {
+        name: _without_branches(flow, sorted(takers[name])) if name in cut else flow
+        for name, flow in data["workflows"].items()
+        if name in runs or name in takers
+    }
+    for job in data["workload"]["jobs"]:
+        if job["workflow"] in cut:
+            kept = sorted(takers[job["workflow"]])
+            branch = kept.index(job.pop("path", 0))
+            job.update({"path": branch} if len(kept) > 1 else {})
+
+
+def _without_branches(workflow: Mapping[str, Any], kept: Sequence[int]) -> dict[str, Any]:
+    """Return a workflow with some of its branches; what they may have been chosen with is shared among them."""
+    branches = workflow["branches"]
+    gone = {task for index, branch in enumerate(branches) if index not in kept for task in branch["tasks"]}
+    tasks = {name: _without_inputs(task, gone) for name, task in workflow["tasks"].items() if name not in gone}
+    if len(kept) == 1:
+        return {"tasks": tasks}
+    chances = [Fraction(branches[index]["probability"]) for index in kept]
+    shares = [round(chance / sum(chances), _DECIMALS) for chance in chances[1:]]
+    shares.insert(0, 1 - sum(shares, Fraction(0)))
+    written = [{**branches[index], "probability": float(share)} for index, share in zip(kept, shares, strict=True)]
+    return {"tasks": tasks, "branches": written}
+
+
+def _without_inputs(task: Mapping[str, Any], gone: Collection[str]) -> dict[str, Any]:
+    after = task.get("after") or []
+    if isinstance(after, Mapping):
+        return {**task, "after": {name: size for name, size in after.items() if name not in gone}}
+    return {**task, "after": [name for name in ([after] if isinstance(after, str) else after) if name not in gone]}
+
 
 _GROUP = re.compile(r"group\s+(\d+)")
 _SERVER = re.compile(r"s(\d+)(/g\d+)?")
@@ -96,12 +199,27 @@ class Sizes:
             raise QuestionError(f"{self.scenario.source.file}: every one of several groups needs a price_per_hour here")
         return tuple(Fraction(price or 0) for price in prices)
 
+    def price(self, mix: Mix) -> Fraction | None:
+        """Return the price of a mix for an hour; None without prices."""
+        prices = self.prices
+        if prices is None:
+            return None
+        return sum((price * count for price, count in zip(prices, mix, strict=True)), Fraction(0))
+
+    def cost(self, mix: Mix) -> Fraction:
+        """Return what is to be least: the price of a mix of several groups for an hour, the servers of one."""
+        paid = self.price(mix) if len(mix) > 1 else None
+        return Fraction(sum(mix)) if paid is None else paid
+
+    def order(self, mix: Mix) -> tuple[Fraction, int, Mix]:
+        """Return what sizes are sorted by: the cheapest first, then the fewest servers."""
+        return self.cost(mix), sum(mix), mix
+
     def size(self, mix: Mix | None) -> Size:
         """Return how many servers, and of priced groups also how many of each and for how much an hour."""
-        paid = None if mix is None else price(self, mix)
         if self.prices is None:
             return Size(None if mix is None else sum(mix))
-        return Size(None, None, None) if mix is None else Size(sum(mix), list(mix), float(paid or 0))
+        return Size(None, None, None) if mix is None else Size(sum(mix), list(mix), float(self.price(mix) or 0))
 
     def at(self, mix: Mix) -> Scenario:
         """Return the scenario on a mix.
@@ -132,9 +250,7 @@ class Sizes:
             models = tuple(model for model in models if model.name in document.models)
             catalogue = runnable(catalogue, cluster, models, restrictions)
         instance = Instance(cluster, models, self._jobs(mix), old.overlap_loads, initial, restrictions, catalogue)
-        groups = document.cluster.server_groups
-        prices = tuple(group.price_per_hour for group in groups for _ in range(group.count))
-        return replace(self.scenario, instance=instance, document=document, prices_per_hour=prices)
+        return replace(self.scenario, instance=instance, document=document)
 
     def _jobs(self, mix: Mix) -> tuple[Job, ...]:
         """Return the jobs with each ingress at the number that its server has in a mix.
@@ -270,8 +386,6 @@ class Sizing:
             If some task can run nowhere there.
         """
         if mix not in self._built:
-            from dataclasses import replace
-
             try:
                 self._built[mix] = replace(self.sizes.at(mix), slo=self.levels)
             except InstanceError as error:
@@ -280,14 +394,6 @@ class Sizing:
         if isinstance(made, InstanceError):
             raise made
         return made
-
-    def cost(self, mix: Mix) -> Fraction:
-        """Return what is to be least: the price of several groups, the servers of one."""
-        return cost(self.sizes, mix)
-
-    def order(self, mix: Mix) -> tuple[Fraction, int, Mix]:
-        """Return what sizes are sorted by: those that cost the same by their servers."""
-        return order(self.sizes, mix)
 
     def left_of(self, mix: Mix) -> list[Mix]:
         """Return every mix that is left of one with all that is spare gone: plans serve it if they serve them all."""
@@ -299,25 +405,6 @@ class Sizing:
     def left_s(self) -> float:
         """Seconds until time is up; 0 after a stop."""
         return self.budget.left_s
-
-
-def cost(sizes: Sizes, mix: Mix) -> Fraction:
-    """Return what is to be least: the price of a mix of several groups for an hour, the servers of one."""
-    paid = price(sizes, mix) if len(mix) > 1 else None
-    return Fraction(sum(mix)) if paid is None else paid
-
-
-def price(sizes: Sizes, mix: Mix) -> Fraction | None:
-    """Return the price of a mix for an hour; None without prices."""
-    prices = sizes.prices
-    if prices is None:
-        return None
-    return sum((price * count for price, count in zip(prices, mix, strict=True)), Fraction(0))
-
-
-def order(sizes: Sizes, mix: Mix) -> tuple[Fraction, int, Mix]:
-    """Return what sizes are sorted by: the cheapest first, then the fewest servers."""
-    return cost(sizes, mix), sum(mix), mix
 
 
 def remainders(mix: Mix, gone: int) -> list[Mix]:
@@ -352,4 +439,4 @@ def candidates(sizes: Sizes, most: int | None, least_gpus: int, spare: int = 0) 
     if len(upto) > 1 and prod(count + 1 for count in upto) > MOST_MIXES:
         raise QuestionError(f"there are more than {MOST_MIXES} mixes of the groups; allowed are fewer", "most")
     mixes = [mix for mix in product(*(range(count + 1) for count in upto)) if sum(mix)]
-    return sorted(mixes, key=lambda mix: order(sizes, mix))
+    return sorted(mixes, key=sizes.order)

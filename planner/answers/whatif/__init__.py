@@ -23,7 +23,7 @@ from truenorth.models.scenario.changes import plain
 from truenorth.models.scenario.errors import Source
 from truenorth.models.scenario.section import validate
 from truenorth.planner.answers.kept import locked
-from truenorth.planner.answers.pool.calls import as_finished
+from truenorth.planner.answers.pool import as_finished
 from truenorth.planner.answers.pool.processes import Outcome, describe_error
 from truenorth.planner.answers.questions import Question
 from truenorth.planner.answers.whatif.cell import CellAnswer, CellCall, Store, answer

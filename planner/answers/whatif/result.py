@@ -24,9 +24,8 @@ from truenorth.models.units import (
     say_bandwidth,
     say_size,
 )
-from truenorth.planner.answers.convergence import WHAT_COUNTS
 from truenorth.planner.answers.intervals import NO_INTERVAL, interval_of
-from truenorth.planner.answers.shown import WithRows
+from truenorth.planner.answers.shown import WHAT_COUNTS, WithRows
 from truenorth.planner.answers.whatif.cell import CellAnswer, Store
 from truenorth.planner.answers.whatif.grid import Axis, Grid
 from truenorth.planner.answers.whatif.verbs import Row
@@ -68,10 +67,7 @@ class Counts:
     def after(self, cells: int, failed: bool, known: bool = False) -> Counts:
         """Return the counts once so many more cells, which ask the same, are finished or found to be known."""
         return Counts(
-            self.cells,
-            self.known + cells * known,
-            self.finished + cells * (not known),
-            self.failed + cells * failed,
+            self.cells, self.known + cells * known, self.finished + cells * (not known), self.failed + cells * failed
         )
 
 

@@ -17,7 +17,6 @@ from truenorth.models.scenario import Scenario
 from truenorth.models.scenario.errors import FieldError, Source, allowed, quote
 from truenorth.models.scenario.quantities import MAX_JOBS, Levels, Name, Number, PositiveTime, Seed, whole
 from truenorth.models.scenario.section import Section, problem, validate
-from truenorth.planner.answers.convergence import is_converged
 from truenorth.planner.answers.options import SEED, Option, OptionKind, name_of, options_of
 from truenorth.planner.answers.policies.parse import parse, split_policies
 from truenorth.planner.answers.questions import (
@@ -29,6 +28,7 @@ from truenorth.planner.answers.questions import (
     SimulateQuestion,
 )
 from truenorth.planner.answers.servers.record import Size
+from truenorth.planner.answers.shown import is_converged
 from truenorth.planner.answers.simulate import Simulation, is_file
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty, refuse_estimates
 

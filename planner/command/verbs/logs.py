@@ -56,8 +56,7 @@ def import_(
         str, typer.Option(metavar="auto|exact|N", help="Run times as they are, or N classes per model.")
     ] = "auto",
     workflows: Annotated[
-        Path | None,
-        typer.Option(metavar="SCENARIO", help="Requests drive this scenario's workflows, on its cluster."),
+        Path | None, typer.Option(metavar="SCENARIO", help="Requests drive this scenario's workflows, on its cluster.")
     ] = None,
     catalogue: Annotated[
         Path | None,

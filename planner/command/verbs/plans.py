@@ -164,9 +164,7 @@ def servers(
         int, typer.Option(min=1, max=10_000, help="Ask on so many seeds, or windows of the trace."), Before("workers")
     ] = 1,
     confidence: Annotated[
-        str,
-        typer.Option(help="With which the next window is served, too; needs --replications."),
-        Before("workers"),
+        str, typer.Option(help="With which the next window is served, too; needs --replications."), Before("workers")
     ] = "0.9",
     ray: Annotated[
         str | None,
@@ -187,7 +185,7 @@ def servers(
     from truenorth.models.errors import UserError
     from truenorth.models.record import take
     from truenorth.models.scenario import load_scenario
-    from truenorth.planner.answers.servers.written import write
+    from truenorth.planner.answers.servers.answer import write
     from truenorth.planner.command.console import servers_line
 
     sure = manners.fraction(confidence, "--confidence")
@@ -227,7 +225,7 @@ def _replicate(
     as_json: bool,
 ) -> int:
     """Ask over replications."""
-    from truenorth.planner.answers.replicated_servers import replicate_servers
+    from truenorth.planner.answers.replications import replicate_servers
     from truenorth.planner.command.console import cells_line
 
     line = cells_line()
@@ -253,11 +251,11 @@ def _interval_us(text: str) -> int:
 
 def _by_interval(ask: ScheduleQuestion, scenario: Scenario, as_json: bool) -> int:
     """Answer for counts of servers that change over the day."""
-    from truenorth.planner.answers.servers.written import write_schedule
+    from truenorth.planner.answers.servers.answer import write_schedule
     from truenorth.planner.command.console import servers_line
 
     answer, interrupted = ask_shown(ask, scenario, servers_line())
-    manners.show(name_untested(answer.record), manners.lazily("schedule.schedule_view", answer), as_json)
+    manners.show(name_untested(answer.record), manners.lazily("servers.schedule_view", answer), as_json)
     if ask.folder is not None:
         manners.say(f"wrote {write_schedule(answer, ask.folder)}")
     return manners.ended(answer.optimum.schedule is not None, _KEPT if interrupted else None)

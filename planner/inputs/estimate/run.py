@@ -9,7 +9,7 @@ import csv
 import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from truenorth.models.record import guard
 from truenorth.models.scenario import Scenario, load_scenario, write_atomically
 from truenorth.models.scenario.work import build_workflows
-from truenorth.planner.inputs.estimate.calibration import NOMINAL, RungCalibration
-from truenorth.planner.inputs.estimate.ladder import Ladder, Recipe, fit_ladder
-from truenorth.planner.inputs.estimate.retrieval import SentenceEncoder
+from truenorth.planner.inputs.estimate.ladder import NOMINAL, Ladder, Recipe, RungCalibration, fit_ladder
+from truenorth.planner.inputs.estimate.learned import SentenceEncoder
 from truenorth.planner.inputs.estimate.rungs import TASK, WORKFLOW, Answerer, Asked, Estimate, read_profile
 from truenorth.planner.inputs.estimate.sources import DescriptionCache
 from truenorth.planner.inputs.estimate.table import (
@@ -33,7 +32,6 @@ from truenorth.planner.inputs.estimate.table import (
     SCENARIO_COLUMNS,
     HistoryTable,
     Naming,
-    Roles,
     Wanted,
     columns_of,
     describe_columns,
@@ -139,7 +137,8 @@ def estimate(history: Path, requests: Path, naming: Naming, options: EstimateOpt
     asked_columns = columns_of(requests) if scenario is None else list(SCENARIO_COLUMNS)
     meaning = roles(history, columns_of(history), requests, asked_columns, naming)
     cache = None if options.cache is None else DescriptionCache(options.cache)
-    past = _past(history, naming, meaning, options.skip_malformed, cache)
+    of_past = Wanted(meaning.shared, meaning.runtime, naming.time, naming.only)
+    past = _read(history, of_past, naming.source, cache, options.skip_malformed)
     first = () if options.profile is None else (read_profile(options.profile),)
     asked = () if options.answerer is None else (Asked(options.answerer),)
     recipe = Recipe(meaning.columns, first, asked, options.encoder, seed=options.seed)
@@ -148,7 +147,8 @@ def estimate(history: Path, requests: Path, naming: Naming, options: EstimateOpt
     ladder = fit_ladder(History.of(past.tasks, past.runtime_us, timed=naming.time is not None), recipe)
     truth_us = None
     if scenario is None:
-        read = _read_requests(requests, naming, meaning, cache)
+        compared = (meaning.runtime,) if meaning.compared else ()
+        read = _read(requests, Wanted((*meaning.shared, *compared)), naming.source, cache)
         tasks, names = read.tasks, {LINE: read.line.astype(str).astype(object)}
         names |= {name: tasks.text(name) for name in meaning.columns.key}
         if meaning.compared:
@@ -174,23 +174,15 @@ def scenario_tasks(scenario: Scenario) -> Tasks:
     )
 
 
-def _past(path: Path, naming: Naming, meaning: Roles, skip: bool, cache: DescriptionCache | None) -> HistoryTable:
-    columns = meaning.shared if naming.source is None else (*meaning.shared, naming.source)
-    wanted = Wanted(columns, meaning.runtime, naming.time, naming.only)
-    return _with_sources(path, read_table(path, wanted, skip_malformed=skip), naming, cache)
-
-
-def _read_requests(path: Path, naming: Naming, meaning: Roles, cache: DescriptionCache | None) -> HistoryTable:
-    more = [*([naming.source] if naming.source else []), *([meaning.runtime] if meaning.compared else [])]
-    return _with_sources(path, read_table(path, Wanted((*meaning.shared, *more))), naming, cache)
-
-
-def _with_sources(path: Path, table: HistoryTable, naming: Naming, cache: DescriptionCache | None) -> HistoryTable:
-    if naming.source is None:
-        return table
-    tasks = table.tasks
-    made = describe_columns(path, table.line, tasks.text(naming.source), cache)
-    return HistoryTable(Tasks({**tasks.columns, **made}, tasks.asked_us), table.line, table.runtime_us, table.tally)
+def _read(
+    path: Path, wanted: Wanted, source: str | None, cache: DescriptionCache | None, skip: bool = False
+) -> HistoryTable:
+    """Return the tasks of a table, with the columns that the sources make that one of its columns names."""
+    if source is None:
+        return read_table(path, wanted, skip_malformed=skip)
+    table = read_table(path, replace(wanted, columns=(*wanted.columns, source)), skip_malformed=skip)
+    made = describe_columns(path, table.line, table.tasks.text(source), cache)
+    return replace(table, tasks=Tasks({**table.tasks.columns, **made}, table.tasks.asked_us))
 
 
 def as_dict(made: Estimates, path: Path | None = None) -> dict[str, Any]:

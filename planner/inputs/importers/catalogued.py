@@ -22,12 +22,19 @@ from truenorth.models.slo import ServiceLevel, ServiceLevels
 from truenorth.models.units import gigabytes, gigabytes_per_s, seconds
 from truenorth.models.workload import WHOLE, BatchClass, Task, Workflow
 from truenorth.planner.inputs.importers.catalogue import CatalogueDocument, CatalogueModel, load_catalogue
-from truenorth.planner.inputs.importers.classes import MEMORY, Classes, Rounding, refuse_more, round_up, words
 from truenorth.planner.inputs.importers.rows import Tally
 from truenorth.planner.inputs.importers.streamed import Cache, model_of_each, streamed_workload
 from truenorth.planner.inputs.importers.tables import DagJobs, Requests, Texts, TokenRequests
 from truenorth.planner.inputs.importers.target import Target, model_names, work_sections
-from truenorth.planner.inputs.importers.workload import Workload
+from truenorth.planner.inputs.importers.workload import (
+    MEMORY,
+    Classes,
+    Rounding,
+    Workload,
+    refuse_more,
+    round_up,
+    words,
+)
 
 _NETWORK = {"bandwidth": "10 GB/s", "latency": "0 s"}
 
@@ -51,28 +58,6 @@ class _Group:
         return self.model if self.gpus == 1 else f"{self.model} x {self.gpus}"
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """Requests that the catalogue knows, as jobs.
-
-    Parameters
-    ----------
-    kept
-        Positions among the requests asked about. Shape [jobs].
-    workflow
-        Index of each one's workflow. Shape [jobs].
-    unmatched
-        Models of the log that the catalogue does not have, and their requests.
-    """
-
-    workflows: tuple[Workflow, ...]
-    kept: Ints
-    workflow: Ints
-    unmatched: Mapping[str, int]
-    mapping: str
-    rounding: Rounding | None
-
-
 def match(document: CatalogueDocument, names: Texts) -> dict[str, str]:
     """Return the catalogue's model of each name of a log that it has: by name or alias, else without regard to case."""
     known = {alias: name for name, model in document.models.items() for alias in (name, *model.aliases)}
@@ -87,8 +72,12 @@ def match(document: CatalogueDocument, names: Texts) -> dict[str, str]:
     return found
 
 
-def join(document: CatalogueDocument, requests: Requests, classes: Classes) -> Joined:
-    """Return requests as jobs of few workflows: one for each model, class of run time and number of GPUs.
+def join(
+    document: CatalogueDocument, requests: Requests, release_us: Ints, classes: Classes
+) -> tuple[Workload, dict[str, int]]:
+    """Return the requests that the catalogue knows as jobs, and how many there are of each model that it does not have.
+
+    There are few workflows: one for each model, class of run time and number of GPUs.
 
     Raises
     ------
@@ -120,7 +109,10 @@ def join(document: CatalogueDocument, requests: Requests, classes: Classes) -> J
     mapping = (
         f"{words(most if rounding else 0, sum(distinct))}; {len(ours)} model{'s' * (len(ours) > 1)} of the catalogue"
     )
-    return Joined(tuple(workflows), kept.astype(np.int64), workflow[kept], unmatched, mapping, rounding)
+    deadline_us = None if requests.deadline_us is None else requests.deadline_us[kept]
+    weight = None if requests.weight is None else requests.weight[kept]
+    joined = Workload(tuple(workflows), workflow[kept], release_us[kept], deadline_us, mapping, weight, rounding)
+    return joined, unmatched
 
 
 def _groups(name: str, document: CatalogueDocument, requests: Requests, ours: NDArray[np.bool_]) -> Iterator[_Group]:
@@ -266,21 +258,10 @@ class Catalogued(Target):
         if found.share is not None and (found.batch_us or (found.share < WHOLE).any()):
             problem = "brings shares and batches; allowed is a log without these columns"
             raise QuestionError(problem, "catalogue")
-        asked = found.at(rows)
-        joined = join(self.document, asked, classes)
-        self.unmatched.update(joined.unmatched)
-        for model, count in joined.unmatched.items():
+        made, unmatched = join(self.document, found.at(rows), release_us, classes)
+        self.unmatched.update(unmatched)
+        for model, count in unmatched.items():
             tally.left_out[f"of {model[:60]}, which the catalogue does not have"] += count
-        kept = joined.kept
-        made = Workload(
-            joined.workflows,
-            joined.workflow,
-            release_us[kept],
-            None if asked.deadline_us is None else asked.deadline_us[kept],
-            joined.mapping,
-            None if asked.weight is None else asked.weight[kept],
-            joined.rounding,
-        )
         tally.notes += [*self._shared(made), *self._unasked(made)]
         return made
 

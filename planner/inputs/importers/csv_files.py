@@ -97,11 +97,7 @@ _OPEN = "unexpected end of data"
 
 
 def csv_rows(
-    path: Path,
-    required: Sequence[str],
-    tally: Tally,
-    header: Sequence[str] | None = None,
-    separator: str = ",",
+    path: Path, required: Sequence[str], tally: Tally, header: Sequence[str] | None = None, separator: str = ","
 ) -> Iterator[Rows]:
     """Yield the rows of a CSV file in chunks, and settle each chunk with the tally afterwards.
 

@@ -18,9 +18,9 @@ from pydantic_core import PydanticCustomError
 
 from truenorth.models.scenario.errors import FieldError, InputError, Plain, Where, quote
 from truenorth.models.scenario.files import LONGEST_LINE, read_bounded_lines
-from truenorth.models.scenario.json_text import EXACT, JSONText
 from truenorth.models.scenario.limits import MAX_HORIZON_US
 from truenorth.models.scenario.quantities import MAX_SIZE_BYTES, MAX_TIME_US
+from truenorth.models.scenario.reading import EXACT, JSONText
 from truenorth.models.scenario.section import faults_of, kind_of, problem
 from truenorth.models.units import QuantityError, microseconds
 from truenorth.planner.inputs.importers.csv_files import (

@@ -159,10 +159,7 @@ class Summary:
             "workflows": self.workflows,
             "models": len(self.model_requests),
             "length_s": self.length_us / 1e6,
-            "arrivals_per_minute": {
-                "mean": self.mean_per_minute,
-                "max": int(minutes.max()),
-            },
+            "arrivals_per_minute": {"mean": self.mean_per_minute, "max": int(minutes.max())},
             "runtime_s": {"mean": float(runtimes.mean()) / 1e6, "min": self.runtime_s(0)}
             | {f"p{percent}": self.runtime_s(percent) for percent in QUANTILES}
             | {"max": self.runtime_s(100)},

@@ -20,7 +20,7 @@ from truenorth.models.errors import QuestionError
 from truenorth.models.record import encode
 from truenorth.models.scenario import write_atomically
 from truenorth.planner.answers.shown import Shown, WithTimelines
-from truenorth.planner.show import comparison, replay, replicated, schedule, servers, sweep, trial
+from truenorth.planner.show import comparison, replay, replicated, servers, sweep, trial
 from truenorth.planner.show.canvas import COLOURS, PLAIN
 from truenorth.planner.show.curves import draw_svg
 from truenorth.planner.show.section import PageSection
@@ -88,7 +88,7 @@ TIMELINES_BYTES = 2_400_000
 _SECTIONS: Mapping[str, Callable[[Path], PageSection]] = {
     comparison.FILE: comparison.section,
     servers.FILE: servers.section,
-    schedule.FILE: schedule.section,
+    servers.SCHEDULE_FILE: servers.schedule_section,
     replicated.FILE: replicated.section,
     sweep.FILE: sweep.section,
     replay.FILE: replay.section,

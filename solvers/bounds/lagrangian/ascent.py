@@ -43,12 +43,11 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Climb:
-    """Where an ascent ended: best prices, their value, what each job pays then, and the evaluations it took."""
+    """Where an ascent ended: best prices, their value, and what each job pays then."""
 
     best: Numbers
     value: float
     job_value: Numbers
-    evaluations: int
 
 
 def ascend(
@@ -74,11 +73,10 @@ def ascend(
     gradient, mean, square = np.zeros_like(unit), np.zeros_like(unit), np.zeros_like(unit)
     excess = Prices.split(gradient, relaxation)
     bidders = Bidders(relaxation, evaluation) if relaxation.trees.places else None
-    best, best_value, done = flat.copy(), -np.inf, 0
+    best, best_value = flat.copy(), -np.inf
     job_value, smooth = evaluation.job_value.copy(), flat.copy()
     for step in range(steps.count):
         value = float(evaluation.value(prices))
-        done += 1
         if value > best_value:
             best_value = value
             best[:] = flat
@@ -98,7 +96,7 @@ def ascend(
         if value > best_value:
             best, best_value = smooth, value
             job_value[:] = evaluation.job_value
-    return Climb(best, best_value, job_value, done)
+    return Climb(best, best_value, job_value)
 
 
 def _units(relaxation: Relaxation, model_slots: int) -> Numbers:

@@ -12,11 +12,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from truenorth.models.chains import fastest_run_us, tails_us
 from truenorth.models.formulations.allowance import Allowance, GivenUpError
 from truenorth.models.instance import Instance, Ints
 from truenorth.models.objective import Objective
-from truenorth.solvers.bounds.critical_path import earliest
+from truenorth.solvers.bounds.critical_path import earliest, fastest_run_us, tails_us
 from truenorth.solvers.bounds.lagrangian.ascent import Climb, Steps, ascend
 from truenorth.solvers.bounds.lagrangian.evaluation import (
     Evaluation,

@@ -14,10 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from truenorth.models import NONE, Instance
-from truenorth.models.chains import fastest_run_us
 from truenorth.models.instance import Ints
 from truenorth.solvers.bounds.batch_work import BatchSizes
-from truenorth.solvers.bounds.critical_path import Earliest, jobs_by_workflow
+from truenorth.solvers.bounds.critical_path import Earliest, fastest_run_us, jobs_by_workflow
 
 NO_TASK = -1
 """Stands for the position of an added end node."""

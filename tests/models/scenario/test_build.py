@@ -35,7 +35,7 @@ def two_groups() -> str:
 def test_small_scenario_in_every_value(tmp_path: Path) -> None:
     scenario = loaded(tmp_path, SMALL)
     assert (scenario.name, scenario.objective, scenario.slo) == ("small", Objective.MEAN_LATENCY, None)
-    assert scenario.prices_per_hour == (None, None)
+    assert [group.price_per_hour for group in scenario.document.cluster.server_groups] == [None]
     assert canonical(scenario.instance) == {
         "gpus": [
             ["s0/g0", 0, "T4", 14_000_000_000, [], 10_000_000_000, 0],
@@ -107,7 +107,7 @@ def test_groups_number_servers_in_file_order(tmp_path: Path) -> None:
     assert gpus[0].slots == (6_000_000_000, 4_000_000_000, 8_000_000_000)
     assert gpus[0].memory_bytes == 18_000_000_000
     assert (gpus[4].load_bandwidth, gpus[4].load_overhead_us) == (Fraction(10**9), 1_500)
-    assert scenario.prices_per_hour == (Fraction(9, 10), Fraction(9, 10), None)
+    assert [group.price_per_hour for group in scenario.document.cluster.server_groups] == [Fraction(9, 10), None]
 
 
 def test_places_of_restrictions(tmp_path: Path) -> None:

@@ -17,10 +17,10 @@ from tests.white_box.planner.test_replications import drawn
 from truenorth.models.objective import timeline_value
 from truenorth.models.scenario import Scenario
 from truenorth.planner.answers.compare import Comparison
-from truenorth.planner.answers.convergence import is_converged, warn_of
 from truenorth.planner.answers.intervals import Interval
 from truenorth.planner.answers.plan import Plan
 from truenorth.planner.answers.replications import Replicated
+from truenorth.planner.answers.shown import is_converged, warn_of
 from truenorth.planner.answers.whatif.result import Counts, Sweep
 from truenorth.planner.answers.whatif.verbs import Row
 from truenorth.planner.show.notebook import html

@@ -22,7 +22,11 @@ from truenorth.models import (
     check,
     timeline_value,
 )
-from truenorth.solvers.search.decoder import Decisions, Decoder, decode_timeline
+from truenorth.solvers.search.decoder import Decisions, Decoder
+
+
+def decode_timeline(of: Instance, decisions: Decisions) -> Timeline | None:
+    return Decoder(of, Objective.MEAN_LATENCY).timeline(decisions)
 
 
 def decoded(of: Instance, order: list[int], gpus: list[int]) -> Timeline:

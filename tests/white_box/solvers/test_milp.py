@@ -1,4 +1,4 @@
-"""The MILP driver: optima by every solver PuLP brings along, sound bounds, starts, stops and faults."""
+"""The MILP driver: optima, sound bounds, starts, stops and faults."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ from truenorth.solvers.faults import SolverFaultWarning
 from truenorth.solvers.result import Progress, Search
 
 
-@pytest.mark.parametrize("solver", ["HiGHS", "PULP_CBC_CMD"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_optimum_derived_by_hand(case: Case, solver: str) -> None:
-    result = milp.solve(case.instance, case.objective, 20, workers=1, solver=solver)
+def test_optimum_derived_by_hand(case: Case) -> None:
+    result = milp.solve(case.instance, case.objective, 20, workers=1)
     assert result.value == result.lower_bound == case.optimum
     assert result.status is (Status.INFEASIBLE if case.optimum is None else Status.OPTIMAL)
 
@@ -74,9 +73,8 @@ def test_start_is_kept_and_improved_upon() -> None:
 def test_optimal_start_is_proved() -> None:
     built = random_instance(random.Random(3))
     best = exhaustive.solve(built, Objective.MEAN_LATENCY)
-    for solver in ("HiGHS", "PULP_CBC_CMD"):
-        result = milp.solve(built, Objective.MEAN_LATENCY, 20, best.timeline, 1, solver=solver)
-        assert (result.status, result.value) == (Status.OPTIMAL, best.value)
+    result = milp.solve(built, Objective.MEAN_LATENCY, 20, best.timeline, 1)
+    assert (result.status, result.value) == (Status.OPTIMAL, best.value)
 
 
 def test_stops_when_told() -> None:
@@ -86,28 +84,11 @@ def test_stops_when_told() -> None:
     assert search.elapsed_s < 600
 
 
-def test_cbc_proves_nothing_when_its_time_is_up() -> None:
-    # PuLP calls it optimal all the same if a plan was found.
-    result = milp.solve(_tight(6), Objective.MEAN_LATENCY, 3.0, solver="PULP_CBC_CMD")
-    assert result.runtime_s > 1  # it ran
-    assert result.lower_bound is None
-    assert result.status in (Status.NO_SOLUTION, Status.FEASIBLE)
-
-
-@pytest.mark.parametrize(("solver", "jobs"), [("HiGHS", 100), ("PULP_CBC_CMD", 30)])
-def test_an_instance_too_large_to_build_in_time_is_left(
-    solver: str, jobs: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_instance_too_large_to_build_in_time_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     # 100 jobs have about 390 tasks: 390**2 pairs on 5 GPUs take HiGHS over a minute.
     monkeypatch.setattr(milp, "formulate", None)
-    result = milp.solve(_tight(jobs), Objective.MEAN_LATENCY, 5.0, solver=solver)
+    result = milp.solve(_tight(100), Objective.MEAN_LATENCY, 5.0)
     assert result.status is Status.NO_SOLUTION
-
-
-def test_unknown_solver_is_refused() -> None:
-    search = Search(_tight(2), Objective.MEAN_LATENCY, 5)
-    with pytest.raises(ValueError, match=r"finds no solver GLEAM; it finds .*HiGHS"):
-        milp.improve(search, solver="GLEAM")
 
 
 def _with_plan() -> Search:

@@ -15,7 +15,7 @@ from truenorth.executor import parse_policy, simulate
 from truenorth.models import BatchClass, Instance, Job, Objective, Task, Timeline, check, measure, timeline_value
 from truenorth.models.scenario.limits import check_horizon
 from truenorth.planner.answers.plan import starts_for
-from truenorth.solvers import portfolio, proving, side_by_side
+from truenorth.solvers import portfolio, side_by_side
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.budget import Budget, Method
 from truenorth.solvers.exact import cp_sat
@@ -145,7 +145,7 @@ def test_beams_follow_the_first_prices_and_the_bound_goes_on_beside_them(monkeyp
 
 def test_a_bound_finds_what_a_plan_finds(monkeypatch: pytest.MonkeyPatch) -> None:
     # The window of the test above twice, far apart, and taken for too large for CP-SAT: it is proved part by part.
-    monkeypatch.setattr(proving, "EXACT_TASKS", 0)
+    monkeypatch.setattr(portfolio, "EXACT_TASKS", 0)
     runs = [(10, 0), (4, 0), (4, 1), (1, 1)]
     jobs = [
         Job(make.chain(make.task("t", run), name=f"w{at}"), begin + release)
@@ -196,7 +196,7 @@ def test_what_is_small_is_proved_without_a_long_warm_up() -> None:
     for objective, share in ((Objective.MEAN_LATENCY, 0.15), (Objective.MAKESPAN, 0.05)):
         for jobs, expected in ((2, 0.12), (1000, share * 60)):
             search = Search(queue(jobs), objective, 60.0)
-            assert proving.warm_up_s(search, Budget(60.0)) == pytest.approx(expected, rel=0.05)
+            assert portfolio.warm_up_s(search, Budget(60.0)) == pytest.approx(expected, rel=0.05)
 
 
 def test_no_sum_wraps_at_the_longest_window_that_a_scenario_may_have() -> None:

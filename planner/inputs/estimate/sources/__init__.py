@@ -349,12 +349,4 @@ def join_bounded(parts: Sequence[str]) -> str:
     return " ".join(kept)
 
 
-__all__ = [
-    "FIELDS",
-    "DescriptionCache",
-    "Evidence",
-    "JobDescription",
-    "Precision",
-    "Problem",
-    "describe",
-]
+__all__ = ["FIELDS", "DescriptionCache", "Evidence", "JobDescription", "Precision", "Problem", "describe"]

@@ -10,9 +10,8 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from truenorth.planner.inputs.estimate.sources.constants import Constants, KnownConstants
+from truenorth.planner.inputs.estimate.sources.constants import Constants, KnownConstants, Names, Scope
 from truenorth.planner.inputs.estimate.sources.description import Problem
-from truenorth.planner.inputs.estimate.sources.names import Names, Scope
 from truenorth.planner.inputs.estimate.sources.outside import LaunchOptions
 from truenorth.planner.inputs.estimate.sources.settings import (
     EVALUATION,

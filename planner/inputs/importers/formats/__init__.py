@@ -8,16 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 from truenorth.planner.inputs.importers.format import Format, Hardware, Reader
-from truenorth.planner.inputs.importers.formats import (
-    alibaba,
-    asynchow,
-    azure,
-    cluster_jobs,
-    philly,
-    table,
-    tokens,
-    wfcommons,
-)
+from truenorth.planner.inputs.importers.formats import alibaba, azure, cluster_jobs, dags, table, tokens
 
 _SAID = tomllib.loads(files(__package__).joinpath("formats.toml").read_text())
 
@@ -39,10 +30,10 @@ FORMATS: Mapping[str, Format] = {
         _format("alibaba-gpu-2023", alibaba.AlibabaGPU),
         _format("acme", cluster_jobs.Acme),
         _format("helios", cluster_jobs.Helios),
-        _format("philly", philly.Philly),
+        _format("philly", cluster_jobs.Philly),
         _format("rltune", cluster_jobs.RLTune),
-        _format("wfcommons", wfcommons.WfCommons),
-        _format("asynchow", asynchow.AsyncHow),
+        _format("wfcommons", dags.WfCommons),
+        _format("asynchow", dags.AsyncHow),
         _format("table", table.TableReader, dated=lambda reader, paths: bool(reader.clock(paths))),
         _format(tokens.NAME, tokens.TokenReader, dated=lambda reader, paths: bool(reader.clock(paths))),
     )

@@ -196,7 +196,7 @@ def test_an_answer_outlives_what_cannot_be_written_beside_it(
     def refuse(path: Path, *_: object) -> None:
         raise InputError(str(path), None, "file", "cannot be written")
 
-    monkeypatch.setattr("truenorth.planner.answers.servers.written.write_scenario", refuse)
+    monkeypatch.setattr("truenorth.planner.answers.servers.answer.write_scenario", refuse)
     code, out, err = call("servers", file, "-o", folder, "--policies", "srpt", "--json", "--time-limit", "20")
     assert (code, json.loads(out)["minimum"]["servers"], json.loads(out)["minimum"]["plan"]) == (2, 4, None)
     assert "enough.json: file: cannot be written" in err

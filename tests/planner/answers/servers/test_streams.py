@@ -21,10 +21,10 @@ from truenorth.executor import PolicyError
 from truenorth.models import InstanceError, ServiceLevels, check
 from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import Scenario, load_scenario, read_timeline, scenario_from
+from truenorth.planner.answers.servers.answer import write
 from truenorth.planner.answers.servers.decide import meets
-from truenorth.planner.answers.servers.sizes import Mix, Sizes, order
+from truenorth.planner.answers.servers.sizes import Mix, Sizes
 from truenorth.planner.answers.servers.streams import AFFINITY, GATEWAYS, KNOWING, stream_policies
-from truenorth.planner.answers.servers.written import write
 from truenorth.planner.answers.simulate import simulate
 
 STEPS = {1: "10 ms", 2: "10 ms", 4: "20 ms"}
@@ -150,9 +150,9 @@ def test_no_floor_above_what_attains_the_level_and_the_cheapest_mix_of_all(seed:
             ran = simulate(sizes.at(mix), policy)
             if meets(ran.truth, ran.timeline, answer.levels):
                 assert not any(all(a <= b for a, b in zip(mix, done.mix, strict=True)) for done in answer.refutations)
-                cheapest[policy] = min(cheapest.get(policy, mix), mix, key=lambda each: order(sizes, each))
+                cheapest[policy] = min(cheapest.get(policy, mix), mix, key=sizes.order)
     assert {row.policy: row.mix for row in answer.policies if row.mix is not None} == cheapest
-    best = min(cheapest.values(), key=lambda each: order(sizes, each), default=None)
+    best = min(cheapest.values(), key=sizes.order, default=None)
     assert answer.mix == best or (answer.mix and best and answer.cost(answer.mix) == answer.cost(best))
 
 
@@ -186,7 +186,7 @@ def test_an_order_for_a_recorded_trace_is_met_by_other_code_and_the_cheapest_of_
         ran = simulate(sizes.at(mix), "least_requests") if sum(mix) else None
         if ran is not None and meets(ran.truth, ran.timeline, answer.levels):
             enough.append(mix)
-    assert min(enough, key=lambda mix: order(sizes, mix)) == (7, 2)
+    assert min(enough, key=sizes.order) == (7, 2)
 
 
 def test_floors_say_something_of_mixes() -> None:

@@ -8,10 +8,9 @@ import pytest
 
 from tests import instances as make
 from truenorth.models import Instance, Job, Objective
-from truenorth.models.chains import fastest_run_us
 from truenorth.solvers.bounds import mean_busy_time
 from truenorth.solvers.bounds.batch_work import Work
-from truenorth.solvers.bounds.critical_path import earliest
+from truenorth.solvers.bounds.critical_path import earliest, fastest_run_us
 from truenorth.solvers.bounds.lagrangian.evaluation import Prices, exact_bound, round_prices
 from truenorth.solvers.bounds.lagrangian.pooled import FirstPrices
 from truenorth.solvers.bounds.lagrangian.relaxation import fixed_parts, job_costs, relax

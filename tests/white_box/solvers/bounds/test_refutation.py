@@ -16,11 +16,10 @@ import pytest
 from tests.instances import chain, cluster, gpu, instance, network, random_instance, task
 from truenorth.models import NEVER, Cluster, Instance, Job, Objective, Placement, Timeline, scenario_hash
 from truenorth.models.objective import reported_bound, timeline_value
-from truenorth.solvers.bounds import refutation, refuted_orders
+from truenorth.solvers.bounds import refutation
 from truenorth.solvers.bounds.alone import LoneJobs
 from truenorth.solvers.bounds.effort import Effort, TooLargeError
-from truenorth.solvers.bounds.refutation import OBJECTIVES, applies, refute
-from truenorth.solvers.bounds.refuted_orders import Refutation
+from truenorth.solvers.bounds.refutation import OBJECTIVES, Refutation, applies, refute
 from truenorth.solvers.bounds.refuted_terms import Energies, Windows
 from truenorth.solvers.bounds.verify import verify
 from truenorth.solvers.exact import exhaustive
@@ -250,7 +249,7 @@ def test_effort_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_states_beyond_memory_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refuted_orders, "_MOST_CELLS", 10)
+    monkeypatch.setattr(refutation, "_MOST_CELLS", 10)
     with pytest.raises(TooLargeError, match="too many states"):
         refute(paging(), Objective.MAKESPAN, Fraction(42), [], plenty())
 

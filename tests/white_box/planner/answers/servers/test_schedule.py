@@ -25,7 +25,7 @@ from truenorth.planner.answers.servers.goal import tolerances
 from truenorth.planner.answers.servers.schedule import cheapest_counts
 from truenorth.planner.answers.servers.sizes import Sizes
 from truenorth.planner.answers.simulate import simulate
-from truenorth.planner.show.schedule import sentences
+from truenorth.planner.show.servers import schedule_sentences as sentences
 from truenorth.solvers.bounds import fluid
 from truenorth.solvers.exact import cp_sat
 

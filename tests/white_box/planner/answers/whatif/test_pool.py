@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.planner.answers.whatif.calls import slow, square, troubled
-from truenorth.planner.answers.pool import calls
-from truenorth.planner.answers.pool.calls import CallFailedError, CallsStoppedError, as_finished, in_order
+from truenorth.planner.answers import pool
+from truenorth.planner.answers.pool import CallFailedError, CallsStoppedError, as_finished, in_order
 from truenorth.planner.answers.pool.processes import CRASHED, Outcome
 
 
@@ -53,7 +53,7 @@ def test_a_stop_gives_up_running_calls_and_keeps_finished_ones() -> None:
 def test_a_script_needs_no_guard(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
-        "from truenorth.planner.answers.pool.calls import in_order\n"
+        "from truenorth.planner.answers.pool import in_order\n"
         "from tests.planner.answers.whatif.calls import square\n"
         "print(in_order(square, [2, 3]), __file__)\n"
     )
@@ -70,7 +70,7 @@ def test_a_cluster_that_is_gone_costs_a_search_its_calls_alone(monkeypatch: pyte
         yield Outcome(1, 7, None, 0.0)
         raise ConnectionError("head node is gone")
 
-    monkeypatch.setattr(calls, "as_finished", lose)
-    lent = calls.LentPool(2, "head:6379")
+    monkeypatch.setattr(pool, "as_finished", lose)
+    lent = pool.LentPool(2, "head:6379")
     assert list(lent.gather(square, [0, 1], threading.Event())) == [(1, 7)]
     assert lent.lost == ["ConnectionError: head node is gone"]

@@ -12,7 +12,7 @@ from tests.command import app, run
 from tests.planner.answers.whatif.calls import square
 from tests.planner.answers.whatif.small import written
 from truenorth.models.errors import QuestionError
-from truenorth.planner.answers.pool.calls import in_order
+from truenorth.planner.answers.pool import in_order
 
 pytest.importorskip("ray")
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from truenorth.planner.inputs.estimate.calibration import Shift, calibration, coverage, shift
+from truenorth.planner.inputs.estimate.ladder import Shift, calibration, coverage, shift
 
 
 def test_each_end_moves_to_the_conformal_quantile_of_its_misses() -> None:

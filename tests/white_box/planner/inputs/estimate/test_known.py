@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.planner.inputs.estimate.past import past
-from truenorth.planner.inputs.estimate.calibration import climb
 from truenorth.planner.inputs.estimate.known import WINDOW, KnownTimes, PastRuns
+from truenorth.planner.inputs.estimate.ladder import climb
 from truenorth.planner.inputs.estimate.rungs import Default, Estimate, back_offs, steady_key
 from truenorth.planner.inputs.estimate.tasks import History, Tasks, plain
 

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from tests.planner.inputs.estimate.past import COLUMNS, lognormal, past
-from truenorth.planner.inputs.estimate.calibration import order_rungs
 from truenorth.planner.inputs.estimate.known import KnownTimes, Novelty
-from truenorth.planner.inputs.estimate.ladder import Ladder, Recipe, fit_ladder, fit_rungs
+from truenorth.planner.inputs.estimate.ladder import Ladder, Recipe, fit_ladder, fit_rungs, order_rungs
 from truenorth.planner.inputs.estimate.run import score
 from truenorth.planner.inputs.estimate.rungs import Asked, KeyRuns, MeasuredProfile, steady_key
 from truenorth.planner.inputs.estimate.tasks import History, TaskColumns, Tasks

@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 from tests.command import app, run
 from truenorth.models.scenario import InputError
 from truenorth.planner.inputs.estimate.logs import (
+    CAUSES,
     CUE,
     END,
     HINT,
+    HINTS,
     MAX_LINE,
     LogReading,
     Remaining,
@@ -27,7 +29,6 @@ from truenorth.planner.inputs.estimate.logs import (
     read_lines,
     read_log,
 )
-from truenorth.planner.inputs.estimate.logs.failures import CAUSES, HINTS
 
 SECOND = 1_000_000
 

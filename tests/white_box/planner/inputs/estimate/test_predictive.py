@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from tests.planner.inputs.estimate.past import past
-from truenorth.planner.inputs.estimate.calibration import shift
 from truenorth.planner.inputs.estimate.known import ASSUMED, predictive_quantiles, usual_scatter
-from truenorth.planner.inputs.estimate.ladder import Recipe, fit_ladder
+from truenorth.planner.inputs.estimate.ladder import Recipe, fit_ladder, shift
 from truenorth.planner.inputs.estimate.run import score
 from truenorth.planner.inputs.estimate.tasks import TaskColumns, Tasks
 

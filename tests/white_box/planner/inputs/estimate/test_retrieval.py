@@ -9,7 +9,7 @@ import pytest
 
 from tests.planner.inputs.estimate.past import past
 from truenorth.planner.inputs.estimate.known import KnownTimes
-from truenorth.planner.inputs.estimate.retrieval import Retrieval, documents, tf_idf, unit, words
+from truenorth.planner.inputs.estimate.learned import Retrieval, documents, tf_idf, unit, words
 from truenorth.planner.inputs.estimate.rungs import Answers
 from truenorth.planner.inputs.estimate.tasks import History, TaskColumns, Tasks
 

@@ -122,7 +122,7 @@ def test_memory_of_the_log_stands_beside_prices(tmp_path: Path) -> None:
         (500, 2_000_000, 500_000),
         (700, 2_000_000, 500_000),
     ]
-    assert made.scenario.prices_per_hour[0] is not None
+    assert made.scenario.document.cluster.server_groups[0].price_per_hour is not None
     with pytest.raises(QuestionError, match="embed has batches, whose requests hold equally much"):
         joined(tmp_path, "release,model,runtime,held\n0,embed,2,500\n", "table:memory=held")
     with pytest.raises(QuestionError, match="brings shares and batches"):

@@ -15,9 +15,9 @@ from tests.command import DONE, NOT_ACHIEVED, app, run
 from tests.planner.inputs.importers.small import table, written
 from truenorth.models.scenario import InputError, load_scenario
 from truenorth.models.slo import quantile_rank
-from truenorth.planner.inputs.importers import classes
+from truenorth.planner.inputs.importers import workload
 from truenorth.planner.inputs.importers.catalogued import Catalogued
-from truenorth.planner.inputs.importers.classes import SLOWEST, round_up
+from truenorth.planner.inputs.importers.workload import SLOWEST, round_up
 from truenorth.planner.show.inputs import summary_rows
 from truenorth.planner.show.summaries import bound_summary
 
@@ -63,14 +63,14 @@ def test_nothing_is_less_than_it_was_and_the_slowest_stay(runtimes: list[int], m
 def test_run_times_stay_as_they_are_until_there_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = written(tmp_path, table(*(f"0,a,{runtime}" for runtime in (1, 2, 3, 10, 11, 30))))
     assert len(tn.import_trace("table", [log]).workload.workflows) == 6
-    monkeypatch.setattr(classes, "MOST_EXACT", 5)
-    monkeypatch.setattr(classes, "DEFAULT_CLASSES", 2)
+    monkeypatch.setattr(workload, "MOST_EXACT", 5)
+    monkeypatch.setattr(workload, "DEFAULT_CLASSES", 2)
     made = tn.import_trace("table", [log])
     assert [workflow.name for workflow in made.workload.workflows] == ["a 3 s", "a 11 s", "a 30 s"]
     said = "run times rounded up to 2 classes per model, the slowest per cent as they are (6 distinct before)"
     assert made.workload.mapping == said
     assert len(tn.import_trace("table", [log], runtime_classes="exact").workload.workflows) == 6
-    monkeypatch.setattr(classes, "MOST_WORKFLOWS", 4)
+    monkeypatch.setattr(workload, "MOST_WORKFLOWS", 4)
     with pytest.raises(InputError, match="6 workflows; allowed are 4: ask for fewer runtime classes"):
         tn.import_trace("table", [log], runtime_classes="exact")
 

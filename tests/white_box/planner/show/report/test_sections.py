@@ -18,7 +18,7 @@ from truenorth.planner.answers.replay_report import (
     ObjectiveBoth,
     ReplayRecord,
 )
-from truenorth.planner.answers.servers.written import write_schedule
+from truenorth.planner.answers.servers.answer import write_schedule
 from truenorth.planner.answers.shown import Shown
 from truenorth.planner.answers.versions import Origin, ScenarioNamed
 from truenorth.planner.show import timelines
