@@ -76,7 +76,7 @@ class Compass(QueuePolicy):
         if not self.readings.adjust or len(site.inputs[template]) > 1:
             return
         view.advance()
-        if view.wait(planned, server) <= self.readings.threshold * site.run_time(task, planned):
+        if view.wait(planned, server) <= self.readings.threshold * site.run_us[template][site.gpu_class[planned]]:
             return
         row = view.waits(server, view.boundary_us)
         self._planner.runs.add_to(row, template)

@@ -358,12 +358,15 @@ class QueuePolicy(Policy):
             return False
         if not site.stays:
             tasks = self._in_time(tasks, gpu)
-        site.start(*tasks)
+        if alone:
+            site.start(task)
+        else:
+            site.start(*tasks)
+            for member in tasks[1:]:
+                self.queue[gpu].remove(member)
+                del self._queued_on[member]
         self.in_turn[gpu] = NOWHERE
         self._prefetches_left[gpu] = self._prefetches
-        for member in tasks[1:]:
-            self.queue[gpu].remove(member)
-            del self._queued_on[member]
         for member in tasks:
             self.started(member, gpu)
         if self.options.remaining:
