@@ -7,7 +7,7 @@ only schedules its end, and time jumps from event to event.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from heapq import heappop, heappush
+from heapq import heappush
 from typing import Protocol
 
 from truenorth.executor.noise import Noise
@@ -36,12 +36,15 @@ class Device(Protocol):
         Whether it gains anything from being told what comes next.
     iterates
         Whether iterations of streams are taken one by one, each as long as it takes; else in strides of given length.
+    events
+        A heap of what is to be reported; whoever moves the clock takes out what has come.
     """
 
     now: int
     exact: bool
     queues: bool
     iterates: bool
+    events: list[Event]
 
     def begin(self) -> None:
         """Start the clock."""
@@ -81,8 +84,8 @@ class Device(Protocol):
     def at(self, time_us: int, kind: int, subject: int, number: int) -> None:
         """Have an event reported at a time that is not in the past."""
 
-    def next(self, until_us: int | None) -> Event | None:
-        """Return the next event up to a time, inclusive; None when that time has come (or nothing is left)."""
+    def next(self, until_us: int | None) -> int | None:
+        """Move the clock to the next event, or to a time if that comes first; return it, None if nothing is left."""
 
 
 class VirtualDevice:
@@ -108,7 +111,7 @@ class VirtualDevice:
         self._seed = seed
         self._truth = truth
         self._strays = truth is not None or self._noise.run is not None
-        self._events: list[Event] = []
+        self.events: list[Event] = []
         self._sequence = 0
         self._loads: dict[int, int] = {}
 
@@ -120,7 +123,7 @@ class VirtualDevice:
         if self._strays:
             expected_us = self._true_time(tasks, gpu, expected_us)
         self._sequence += 1
-        heappush(self._events, (self.now + expected_us, RUN_END, self._sequence, tasks[0], gpu))
+        heappush(self.events, (self.now + expected_us, RUN_END, self._sequence, tasks[0], gpu))
 
     def _true_time(self, tasks: Sequence[int], gpu: int, expected_us: int) -> int:
         """Return how long a batch really runs."""
@@ -145,7 +148,7 @@ class VirtualDevice:
             self._loads[gpu] = self._loads.get(gpu, 0) + 1
             expected_us = self._noise.load.draw(expected_us, f"{self._seed} load {gpu} {self._loads[gpu]}")
         self._sequence += 1
-        heappush(self._events, (self.now + expected_us, LOAD_END, self._sequence, model, gpu))
+        heappush(self.events, (self.now + expected_us, LOAD_END, self._sequence, model, gpu))
 
     def evict(self, model: int, gpu: int) -> None:
         """Do nothing: room is the site's business."""
@@ -154,7 +157,7 @@ class VirtualDevice:
         """Schedule the arrival, unless it takes no time."""
         if expected_us:
             self._sequence += 1
-            heappush(self._events, (self.now + expected_us, ARRIVAL, self._sequence, target, number))
+            heappush(self.events, (self.now + expected_us, ARRIVAL, self._sequence, target, number))
         return not expected_us
 
     def drop(self, tasks: Sequence[int]) -> None:
@@ -163,15 +166,13 @@ class VirtualDevice:
     def at(self, time_us: int, kind: int, subject: int, number: int) -> None:
         """Schedule any other event."""
         self._sequence += 1
-        heappush(self._events, (time_us, kind, self._sequence, subject, number))
+        heappush(self.events, (time_us, kind, self._sequence, subject, number))
 
-    def next(self, until_us: int | None) -> Event | None:
-        """Take the earliest event and move the clock to it, or to `until_us` if that comes first."""
-        events = self._events
-        if events and (until_us is None or events[0][0] <= until_us):
-            event = heappop(events)
-            self.now = event[0]
-            return event
+    def next(self, until_us: int | None) -> int | None:
+        """Move the clock to the earliest event, or to `until_us` if that comes first."""
+        events = self.events
+        if events and (until_us is None or events[0][0] < until_us):
+            until_us = events[0][0]
         if until_us is not None:
             self.now = until_us
-        return None
+        return until_us

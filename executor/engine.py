@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from heapq import heappop
 
 from truenorth.executor.device import COME, GO, LOAD_END, LOST, Device
 from truenorth.executor.errors import PolicyError, StalledError, StoppedError
@@ -130,25 +131,27 @@ class Engine:
     def _carry_out(self, stop: Callable[[], bool] | None) -> None:
         """From instant to instant, take in the events and let the policy act, until every task has ended."""
         device, site, take_in = self._device, self._site, self._take_in
-        touched, next_event, release = site.touched, device.next, self._releases[0]
-        while self._unfinished:
+        touched, events, release = site.touched, device.events, self._releases[0]
+        # Not `while self._unfinished`: code that is called once CPython specialises only if its loop has no condition.
+        while True:
+            if not self._unfinished:
+                return
             if stop is not None and stop():
                 raise StoppedError(f"{self._unfinished} tasks had not ended")
-            event = next_event(release)
-            if event is None and release is None:
+            now = device.next(release)
+            if now is None:
                 raise StalledError(
                     f"policy {type(self._policy).__name__}: {self._unfinished} tasks were never started, and nothing "
                     "more will happen"
                 )
-            now = site.now = device.now
+            site.now = now
             # Ends before arrivals before releases: the device orders them by kind within an instant.
-            while event is not None:
-                _, kind, _, subject, number = event
+            while events and events[0][0] <= now:
+                _, kind, _, subject, number = heappop(events)
                 take_in[kind](subject, number)
-                event = next_event(now)
-            releases = release is not None and release <= now
+            releases = False
             while release is not None and release <= now:
-                release = self._release()
+                releases, release = True, self._release()
             if self._woken:
                 self._woken = False
                 self._policy.act(range(site.n_gpus))
@@ -184,17 +187,18 @@ class Engine:
         site = self._site
         # No policy is told: nothing that it could do would count any more.
         while any(state.loading != NOWHERE for state in site.state):
-            event = self._device.next(None)
-            if event is None:
+            now = self._device.next(None)
+            if now is None:
                 continue
-            site.now = self._device.now
-            if event[1] == LOAD_END:
-                site.end_load(event[3], event[4])
-            elif event[1] == LOST:
-                site.set_aside(event[3], event[4])
-            elif event[1] == GO:
-                site.go(event[3])
-                site.empty(event[3])
+            site.now = now
+            _, kind, _, subject, number = heappop(self._device.events)
+            if kind == LOAD_END:
+                site.end_load(subject, number)
+            elif kind == LOST:
+                site.set_aside(subject, number)
+            elif kind == GO:
+                site.go(subject)
+                site.empty(subject)
 
     def _end_load(self, model: int, gpu: int) -> None:
         """Have a model ready on a GPU."""

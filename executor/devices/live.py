@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from heapq import heappop, heappush
+from heapq import heappush
 from itertools import chain
 from typing import TypeVar
 
@@ -131,7 +131,7 @@ class LiveDevice:
         self._unwritten: list[Callable[[], None]] = []
         self._latest: dict[int, tuple[Sequence[int], Order]] = {}
         self._queued: dict[int, _Queued] = {}
-        self._events: list[Event] = []
+        self.events: list[Event] = []
         self._sequence = 0
         self._under_way = 0
         self._origin_ns = 0
@@ -269,24 +269,21 @@ class LiveDevice:
     def at(self, time_us: int, kind: int, subject: int, number: int) -> None:
         """Have an event reported at a time."""
         self._sequence += 1
-        heappush(self._events, (time_us, kind, self._sequence, subject, number))
+        heappush(self.events, (time_us, kind, self._sequence, subject, number))
 
-    def next(self, until_us: int | None) -> Event | None:
-        """Wait for the next event up to a time, inclusive; None when that time has come or nothing is under way."""
-        # What is told while an instant is taken in belongs to the next one.
-        if until_us is None or until_us > self.now:
+    def next(self, until_us: int | None) -> int | None:
+        """Wait for the next event, or for a time if that comes first, and return it; None if nothing is under way."""
             self._take_reports(0)
         while True:
             wall = self._wall_us()
             latest = wall if until_us is None else min(wall, until_us)
-            if self._events and self._events[0][0] <= latest:
-                event = heappop(self._events)
-                self.now = max(self.now, event[0])
-                return event
+            if self.events and self.events[0][0] <= latest:
+                self.now = max(self.now, self.events[0][0])
+                return self.now
             if until_us is not None and until_us <= wall:
                 self.now = max(self.now, until_us)
-                return None
-            if until_us is None and not self._events and not self._under_way:
+                return self.now
+            if until_us is None and not self.events and not self._under_way:
                 return None
             pause_s = self._pause_s(until_us, wall)
             if not self._unwritten or not pause_s:
@@ -296,7 +293,7 @@ class LiveDevice:
 
     def _pause_s(self, until_us: int | None, wall_us: int) -> float:
         """Return how long to sleep, since nothing can happen but a report, or a limit that is exceeded."""
-        times = [time_us for time_us in (until_us, self._events[0][0] if self._events else None) if time_us is not None]
+        times = [time_us for time_us in (until_us, self.events[0][0] if self.events else None) if time_us is not None]
         pauses = [(time_us - wall_us) / _US_PER_S - _AWAKE_S for time_us in times]
         return max(0.0, min([*pauses, POLL_S]))
 

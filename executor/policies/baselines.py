@@ -184,6 +184,6 @@ class Heft(QueuePolicy):
         site = self.site
         available = np.full(site.n_gpus, site.now, np.int64)
         ingress = self.view.gpus_of[site.job_ingress[job]]
-        where = self._planner.plan(job, available, None, ingress)
+        where = self._planner.plan(job, available, site.now, None, ingress)
         for task, gpu in where:
             self.place(task, gpu)

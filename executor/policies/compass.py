@@ -17,7 +17,7 @@ from truenorth.executor.execution import NOWHERE
 from truenorth.executor.policies.options import BATCHES_OFF, QueueOptions, duration, factor, option, switch
 from truenorth.executor.policies.planning import JobPlanner
 from truenorth.executor.policies.queueing import QueuePolicy
-from truenorth.executor.policies.view import PublishedView, Row, least, load_rows
+from truenorth.executor.policies.view import Row, least, load_rows
 from truenorth.executor.site import Site
 from truenorth.models import InitialResidency, Instance, MLModel, Restrictions, Task, Workflow
 
@@ -36,20 +36,6 @@ class CompassOptions(QueueOptions):
 
     adjust: bool = option(True, switch)
     threshold: float = option(1.5, factor)
-
-
-class _SeenCosts:
-    """Load costs as the view of one server shows them: nothing is reserved while a job is planned."""
-
-    def __init__(self, view: PublishedView, server: int) -> None:
-        self._view, self._server = view, server
-
-    def add(self, row: Row, needs: tuple[int, ...], out: Row) -> None:
-        """Add TD."""
-        self._view.add_load_costs(row, needs, self._server, out)
-
-    def placed(self, worker: int, needs: tuple[int, ...]) -> None:
-        """Change nothing."""
 
 
 class Compass(QueuePolicy):
@@ -77,9 +63,9 @@ class Compass(QueuePolicy):
         site, view = self.site, self.view
         server = site.job_ingress[job]
         view.advance()
-        available = view.waits(server, site.now)
-        where = self._planner.plan(job, available, _SeenCosts(view, server), view.gpus_of[server])
-        for task, gpu in where:
+        # By the clock of the boundary, on which waits cost least: only differences count.
+        available = view.waits(server, view.boundary_us)
+        for task, gpu in self._planner.plan(job, available, view.boundary_us, view, view.gpus_of[server]):
             self.place(task, gpu)
 
     def reconsider(self, task: int, edge: int, here: int) -> None:
@@ -90,7 +76,7 @@ class Compass(QueuePolicy):
         if not self.readings.adjust or len(site.inputs[template]) > 1:
             return
         view.advance()
-        if view.wait(planned, server) <= self.readings.threshold * site.run_time(task, planned):
+        if view.wait(planned, server) <= self.readings.threshold * site.run_us[template][site.gpu_class[planned]]:
             return
         row = view.waits(server, view.boundary_us)
         self._planner.runs.add_to(row, template)
@@ -182,7 +168,7 @@ class ReleasedCompass(QueuePolicy):
         server, now = site.job_ingress[job], site.now
         available = np.array([now + self._wait(gpu, server, now) for gpu in range(site.n_gpus)], np.int64)
         costs = _ReleasedCosts(site, self._load_rows, self._seen_models(server, now))
-        where = self._planner.plan(job, available, costs, ingress=())
+        where = self._planner.plan(job, available, now, costs, ingress=())
         for task, gpu in where:
             self.place(task, gpu)
 
@@ -217,7 +203,8 @@ class ReleasedCompass(QueuePolicy):
             [self._wait(gpu, server, end_us) + site.transfer_time(edge, here, gpu) for gpu in range(site.n_gpus)],
             np.int64,
         )
-        _ReleasedCosts(site, self._load_rows, self._seen_models(server, end_us)).add(row, site.needs[template], out=row)
+        costs = _ReleasedCosts(site, self._load_rows, self._seen_models(server, end_us))
+        costs.add_load_costs(row, site.needs[template], server, out=row)
         best = int(row.argmin())
         if best != planned:
             self.place(task, best)
@@ -294,7 +281,7 @@ class _ReleasedCosts:
         self._used = np.array([used for _, used in seen], np.int64)
         self._memory = np.array([gpu.memory_bytes for gpu in site.cluster.gpus], np.int64)
 
-    def add(self, row: Row, needs: tuple[int, ...], out: Row) -> None:
+    def add_load_costs(self, row: Row, needs: tuple[int, ...], _server: int, out: Row) -> None:
         """Add, per missing model, its load time, or twice that if it exceeds what is left of the memory."""
         for model in needs:
             missing = np.array([model not in models for models in self._models])

@@ -24,8 +24,8 @@ from truenorth.models.workload import WHOLE, Branch
 class LoadCosts(Protocol):
     """What the planner is told of loads."""
 
-    def add(self, row: Row, needs: tuple[int, ...], out: Row) -> None:
-        """Add the time to bring models in, TD, to a row over the workers; needs are not empty."""
+    def add_load_costs(self, row: Row, needs: tuple[int, ...], server: int, out: Row) -> None:
+        """Add the time to bring models in, TD, as a server sees it, to a row over the workers; needs are not empty."""
 
     def placed(self, worker: int, needs: tuple[int, ...]) -> None:
         """Take note that a task with these needs goes to a worker."""
@@ -106,7 +106,9 @@ class JobPlanner:
         busy_us = end_us - (ran_us - ran_us * site.share[template] // WHOLE)
         return before_us + round(site.likelihood[template] * (busy_us - before_us))
 
-    def plan(self, job: int, available: Row, costs: LoadCosts | None, ingress: Sequence[int]) -> list[tuple[int, int]]:
+    def plan(
+        self, job: int, available: Row, now_us: int, costs: LoadCosts | None, ingress: Sequence[int]
+    ) -> list[tuple[int, int]]:
         """Return the tasks of a job, in their order, each with its worker.
 
         Tasks of a branch that the job may take are placed as well; they keep a worker busy as long as they are likely.
@@ -115,13 +117,15 @@ class JobPlanner:
         ----------
         available
             When each worker will be available; changed by the planning. Shape [workers].
+        now_us
+            What the clock shows by which they are.
         costs
             Of loads; None: they are ignored.
         ingress
             The workers of the server where the job arrives.
         """
         site, start, tasks = self._site, self._start, self._site.job_tasks[job]
-        steps = self._steps[site.job_workflow[job]]
+        steps, server = self._steps[site.job_workflow[job]], site.job_ingress[job]
         where, finish = [0] * len(steps), [0] * len(steps)
         wait_for, uniform, dropped = self.transfers.wait_for, self.runs.uniform, site.dropped
         for task, template, inputs, brought, needs, partly in steps:
@@ -135,9 +139,9 @@ class JobPlanner:
                 earliest = wait_for(earliest, edge, where[source], finish[source], start)
             given = self._inputs.of(tasks[task]) if brought else None
             if given is not None:
-                earliest = np.maximum(earliest, given + site.now, out=start)
+                earliest = np.maximum(earliest, given + now_us, out=start)
             if needs and costs is not None:
-                costs.add(earliest, needs, start)
+                costs.add_load_costs(earliest, needs, server, start)
                 earliest = start
             # One number where all workers are as fast: no row needs to be added.
             run_us = uniform[template]
@@ -146,7 +150,7 @@ class JobPlanner:
             worker = least(earliest, ingress)
             end_us = earliest.item(worker) + (run_us or 0)
             if end_us >= UNREACHABLE:  # no GPU is there for it: it is placed when it can run
-                end_us = site.now
+                end_us = now_us
             if needs and costs is not None:
                 costs.placed(worker, needs)
             where[task], finish[task] = worker, end_us

@@ -69,8 +69,8 @@ class QueuePolicy(Policy):
         self.batches = Batches(site, self.options.batch, self)
         self.in_turn = [NOWHERE] * site.n_gpus
         self.last_use_us: list[dict[int, int]] = [{} for _ in range(site.n_gpus)]
-        self._prefetches_left = [self.options.prefetch] * site.n_gpus
-        self._prefetches = self.options.prefetch > 0 and site.overlap_loads
+        self._prefetches = self.options.prefetch if site.overlap_loads else 0
+        self._prefetches_left = [self._prefetches] * site.n_gpus
         self.run_rows = RunRows(site)
         # Tasks that no GPU can do in time for now, with the server where that was found.
         self._without_place: dict[int, int] = {}
@@ -123,13 +123,14 @@ class QueuePolicy(Policy):
     def finished(self, task: int, gpu: int) -> None:
         """Note the use of models, and pass on the successors whose last predecessor this was."""
         site = self.site
-        for model in site.needs[site.template[task]]:
-            self.last_use_us[gpu][model] = site.now
+        template, last_use_us = site.template[task], self.last_use_us[gpu]
+        for model in site.needs[template]:
+            last_use_us[model] = site.now
         if not self.options.remaining:
             self._count(gpu, -self._work_us(task, gpu))
         elif site.state[gpu].runs:
             self.view.begin_work(gpu, 0, self._busy_until_us(gpu))
-        for offset, edge in site.outputs[site.template[task]]:
+        for offset, edge in site.outputs[template]:
             successor = task + offset
             if not site.predecessors_left[successor]:
                 if site.gpu[successor] == NOWHERE:
@@ -262,24 +263,23 @@ class QueuePolicy(Policy):
 
     def act(self, gpus: Sequence[int]) -> None:
         """Let every worker concerned go on."""
-        states, queues, in_turn, awaited = self.site.state, self.queue, self.in_turn, self._awaited
-        stays = self.site.stays
+        site, in_turn, awaited = self.site, self.in_turn, self._awaited
         for gpu in gpus:
-            state, queue = states[gpu], queues[gpu]
+            state, queue = site.state[gpu], self.queue[gpu]
             if not queue and in_turn[gpu] == NOWHERE:
                 continue  # after a wake-up most of them
-            if awaited[gpu] != NOWHERE and state.loading == awaited[gpu] and stays:
+            if awaited[gpu] != NOWHERE and state.loading == awaited[gpu] and site.stays:
                 continue  # the task in turn can do nothing before that load ends, nor can those behind it
             # Several may start at once where tasks need only a share of the compute.
             while queue or in_turn[gpu] != NOWHERE:
                 if not (state.free_share or state.serving) or not self._serve(gpu):
                     break
             # Only then: a prefetch must never come before a load on the critical path.
-            if queue and self._prefetches and self._prefetches_left[gpu] and state.loading == in_turn[gpu] == NOWHERE:
+            if queue and self._prefetches_left[gpu] and state.loading == in_turn[gpu] == NOWHERE:
                 self._prefetch(gpu)
-        if self.site.queues:
+        if site.queues:
             for gpu in gpus:
-                if states[gpu].runs:
+                if site.state[gpu].runs:
                     self._queue_next(gpu)
 
     def _work_us(self, task: int, gpu: int) -> int:
@@ -289,14 +289,12 @@ class QueuePolicy(Policy):
     def _serve(self, gpu: int) -> bool:
         """Go on with the task in turn, or take the next one; say whether it has started."""
         task = self.in_turn[gpu]
-        if task != NOWHERE:
-            return self._bring_up(task, gpu)
-        position = self.next_in_turn(gpu)
-        if position is None:
-            return False
-        task = self.queue[gpu].pop(position)
-        del self._queued_on[task]
-        self.in_turn[gpu] = task
+        if task == NOWHERE:
+            position = self.next_in_turn(gpu)
+            if position is None:
+                return False
+            task = self.in_turn[gpu] = self.queue[gpu].pop(position)
+            del self._queued_on[task]
         return self._bring_up(task, gpu)
 
     def next_in_turn(self, gpu: int) -> int | None:
@@ -328,17 +326,17 @@ class QueuePolicy(Policy):
 
     def _bring_up(self, task: int, gpu: int) -> bool:
         """Start a task if its models are ready; otherwise load the largest missing one, if that is possible now."""
-        site, state = self.site, self.site.state[gpu]
-        template = site.template[task]
-        needs, ready = site.needs[template], state.memory.ready
+        site = self.site
+        needs, ready = site.needs[site.template[task]], site.memory[gpu].ready
         if not (site.stays or self._ends_in_time(task, gpu)):
             self.withdraw(task)
             self.seek_place(task, site.job_ingress[site.job[task]])
             site.touched[gpu] = None  # the next one may do better
             return False
-        self._awaited[gpu] = NOWHERE
         if ready.issuperset(needs):
+            self._awaited[gpu] = NOWHERE
             return self._begin(task, gpu)
+        state = site.state[gpu]
         if state.refuse_copying() is None:
             # The largest first, while there is most room.
             absent = (model for model in needs if model not in ready)
@@ -353,25 +351,26 @@ class QueuePolicy(Policy):
 
     def _begin(self, task: int, gpu: int) -> bool:
         """Start a task whose models are ready, with those that go with it; say whether that is possible now."""
-        site, options, state = self.site, self.options, self.site.state[gpu]
-        template = site.template[task]
-        tasks: tuple[int, ...] = (task,)
-        if not site.alone[template] or state.free_share < WHOLE:
-            tasks = self.batches.gather(task, gpu, self.queue[gpu])
-        if tasks and not site.stays:
-            tasks = self._in_time(tasks, gpu)
+        site, state = self.site, self.site.state[gpu]
+        alone = site.alone[site.template[task]] and state.free_share == WHOLE
+        tasks = (task,) if alone else self.batches.gather(task, gpu, self.queue[gpu])
         if not tasks:
             return False
-        site.start(*tasks)
+        if not site.stays:
+            tasks = self._in_time(tasks, gpu)
+        if alone:
+            site.start(task)
+        else:
+            site.start(*tasks)
+            for member in tasks[1:]:
+                self.queue[gpu].remove(member)
+                del self._queued_on[member]
         self.in_turn[gpu] = NOWHERE
-        self._prefetches_left[gpu] = options.prefetch
-        for member in tasks[1:]:
-            self.queue[gpu].remove(member)
-            del self._queued_on[member]
+        self._prefetches_left[gpu] = self._prefetches
         for member in tasks:
             self.started(member, gpu)
-        if options.remaining:
-            work_us = site.work_us[template][site.gpu_class[gpu]]  # all members are of one class
+        if self.options.remaining:
+            work_us = site.work_us[site.template[task]][site.gpu_class[gpu]]  # all members are of one class
             until_us = self._busy_until_us(gpu) if state.free_share else site.run_end_us[gpu]
             self.view.begin_work(gpu, len(tasks) * work_us, until_us)
         return True

@@ -109,23 +109,25 @@ class PublishedView:
         now = self._site.now
         if now < self._next_us:
             return
-        self.boundary_us = now - now % self._period_us if self._period_us else now
-        # Without a period what changes at this very instant is seen, too: no time is too early to look again.
-        self._next_us = self.boundary_us + self._period_us if self._period_us else 0
+        # Without a period the next boundary is now again: what changes at this very instant is seen, too.
+        self.boundary_us = now - now % (self._period_us or 1)
+        self._next_us = self.boundary_us + self._period_us
         queued_us, busy_us, seen_queued, seen_busy = self.queued_us, self.busy_until_us, self._queued_of, self._busy_of
         for gpu in self._loaded:
             seen_queued[gpu], seen_busy[gpu] = queued_us[gpu], busy_us[gpu]
         self._loaded.clear()
-        for gpu in self._filled:
+        while self._filled:
+            gpu = self._filled.pop()
             self._seen_costs[:, gpu] = self._seen_of[gpu] = self._costs[gpu]
             self.moved.add(gpu)
-        self._filled.clear()
 
     def wait(self, gpu: int, server: int) -> int:
         """Return the wait of one worker, seen from a server, in microseconds; after `advance`."""
         if self._site.gpu_server[gpu] == server:
-            return self.queued_us[gpu] + max(0, self.busy_until_us[gpu] - self._site.now)
-        return self._queued_of[gpu] + max(0, self._busy_of[gpu] - self.boundary_us)
+            queued_us, busy_us = self.queued_us[gpu], self.busy_until_us[gpu] - self._site.now
+        else:
+            queued_us, busy_us = self._queued_of[gpu], self._busy_of[gpu] - self.boundary_us
+        return queued_us + busy_us if busy_us > 0 else queued_us
 
     def waits(self, server: int, from_us: int = 0) -> Row:
         """Return the waits of all workers, seen from a server; after `advance`. The next call reuses the array.
@@ -152,10 +154,13 @@ class PublishedView:
         for model in models:
             np.add(row, self._seen_cost_of[model], out=out)
             row = out
-        for gpu in self.gpus_of[server]:
+        # What has changed since the boundary is seen on the own server alone.
+        for gpu in self._filled.intersection(self.gpus_of[server]) if self._filled else ():
             seen, fresh = self._seen_of[gpu], self._costs[gpu]
-            if seen is not fresh:
-                out[gpu] += sum(fresh[model] - seen[model] for model in models)
+            out[gpu] += sum(fresh[model] - seen[model] for model in models)
+
+    def placed(self, worker: int, needs: tuple[int, ...]) -> None:
+        """Change nothing: while a job is planned nothing is reserved."""
 
     def load_cost(self, gpu: int, models: tuple[int, ...], server: int) -> int:
         """Return TD on one worker, as `add_load_costs` adds it."""
@@ -320,14 +325,14 @@ class TransferRows:
 
     def wait_for(self, free: Row, edge: int, source: int, sent_us: int, out: Row | None = None) -> Row:
         """Return when each worker is free and has an output that leaves one worker, in a new row or in `out`."""
-        here, uniform = free.item(source), self._uniform[edge][self._class[source]]
+        here_us, uniform = free.item(source), self._uniform[edge][self._class[source]]
         if uniform is None:
             self.arrive(edge, source, sent_us, self._arrival)
             both: Row = np.maximum(free, self._arrival, out=out)
         else:
             self._sent[()] = sent_us + uniform
             both = np.maximum(free, self._sent, out=out)
-        both[source] = max(here, sent_us)
+        both[source] = here_us if here_us > sent_us else sent_us
         return both
 
     def add_to(self, row: Row, edge: int, source: int) -> None:
