@@ -273,7 +273,7 @@ class LiveDevice:
 
     def next(self, until_us: int | None) -> int | None:
         """Wait for the next event, or for a time if that comes first, and return it; None if nothing is under way."""
-            self._take_reports(0)
+        self._take_reports(0)
         while True:
             wall = self._wall_us()
             latest = wall if until_us is None else min(wall, until_us)
