@@ -26,6 +26,7 @@ from truenorth.executor.devices.runner import MakeRunner, RunnerCall
 from truenorth.executor.runners.factory import runner_named
 from truenorth.executor.runners.synthetic import SyntheticOptions, SyntheticRunner
 from truenorth.executor.samples import Spread
+from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.objective import completion_us
 from truenorth.models.scenario import Scenario, load_scenario
 from truenorth.planner.answers.intervals import Interval
@@ -128,16 +129,16 @@ def _split(made: Trial, contender: Contender, samples: Samples) -> dict[str, str
     if row.forecast is None or row.forecast.error is None or row.error is None:
         raise SystemExit(f"no run of {contender.name} counts")
     predicted = contender.predicted
-    causes = [causes_of_error(instance, contender.policy, predicted, live, 0).mean_latency_us for live in runs]
-    given_us = float((completion_us(instance, predicted) - instance.job_release_us).mean())
+    causes = [causes_of_error(instance, contender.policy, predicted, live, 0).mean_latency for live in runs]
+    given_s = float((completion_us(instance, predicted) - instance.job_release_us).mean()) / MICROSECONDS_PER_SECOND
     said = {
-        "mean latency from medians": f"{given_us / 1000:.2f} ms",
+        "mean latency from medians": f"{given_s * 1000:.2f} ms",
         "from samples (middle 90 %)": _ms(row.forecast.mean_latency_s),
         "measured (95 % of the mean)": _ms(row.objective),
         "measured over medians": f"{row.error:+.1%}",
         "measured over samples": f"{row.forecast.error:+.1%}",
     }
-    said |= {f"of medians: {cause}": f"{mean(each[cause] for each in causes) / given_us:+.1%}" for cause in CAUSES}
+    said |= {f"of medians: {cause}": f"{mean(each[cause] for each in causes) / given_s:+.1%}" for cause in CAUSES}
     records = [live.records for live in runs]
     starts = [run for of in records for run in of.runs]
     late = {sort: [run.dispatch_us for run in starts if run.ahead == (sort == "queued")] for sort in ("idle", "queued")}
@@ -150,8 +151,8 @@ def _split(made: Trial, contender: Contender, samples: Samples) -> dict[str, str
     before_s = time.process_time()
     for _ in range(_SIMULATED):
         simulate(instance, contender.policy)
-    decided_us = (time.process_time() - before_s) * 1_000_000 / _SIMULATED / len(instance.jobs)
-    return said | {"engine and policy compute, per job": f"{decided_us / given_us:.1%}, {decided_us:.0f} us"}
+    decided_s = (time.process_time() - before_s) / _SIMULATED / len(instance.jobs)
+    return said | {"engine and policy compute, per job": f"{decided_s / given_s:.1%}, {decided_s * 1_000_000:.0f} us"}
 
 
 def _try(
