@@ -263,9 +263,9 @@ class QueuePolicy(Policy):
 
     def act(self, gpus: Sequence[int]) -> None:
         """Let every worker concerned go on."""
-        site, in_turn, awaited = self.site, self.in_turn, self._awaited
+        site, states, queues, in_turn, awaited = self.site, self.site.state, self.queue, self.in_turn, self._awaited
         for gpu in gpus:
-            state, queue = site.state[gpu], self.queue[gpu]
+            state, queue = states[gpu], queues[gpu]
             if not queue and in_turn[gpu] == NOWHERE:
                 continue  # after a wake-up most of them
             if awaited[gpu] != NOWHERE and state.loading == awaited[gpu] and site.stays:
@@ -279,7 +279,7 @@ class QueuePolicy(Policy):
                 self._prefetch(gpu)
         if site.queues:
             for gpu in gpus:
-                if site.state[gpu].runs:
+                if states[gpu].runs:
                     self._queue_next(gpu)
 
     def _work_us(self, task: int, gpu: int) -> int:

@@ -109,9 +109,9 @@ class PublishedView:
         now = self._site.now
         if now < self._next_us:
             return
-        # Without a period the next boundary is now again: what changes at this very instant is seen, too.
-        self.boundary_us = now - now % (self._period_us or 1)
-        self._next_us = self.boundary_us + self._period_us
+        self.boundary_us = now - now % self._period_us if self._period_us else now
+        # Without a period what changes at this very instant is seen, too: no time is too early to look again.
+        self._next_us = self.boundary_us + self._period_us if self._period_us else 0
         queued_us, busy_us, seen_queued, seen_busy = self.queued_us, self.busy_until_us, self._queued_of, self._busy_of
         for gpu in self._loaded:
             seen_queued[gpu], seen_busy[gpu] = queued_us[gpu], busy_us[gpu]
