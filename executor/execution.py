@@ -84,6 +84,12 @@ class Execution(Knowledge):
         GPUs where something has happened since the policy acted last; emptied by the engine.
     """
 
+    __slots__ = (
+        "_device", "_foreseen", "_most_replicas", "_replicas", "_sending", "_stay_of", "_stays", "ended_us",
+        "goes_us", "gpu", "inputs_missing", "listener", "memory", "now", "predecessors_left", "queues",
+        "run_end_us", "started_us", "state", "touched",
+    )  # fmt: skip
+
     def __init__(
         self, instance: Instance, device: Device, listener: Arrivals, there: Sequence[Availability], foreseen: bool
     ) -> None:

@@ -145,6 +145,15 @@ class Knowledge:
         Per job released so far: the job, its workflow's index, the server that plans it, its tasks.
     """
 
+    __slots__ = (
+        "_able", "_able_set", "_batch_number", "_held", "_number", "_stream_number", "alone", "batch", "batch_us",
+        "catalogue", "cluster", "dropped", "gpu_class", "gpu_server", "input_us", "inputs", "job", "job_ingress",
+        "job_tasks", "job_workflow", "jobs", "kv_edges", "likelihood", "load_us", "longest", "lost", "models",
+        "n_gpus", "needs", "outputs", "overlap_loads", "restrictions", "run_us", "share", "speeds", "stays",
+        "stream", "streams", "task_bytes", "template", "template_first", "together", "tokens", "transfer_us",
+        "weight_bytes", "work_us", "workflows",
+    )  # fmt: skip
+
     def __init__(self, instance: Instance) -> None:
         self.cluster: Cluster = instance.cluster
         self.models: tuple[MLModel, ...] = instance.models

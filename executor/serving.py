@@ -39,6 +39,11 @@ class ServingExecution(Execution):
         Most requests at once by GPU, where a plan allows fewer than there are seats.
     """
 
+    __slots__ = (
+        "_answers", "_at_boundary", "_stride_number", "_strides", "first_us", "knows_lengths", "limits",
+        "serves_streams",
+    )  # fmt: skip
+
     def __init__(
         self,
         instance: Instance,

@@ -28,6 +28,8 @@ class Site(ServingExecution):
         Whether an eviction copies the weights back first, as the released Compass simulator has it.
     """
 
+    __slots__ = ("_settled", "_write_back")
+
     def __init__(
         self,
         instance: Instance,
