@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,25 @@ pytest.importorskip("ray")
 TASKS, JOBS = 4, 4
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What `on_nodes` has tried, all with one cluster: that takes longer to start than most of it."""
-    root, folder = Path(__file__).parents[4], tmp_path_factory.mktemp("nodes")
+    """What `on_nodes` has tried, all with one cluster: that takes longer to start than most of it.
+
+    Once for all of pytest's workers, which take tests of this file from each other: the first runs it, the others wait.
+    """
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "nodes"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        flock(lock, LOCK_EX)
+        if not (folder / "tried").exists():
+            _try_on_nodes(folder)
+            (folder / "tried").touch()
+    return dict(json.loads(line) for line in (folder / "said").read_text().splitlines())
+
+
+def _try_on_nodes(folder: Path) -> None:
+    root = Path(__file__).parents[4]
     environment = os.environ | {"PYTHONPATH": str(root), "RAY_USAGE_STATS_ENABLED": "0"}
     command = [sys.executable, "-m", "tests.executor.devices.on_nodes"]
     for _ in range(3):  # Ray gives a node 30 s to start, which may be too short where much else runs
@@ -35,7 +51,6 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         if "timed out during startup" not in (folder / "errors").read_text():
             break
     assert done.returncode == 0, (folder / "errors").read_text()[-2000:]
-    return dict(json.loads(line) for line in (folder / "said").read_text().splitlines())
 
 
 def test_a_plan_on_four_devices_of_two_nodes_is_what_it_is_here(shown: dict[str, Any]) -> None:
