@@ -56,7 +56,7 @@ class LimitFault:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class CommandEnd:
     """How a command ended, and after how long: by the clock, or by processors if that is less, on a busy machine."""
 
     code: int
@@ -99,7 +99,7 @@ def _questions(
     return [(verb[0], scenario, *verb[1:], *(limit if verb[0] in _LIMITED else ()), "--json")]
 
 
-def run(arguments: tuple[str, ...]) -> Ended:
+def run(arguments: tuple[str, ...]) -> CommandEnd:
     """Run the command with little memory."""
     cap = partial(resource.setrlimit, resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     program = "from truenorth.planner.command.start import main; main()"
@@ -117,7 +117,7 @@ def run(arguments: tuple[str, ...]) -> Ended:
         process.kill()
         out, error = process.communicate()
     seconds = min(time.monotonic() - begun, _processor_s() - used)
-    return Ended(process.returncode, out, error, seconds)
+    return CommandEnd(process.returncode, out, error, seconds)
 
 
 def _processor_s() -> float:
@@ -126,7 +126,7 @@ def _processor_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def problems(ended: Ended, verb: str, limit_s: float) -> list[str]:
+def problems(ended: CommandEnd, verb: str, limit_s: float) -> list[str]:
     """Return what is wrong with how a command ended."""
     found = []
     if ended.code not in _CODES or "Traceback" in ended.error:

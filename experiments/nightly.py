@@ -48,7 +48,7 @@ JUNK: tuple[Any, ...] = (None, True, False, -1, 0, 1, 3, 1e400, float("nan"), 1 
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class OracleCheck:
     """What was compared with the oracle; whether it was open, undecided at its limit; what contradicts it, or None."""
 
     what: str
@@ -56,13 +56,13 @@ class Compared:
     contradiction: str | None = None
 
 
-def compare_plans(draw: Draw, limit_s: float) -> Iterator[Compared]:
+def compare_plans(draw: Draw, limit_s: float) -> Iterator[OracleCheck]:
     """Compare the plans of every method but the MILP, and of CP-SAT by itself."""
     yield from _compare_methods(draw, limit_s, [method for method in Method if method is not Method.MILP])
     yield _judge("CP-SAT alone", cp_sat.solve(*_question(draw), limit_s, workers=1), exhaustive.solve(*_question(draw)))
 
 
-def compare_milp(draw: Draw, limit_s: float) -> Iterator[Compared]:
+def compare_milp(draw: Draw, limit_s: float) -> Iterator[OracleCheck]:
     """Compare the plans of the MILP, which takes long to set up, in the portfolio and by itself."""
     yield from _compare_methods(draw, limit_s, [Method.MILP])
     yield _judge("MILP alone", milp.solve(*_question(draw), limit_s, workers=1), exhaustive.solve(*_question(draw)))
@@ -72,14 +72,14 @@ def _question(draw: Draw) -> tuple[Instance, Objective]:
     return draw.scenario.instance, draw.scenario.objective
 
 
-def _compare_methods(draw: Draw, limit_s: float, methods: list[Method]) -> Iterator[Compared]:
+def _compare_methods(draw: Draw, limit_s: float, methods: list[Method]) -> Iterator[OracleCheck]:
     optimum = exhaustive.solve(*_question(draw))
     for method in methods:
         made = tn.plan(draw.scenario, time_limit=limit_s, method=method, workers=1)
         yield _judge(f"plan --method {method}", made.result, optimum)
 
 
-def _judge(what: str, result: Result, optimum: Result) -> Compared:
+def _judge(what: str, result: Result, optimum: Result) -> OracleCheck:
     best, bounds = optimum.value, [moment.bound for moment in result.incumbents if moment.bound is not None]
     wrong = None
     if best is None:
@@ -92,10 +92,10 @@ def _judge(what: str, result: Result, optimum: Result) -> Compared:
         wrong = f"calls {result.value} optimal, and the optimum is {best}"
     elif max(bounds, default=best) > best:
         wrong = f"has a bound of {max(bounds)}, and the optimum is {best}"
-    return Compared(what, result.status in (Status.FEASIBLE, Status.NO_SOLUTION), wrong)
+    return OracleCheck(what, result.status in (Status.FEASIBLE, Status.NO_SOLUTION), wrong)
 
 
-def compare_bounds(draw: Draw, limit_s: float, alterations: int) -> Iterator[Compared]:
+def compare_bounds(draw: Draw, limit_s: float, alterations: int) -> Iterator[OracleCheck]:
     """Compare every bound, the certificate of each that has one, and altered certificates."""
     instance, objective = draw.scenario.instance, draw.scenario.objective
     optimum = exhaustive.solve(instance, objective).value
@@ -104,12 +104,12 @@ def compare_bounds(draw: Draw, limit_s: float, alterations: int) -> Iterator[Com
     rng = random.Random(len(instance.jobs))  # noqa: S311
     for name, document, bound in certificates(instance, objective, limit_s):
         wrong = f"has a bound of {bound}, and the optimum is {optimum}" if bound > optimum else None
-        yield Compared(f"bound {name}", False, wrong)
+        yield OracleCheck(f"bound {name}", False, wrong)
         verdict = verify(instance, document)
         same = verdict.valid and verdict.lower_bound == bound
-        yield Compared(f"certificate {name}", False, None if same else f"is refused: {verdict.reason}")
+        yield OracleCheck(f"certificate {name}", False, None if same else f"is refused: {verdict.reason}")
         for changed in altered(document, alterations, rng):
-            yield Compared("altered certificates", False, _believes(instance, objective, changed, optimum))
+            yield OracleCheck("altered certificates", False, _believes(instance, objective, changed, optimum))
 
 
 def certificates(
@@ -192,11 +192,11 @@ def _believes(instance: Instance, objective: Objective, document: Any, optimum: 
     return None
 
 
-def compare_servers(draw: Draw, limit_s: float) -> Iterator[Compared]:
+def compare_servers(draw: Draw, limit_s: float) -> Iterator[OracleCheck]:
     """Compare the least number of servers, and the sizes that are refuted, with what the oracle says of every size."""
     answer = tn.servers(draw.scenario, policies=["jit"], max=MOST_SERVERS, time_limit=limit_s, workers=1)
     enough = [count for count in range(1, MOST_SERVERS + 1) if _meets(_sized(draw, count))]
-    yield Compared("servers", bool(answer.undecided), _servers_fault(answer, enough))
+    yield OracleCheck("servers", bool(answer.undecided), _servers_fault(answer, enough))
 
 
 def _servers_fault(answer: ServersAnswer, enough: list[int]) -> str | None:
@@ -210,7 +210,7 @@ def _servers_fault(answer: ServersAnswer, enough: list[int]) -> str | None:
     return None
 
 
-def compare_mixes(draw: Draw, limit_s: float, spare: int) -> Iterator[Compared]:
+def compare_mixes(draw: Draw, limit_s: float, spare: int) -> Iterator[OracleCheck]:
     """Compare the cheapest mix of priced servers, of which some may be gone, with what the oracle says of every mix."""
     sizes = Sizes(draw.scenario)
     mixes = [mix for mix in product(*(range(count + 1) for count in sizes.counts)) if sum(mix)]
@@ -229,7 +229,7 @@ def compare_mixes(draw: Draw, limit_s: float, spare: int) -> Iterator[Compared]:
         fault = f"refutes {false}, which serve the jobs in time"
     elif cheapest is not None and floor is not None and floor > answer.cost(cheapest):
         fault = f"refutes all prices below {floor}, and {cheapest} is enough"
-    yield Compared(f"servers at a price, {spare} spare", not answer.proved, fault)
+    yield OracleCheck(f"servers at a price, {spare} spare", not answer.proved, fault)
 
 
 def _serves(sizes: Sizes, mix: Mix) -> bool:
@@ -239,7 +239,7 @@ def _serves(sizes: Sizes, mix: Mix) -> bool:
         return False  # some task can run nowhere
 
 
-def compare_schedule(draw: Draw, limit_s: float) -> Iterator[Compared]:
+def compare_schedule(draw: Draw, limit_s: float) -> Iterator[OracleCheck]:
     """Compare the cheapest schedule and its bounds with what the oracle says of every schedule of few servers."""
     last = max(1, int(draw.scenario.instance.job_release_us[-1]))
     by_us = -(-last // INTERVALS)
@@ -257,7 +257,7 @@ def compare_schedule(draw: Draw, limit_s: float) -> Iterator[Compared]:
         for interval, count in enumerate(counts):
             if made.least_servers(interval) > count:
                 fault = f"needs {made.least_servers(interval)} servers in interval {interval}, and {counts} are enough"
-    yield Compared("servers --by", not made.proved, fault)
+    yield OracleCheck("servers --by", not made.proved, fault)
 
 
 def _sized(draw: Draw, count: int) -> Scenario:
@@ -289,7 +289,7 @@ def _meets(scenario: Scenario) -> bool:
     return late is not None and jobs - late >= level.share * jobs
 
 
-def compare_laws(draw: Draw, limit_s: float) -> Iterator[Compared]:
+def compare_laws(draw: Draw, limit_s: float) -> Iterator[OracleCheck]:
     """Compare a longer window with what each law makes of it: the bound of what is no worse lies above no plan."""
     before = draw.scenario.changed({"workload.jobs": draw.data["workload"]["jobs"] * COPIES})
     planned = tn.plan(before, time_limit=limit_s, workers=1).result
@@ -300,7 +300,7 @@ def compare_laws(draw: Draw, limit_s: float) -> Iterator[Compared]:
             found = tn.plan(after, time_limit=limit_s, workers=1).result
             times = 2 if law == TWICE and before.objective.unit == "s" else 1
             is_open = Status.FEASIBLE in (planned.status, found.status)
-            yield Compared(f"law: {law}", is_open, _breaks_law(before, planned, after, found, times))
+            yield OracleCheck(f"law: {law}", is_open, _breaks_law(before, planned, after, found, times))
 
 
 def _breaks_law(before: Scenario, planned: Result, after: Scenario, found: Result, times: int) -> str | None:
@@ -354,7 +354,7 @@ LAWS: Mapping[str, Callable[[dict[str, Any]], dict[str, object]]] = {
 }
 """Changes after which, for every objective, the optimum is no worse (but for the last, twice as large in time)."""
 
-Comparison = Callable[[Draw], Iterator[Compared]]
+Comparison = Callable[[Draw], Iterator[OracleCheck]]
 ONLY = ("plans", "milp", "bounds", "servers", "mixes", "by", "laws")
 
 

@@ -21,7 +21,7 @@ from truenorth.executor.devices.decoding import served_model
 from truenorth.executor.devices.gpu_process import FORGET, READY, WITHDRAW
 from truenorth.executor.devices.lane import LARGEST_MESSAGE, REPORT, Do, Ended, Lane, Order, pack
 from truenorth.executor.devices.physical import Physical
-from truenorth.executor.devices.processes import Contact, Equipment, Source, Start, Template
+from truenorth.executor.devices.processes import Contact, Equipment, ProcessSource, ProcessStart, Template
 from truenorth.executor.devices.runner import MakeRunner
 from truenorth.executor.devices.shelf import Ref, Shelf
 from truenorth.executor.devices.station import Seating
@@ -182,7 +182,7 @@ class Crew:
         gpus: Sequence[GPU],
         limit_s: float,
         serial: bool = False,
-        source: Callable[[Equipment], Source] = Template,
+        source: Callable[[Equipment], ProcessSource] = Template,
     ) -> None:
         self._instance, self.physical, self.limit_s, self._serial = instance, physical, limit_s, serial
         self.seatings = seatings_of(instance)
@@ -262,7 +262,7 @@ class Crew:
         }
         if process.contact is not None:
             process.contact.close()
-        process.contact = self._source.fork(Start(process.index, residents), self._far_reports)
+        process.contact = self._source.fork(ProcessStart(process.index, residents), self._far_reports)
         process.number = process.contact.number
         process.is_ready, process.began_s = False, time.monotonic()
         for lane in process.lanes:

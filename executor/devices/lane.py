@@ -142,7 +142,7 @@ def unpack(message: bytes) -> tuple[int, ...]:
     return struct.unpack(f"{len(message) // 8}q", message)
 
 
-class Link(Protocol):
+class Channel(Protocol):
     """What goes in at this end comes out in the process of a device, in order and whole: a socket is one."""
 
     def send(self, message: bytes, /) -> object:
@@ -182,10 +182,10 @@ class Lane:
         self.name, self.computes, self._orders = name, computes, orders
         self.under_way: dict[int, Order] = {}
         self.since_ns = 0
-        self._link: Link | None = None
+        self._link: Channel | None = None
         self._sent = 0
 
-    def open(self, link: Link) -> None:
+    def open(self, link: Channel) -> None:
         """Begin anew with a process that has been told nothing; what is under way waits for `send_all`."""
         self.close()
         self._link, self._sent = link, 0

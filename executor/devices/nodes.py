@@ -22,7 +22,7 @@ _SAME = {"python": "Python", "ray": "Ray", "truenorth": "Truenorth"}
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class RayNode:
     """A node.
 
     Parameters
@@ -54,20 +54,20 @@ class Nodes:
 
     ray: Any
     kind: str
-    nodes: Sequence[Node]
+    nodes: Sequence[RayNode]
 
     def __str__(self) -> str:
         """Name them."""
         return f"the cluster of {', '.join(node.name for node in self.nodes)}"
 
-    def seat(self, gpus: Sequence[GPU]) -> list[tuple[Node, int]]:
+    def seat(self, gpus: Sequence[GPU]) -> list[tuple[RayNode, int]]:
         """Return a device for each planned GPU, as far as there are any: its node, and which it is there.
 
         GPUs of a server share a node while that has devices left; servers go where most are left.
         """
-        taken, home, seats = Counter[Node](), dict[int, Node](), list[tuple[Node, int]]()
+        taken, home, seats = Counter[RayNode](), dict[int, RayNode](), list[tuple[RayNode, int]]()
 
-        def left(node: Node) -> int:
+        def left(node: RayNode) -> int:
             return node.devices - taken[node]
 
         for gpu in gpus[: sum(node.devices for node in self.nodes)]:
@@ -78,7 +78,7 @@ class Nodes:
             taken[node] += 1
         return seats
 
-    def options(self, node: Node, devices: int = 1) -> dict[str, Any]:
+    def options(self, node: RayNode, devices: int = 1) -> dict[str, Any]:
         """Return what makes Ray start something on a node that holds some of its devices."""
         held = {"num_cpus": devices} if self.kind == "cpu" else {"num_cpus": 0, "num_gpus": devices}
         return held | {"scheduling_strategy": _on(self.ray, node.id)}
@@ -106,12 +106,14 @@ def find_nodes(ray: Any, kind: str) -> Nodes:
     for node in having:
         name = node["NodeName"]
         seen[name] += 1
-        found.append(Node(node["NodeID"], f"{name} #{seen[name]}" if alike[name] > 1 else name, count[node["NodeID"]]))
+        found.append(
+            RayNode(node["NodeID"], f"{name} #{seen[name]}" if alike[name] > 1 else name, count[node["NodeID"]])
+        )
     _require_alike(ray, found)
     return Nodes(ray, kind, found)
 
 
-def _require_alike(ray: Any, nodes: Sequence[Node]) -> None:
+def _require_alike(ray: Any, nodes: Sequence[RayNode]) -> None:
     """Raise for a node that has not what this machine has."""
 
     def tell() -> dict[str, str]:

@@ -19,11 +19,11 @@ from typing import Any
 import torch
 
 from truenorth.executor.devices.gpu_process import READY
-from truenorth.executor.devices.lane import ORDER, REPORT, Do, Link
-from truenorth.executor.devices.nodes import Node, Nodes, in_a_line
-from truenorth.executor.devices.outpost import Outpost, Told
+from truenorth.executor.devices.lane import ORDER, REPORT, Channel, Do
+from truenorth.executor.devices.nodes import Nodes, RayNode, in_a_line
+from truenorth.executor.devices.outpost import Outpost, OutpostReport
 from truenorth.executor.devices.physical import Physical
-from truenorth.executor.devices.processes import Contact, Equipment, Start
+from truenorth.executor.devices.processes import Contact, Equipment, ProcessStart
 from truenorth.executor.devices.records import Clock
 from truenorth.executor.devices.shelf import Ref, Shelf, make_piece
 from truenorth.models import GPU
@@ -42,7 +42,7 @@ def devices_of(nodes: Nodes, gpus: Sequence[GPU]) -> list[Physical]:
 class _Place:
     """Where the process of a device is, and the outpost that is there now."""
 
-    def __init__(self, index: int, node: Node) -> None:
+    def __init__(self, index: int, node: RayNode) -> None:
         self.index, self.node = index, node
         self.ahead_ns = 0
         self.number = self.lost = 0
@@ -80,7 +80,7 @@ class RaySource:
         """Return what is ready to be read when a process has ended."""
         return self._woken.fileno()
 
-    def fork(self, start: Start, reports: socket.socket) -> Contact:
+    def fork(self, start: ProcessStart, reports: socket.socket) -> Contact:
         """Start the process of a device, which reports to a socket."""
         place = self.places[start.index]
         number = next(self._numbers)
@@ -165,7 +165,7 @@ class RaySource:
         except (OSError, ValueError):  # everything has been closed
             return
 
-    def _take(self, place: _Place, told: Told, reports: socket.socket) -> None:
+    def _take(self, place: _Place, told: OutpostReport, reports: socket.socket) -> None:
         for ref, lifted in told.outputs:
             self.shelf.lay(lifted, ref)
         self.shelf.note_all_begun(place.index, told.begun)
@@ -193,7 +193,7 @@ class _FarLink:
         if self._place.number == self.number:
             self._source.tell(self._place, self._lane, message)
 
-    def open_lane(self, name: str) -> Link:
+    def open_lane(self, name: str) -> Channel:
         self._place.actor.open_lane.remote(name)
         return _FarLink(self._source, self._place, self.number, next(self._lanes))
 

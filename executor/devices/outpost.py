@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorth.executor.devices.gpu_process import READY, in_words
-from truenorth.executor.devices.lane import LARGEST_MESSAGE, ORDER, REPORT, Do, Ended, Link, pack, unpack
+from truenorth.executor.devices.lane import LARGEST_MESSAGE, ORDER, REPORT, Channel, Do, Ended, pack, unpack
 from truenorth.executor.devices.nodes import in_a_line
 from truenorth.executor.devices.physical import physical_devices
-from truenorth.executor.devices.processes import Contact, Equipment, Start, Template
+from truenorth.executor.devices.processes import Contact, Equipment, ProcessStart, Template
 from truenorth.executor.devices.shelf import Ref
 from truenorth.executor.errors import DeviceError
 
@@ -33,7 +33,7 @@ _LOST_BYTES = 1 << 38
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class OutpostReport:
     """What an outpost tells.
 
     Parameters
@@ -72,7 +72,7 @@ class Outpost:
         self._near, self._far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._state = threading.Lock()
         self._numbers: dict[int, int] = {}
-        self._lanes: list[Link] = []
+        self._lanes: list[Channel] = []
         self._contact: Contact | None = None
         self._fetching = ThreadPoolExecutor(1)
         self._fetched: dict[int, tuple[int, Ref]] = {}
@@ -97,7 +97,7 @@ class Outpost:
                 return
             if self._contact is not None:
                 self._contact.close()
-            self._contact = self._template.fork(Start(self._index, residents), self._far)
+            self._contact = self._template.fork(ProcessStart(self._index, residents), self._far)
             self._numbers[self._contact.number] = number
 
     def open_lane(self, name: str) -> None:
@@ -141,7 +141,7 @@ class Outpost:
         """Return this machine's clock."""
         return time.perf_counter_ns()
 
-    def reports(self) -> Iterator[Told]:
+    def reports(self) -> Iterator[OutpostReport]:
         """Yield what there is to tell, for as long as the head asks."""
         sources: list[socket.socket | Template] = [self._near, *([] if self._template is None else [self._template])]
         while True:
@@ -153,7 +153,7 @@ class Outpost:
             told = [(number, self._settle(report)) for number, report in reports]
             outputs = [(ref, self.lift(*ref[:2])) for _, report in told if (ref := self._wanted_of(report))]
             begun = b"" if self._template is None else self._template.shelf.all_begun(self._index)
-            yield Told(told, begun, gone, outputs)
+            yield OutpostReport(told, begun, gone, outputs)
 
     # -- within ------------------------------------------------------------------------------------------------------
 
@@ -162,11 +162,11 @@ class Outpost:
             while True:
                 yield self._near.recv(LARGEST_MESSAGE, socket.MSG_DONTWAIT)
 
-    def _pass_on(self, lane: Link, message: bytes) -> None:
+    def _pass_on(self, lane: Channel, message: bytes) -> None:
         with suppress(OSError):  # the process has ended, of which the head learns
             lane.send(message)
 
-    def _fetch(self, lane: Link, message: bytes, told_by: int, lifted: Sequence[Any]) -> None:
+    def _fetch(self, lane: Channel, message: bytes, told_by: int, lifted: Sequence[Any]) -> None:
         """Get what is to be received, and let it be received from here."""
         import ray
 

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from truenorth.executor.devices.gpu_process import GpuProcess, in_words
-from truenorth.executor.devices.lane import Link
+from truenorth.executor.devices.lane import Channel
 from truenorth.executor.devices.physical import Physical
 from truenorth.executor.devices.records import Clock
 from truenorth.executor.devices.runner import MakeRunner, Runner
@@ -65,7 +65,7 @@ class Equipment:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class ProcessStart:
     """With what a process begins.
 
     Parameters
@@ -80,17 +80,17 @@ class Start:
     residents: Mapping[int, Mapping[int, int]] | None = None
 
 
-class Contact(Link, Protocol):
+class Contact(Channel, Protocol):
     """What the head tells one process beside all orders."""
 
     number: int
     """Which it is, of all that there have been."""
 
-    def open_lane(self, name: str) -> Link:
+    def open_lane(self, name: str) -> Channel:
         """Have it serve one more lane; return what goes there."""
 
 
-class Source(Protocol):
+class ProcessSource(Protocol):
     """Where the processes of a crew's devices come from."""
 
     shelf: Shelf
@@ -101,7 +101,7 @@ class Source(Protocol):
     def fileno(self) -> int:
         """Return what is ready to be read when a process has ended."""
 
-    def fork(self, start: Start, reports: socket.socket) -> Contact:
+    def fork(self, start: ProcessStart, reports: socket.socket) -> Contact:
         """Start the process of a device, which reports to a socket."""
 
     def kill(self, number: int) -> None:
@@ -130,7 +130,7 @@ class _Forked:
         self.number, self._control = number, control
         self.send, self.close = control.send, control.close
 
-    def open_lane(self, name: str) -> Link:
+    def open_lane(self, name: str) -> Channel:
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with far, suppress(OSError):
             socket.send_fds(self._control, [name.encode()], [far.fileno()])
@@ -180,7 +180,7 @@ class Template:
         """Return what is ready to be read when a process has ended."""
         return self._connection.fileno()
 
-    def fork(self, start: Start, reports: socket.socket) -> Contact:
+    def fork(self, start: ProcessStart, reports: socket.socket) -> Contact:
         """Start the process of a device, which reports to a socket."""
         self._connection.send(start)
         control, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -363,14 +363,16 @@ def _fork_devices(
                 head.send((forks.pop(ended), os.waitstatus_to_exitcode(status)))
         if head not in ready:
             continue
-        asked: Start | int = head.recv()
+        asked: ProcessStart | int = head.recv()
         if isinstance(asked, int):
             if asked in forks.values():
                 os.kill(asked, signal.SIGKILL)
             continue
         control, reports = (socket.socket(fileno=fd) for fd in socket.recv_fds(own, 1, 2)[1])
 
-        def serve(start: Start = asked, control: socket.socket = control, reports: socket.socket = reports) -> None:
+        def serve(
+            start: ProcessStart = asked, control: socket.socket = control, reports: socket.socket = reports
+        ) -> None:
             head.close()
             own.close()
             _offer_to_end()

@@ -16,7 +16,7 @@ from truenorth.executor.devices.live import LiveDevice
 from truenorth.executor.devices.machine import Observed, observe
 from truenorth.executor.devices.nodes import Nodes
 from truenorth.executor.devices.physical import physical_devices
-from truenorth.executor.devices.processes import Equipment, Source, Template
+from truenorth.executor.devices.processes import Equipment, ProcessSource, Template
 from truenorth.executor.devices.records import Clock, Digest, Records, measured
 from truenorth.executor.devices.runner import MakeRunner
 from truenorth.executor.engine import Engine
@@ -168,7 +168,7 @@ def live_crew(
         If devices or runner cannot serve the instance.
     """
     gpus, serial = instance.cluster.gpus, settings.sharing == "serial"
-    source: Callable[[Equipment], Source] = Template
+    source: Callable[[Equipment], ProcessSource] = Template
     if nodes is None:
         physical = assign(instance.n_gpus, physical_devices(settings.device), settings.sharing)
     else:

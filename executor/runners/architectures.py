@@ -16,7 +16,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from truenorth.executor.runners import uses
-from truenorth.executor.runners.uses import Effort
+from truenorth.executor.runners.uses import WorkSize
 
 Config = Any
 """A configuration of `transformers`, which has no types."""
@@ -168,8 +168,8 @@ class Architecture:
     kind: str
     small: Make
     full: Make
-    use: Callable[[Any, Sequence[Tensor], Effort], list[Tensor]]
-    efforts: Mapping[str, Effort]
+    use: Callable[[Any, Sequence[Tensor], WorkSize], list[Tensor]]
+    efforts: Mapping[str, WorkSize]
 
 
 def library() -> ModuleType:
@@ -186,63 +186,63 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         opt(384, 6, 6, 8192),
         opt(2048, 24, 32, 50272),
         uses.go_on,
-        {"small": Effort(prompt=256, answer=4), "full": Effort(prompt=64, answer=32)},
+        {"small": WorkSize(prompt=256, answer=4), "full": WorkSize(prompt=64, answer=32)},
     ),
     "llm": Architecture(  # Llama 3.1 8B; small: for requests of streams on cores
         "LlamaForCausalLM",
         llama(256, 4, 8, 8192),
         llama(4096, 32, 32, 128_256),
         uses.go_on,
-        {"small": Effort(prompt=256, answer=4), "full": Effort(prompt=64, answer=32)},
+        {"small": WorkSize(prompt=256, answer=4), "full": WorkSize(prompt=64, answer=32)},
     ),
     "marian": Architecture(  # opus-mt
         "MarianMTModel",
         marian(128, 3, 4, 4096),
         marian(512, 6, 8, 59514),
         uses.translate,
-        {"small": Effort(prompt=768, answer=8), "full": Effort(prompt=64, answer=32)},
+        {"small": WorkSize(prompt=768, answer=8), "full": WorkSize(prompt=64, answer=32)},
     ),
     "mt5": Architecture(  # mT5-base
         "MT5ForConditionalGeneration",
         mt5(192, 3, 4, 8192),
         mt5(768, 12, 12, 250112),
         uses.translate,
-        {"small": Effort(prompt=768, answer=8), "full": Effort(prompt=64, answer=32)},
+        {"small": WorkSize(prompt=768, answer=8), "full": WorkSize(prompt=64, answer=32)},
     ),
     "vit": Architecture(  # vit-gpt2-image-captioning
         "VisionEncoderDecoderModel",
         captioning(192, 3, 4, 4096, 192),
         captioning(768, 12, 12, 50257, 224),
         uses.caption,
-        {"small": Effort(answer=8), "full": Effort(answer=16)},
+        {"small": WorkSize(answer=8), "full": WorkSize(answer=16)},
     ),
     "nli": Architecture(  # bart-large-mnli
         "BartForSequenceClassification",
         bart(192, 3, 4, 4096),
         bart(1024, 12, 16, 50265),
         uses.judge,
-        {"small": Effort(prompt=128), "full": Effort(prompt=128)},
+        {"small": WorkSize(prompt=128), "full": WorkSize(prompt=128)},
     ),
     "detr": Architecture(  # detr-resnet-50
         "DetrForObjectDetection",
         detr(2, 512, hidden_sizes=[32, 64, 128, 256], embedding_size=32, depths=[2, 2, 2, 2], layer_type="basic"),
         detr(6, 2048),
         uses.detect,
-        {"small": Effort(side=224), "full": Effort(side=640)},
+        {"small": WorkSize(side=224), "full": WorkSize(side=640)},
     ),
     "depth": Architecture(  # glpn-nyu
         "GLPNForDepthEstimation",
         glpn([2, 2, 2, 2], [32, 64, 160, 256]),
         glpn([3, 8, 27, 3], [64, 128, 320, 512]),
         uses.measure_depth,
-        {"small": Effort(side=128), "full": Effort(side=480)},
+        {"small": WorkSize(side=128), "full": WorkSize(side=480)},
     ),
     "txt2speech": Architecture(  # fastspeech2_conformer with its vocoder
         "FastSpeech2ConformerWithHifiGan",
         small_speech,
         full_speech,
         uses.speak,
-        {"small": Effort(prompt=24), "full": Effort(prompt=128)},
+        {"small": WorkSize(prompt=24), "full": WorkSize(prompt=128)},
     ),
 }
 """By the names that the authors' workflows give them."""

@@ -17,7 +17,7 @@ from truenorth.executor.policies.options import count, one_of, option
 from truenorth.executor.runners import uses
 from truenorth.executor.runners.architectures import ARCHITECTURES, Architecture, build, library
 from truenorth.executor.runners.prototypes import Prototypes
-from truenorth.executor.runners.uses import Effort, as_bytes, read_lengths, received
+from truenorth.executor.runners.uses import WorkSize, as_bytes, read_lengths, received
 from truenorth.models import MLModel
 
 
@@ -157,7 +157,7 @@ class TransformersRunner:
                     data[place] = output
         return data
 
-    def _use(self, model: str) -> tuple[Callable[[Any, Sequence[Tensor], Effort], list[Tensor]], Effort]:
+    def _use(self, model: str) -> tuple[Callable[[Any, Sequence[Tensor], WorkSize], list[Tensor]], WorkSize]:
         """Return how tasks use a model, and what they ask of it."""
         architecture = self._published(model)
         if architecture is None:

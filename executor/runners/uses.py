@@ -157,7 +157,7 @@ _SAMPLES_PER_TOKEN = 320
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class WorkSize:
     """How much a task asks of a model.
 
     Parameters
@@ -174,7 +174,7 @@ class Effort:
     answer: int = 0
     side: int = 0
 
-    def with_lengths(self, prompt: int, answer: int) -> Effort:
+    def with_lengths(self, prompt: int, answer: int) -> WorkSize:
         """Return it with other lengths of what is read and written, where it has any; 0 leaves one as it is."""
         return replace(
             self,
@@ -194,25 +194,25 @@ def _written(model: Any, word: Tensor, count: int, name: str, **given: object) -
     return rows(*words, scores)
 
 
-def go_on(model: Any, data: Sequence[Tensor], effort: Effort) -> list[Tensor]:
+def go_on(model: Any, data: Sequence[Tensor], effort: WorkSize) -> list[Tensor]:
     """Continue a prompt."""
     prompt = tokens(data, effort.prompt, model.config.vocab_size, first=4)
     return _written(model, prompt, effort.answer, "input_ids")
 
 
-def translate(model: Any, data: Sequence[Tensor], effort: Effort) -> list[Tensor]:
+def translate(model: Any, data: Sequence[Tensor], effort: WorkSize) -> list[Tensor]:
     """Read a text and write another."""
     prompt = tokens(data, effort.prompt, model.config.vocab_size - 1, first=4)
     return _answered(model, effort, model.get_encoder()(input_ids=prompt), prompt)
 
 
-def caption(model: Any, data: Sequence[Tensor], effort: Effort) -> list[Tensor]:
+def caption(model: Any, data: Sequence[Tensor], effort: WorkSize) -> list[Tensor]:
     """Describe a picture."""
     seen = pictures(data, model.config.encoder.image_size).to(model.dtype)
     return _answered(model, effort, model.get_encoder()(pixel_values=seen), seen)
 
 
-def _answered(model: Any, effort: Effort, read: object, like: Tensor) -> list[Tensor]:
+def _answered(model: Any, effort: WorkSize, read: object, like: Tensor) -> list[Tensor]:
     return _written(model, _first_word(model, like), effort.answer, "decoder_input_ids", encoder_outputs=read)
 
 
@@ -221,7 +221,7 @@ def _first_word(model: Any, like: Tensor) -> Tensor:
     return torch.full((len(like), 1), start, dtype=torch.long, device=like.device)
 
 
-def judge(model: Any, data: Sequence[Tensor], effort: Effort) -> list[Tensor]:
+def judge(model: Any, data: Sequence[Tensor], effort: WorkSize) -> list[Tensor]:
     """Read a text and give the scores of its classes, and what they rest on."""
     prompt = tokens(data, effort.prompt, model.config.vocab_size, first=4)
     prompt[:, -1] = model.config.eos_token_id
@@ -229,29 +229,29 @@ def judge(model: Any, data: Sequence[Tensor], effort: Effort) -> list[Tensor]:
     return rows(judged.logits, judged.encoder_last_hidden_state)
 
 
-def detect(model: Any, data: Sequence[Tensor], effort: Effort) -> list[Tensor]:
+def detect(model: Any, data: Sequence[Tensor], effort: WorkSize) -> list[Tensor]:
     """Give boxes in a picture and the scores of their classes."""
     found = model(pixel_values=pictures(data, effort.side).to(model.dtype))
     return rows(found.pred_boxes, found.logits)
 
 
-def measure_depth(model: Any, data: Sequence[Tensor], effort: Effort) -> list[Tensor]:
+def measure_depth(model: Any, data: Sequence[Tensor], effort: WorkSize) -> list[Tensor]:
     """Give the depth of every point of a picture."""
     return rows(model(pixel_values=pictures(data, effort.side).to(model.dtype)).predicted_depth)
 
 
-def speak(model: Any, data: Sequence[Tensor], effort: Effort) -> list[Tensor]:
+def speak(model: Any, data: Sequence[Tensor], effort: WorkSize) -> list[Tensor]:
     """Read texts aloud, one after the other since sounds differ in length: give the samples of each."""
     vocabulary = model.config.model_config.vocab_size
     texts = tokens(data, effort.prompt, vocabulary, first=1)
     return [row for text in texts for row in rows(model(input_ids=text[None]).waveform)]
 
 
-ANY = Effort(prompt=64, answer=8, side=224)
+ANY = WorkSize(prompt=64, answer=8, side=224)
 """What a task asks of a model that is used by `compute`, unless it is told otherwise."""
 
 
-def compute(model: Any, data: Sequence[Tensor], effort: Effort) -> list[Tensor]:
+def compute(model: Any, data: Sequence[Tensor], effort: WorkSize) -> list[Tensor]:
     """Use a model as its configuration says: read text, see a picture or hear a sound, and write if it can.
 
     Raises
@@ -273,7 +273,7 @@ def compute(model: Any, data: Sequence[Tensor], effort: Effort) -> list[Tensor]:
     return rows(*[part for part in found if part.dim() and len(part) == len(data)][:1])
 
 
-def _read(model: Any, data: Sequence[Tensor], effort: Effort) -> Tensor:
+def _read(model: Any, data: Sequence[Tensor], effort: WorkSize) -> Tensor:
     """Return what a model is fed with."""
     config, name = model.config, model.main_input_name
     if name == "input_ids":

@@ -19,8 +19,8 @@ from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.solvers.bounds.alone import LoneJobs
 from truenorth.solvers.bounds.effort import Effort, TooLargeError
 from truenorth.solvers.bounds.order_rests import Rate, RunPrices, Stages, StageTables
-from truenorth.solvers.bounds.order_states import Compared, States, Step, as_early, dominate, join
-from truenorth.solvers.bounds.order_tasks import Tasks, loads_us
+from truenorth.solvers.bounds.order_states import Compared, OrderStates, OrderStep, as_early, dominate, join
+from truenorth.solvers.bounds.order_tasks import OrderTasks, loads_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class OrderTerms:
     due_us: Ints
     release_us: Ints
     end_us: Ints
-    tasks: Tasks
+    tasks: OrderTasks
     prices: RunPrices
     stages: Stages
     alone_from: Ints
@@ -64,7 +64,7 @@ class OrderTerms:
         TooLargeError
             If numbers do not fit into 64 bits, models into a mask, or tables into a few megabytes.
         """
-        tasks, jobs = Tasks.of(instance, alone), range(len(instance.jobs))
+        tasks, jobs = OrderTasks.of(instance, alone), range(len(instance.jobs))
         release_us, end_us = instance.job_release_us, np.array([max(alone.times(job)[1]) for job in jobs], np.int64)
         far, prices = largest_cost(instance), RunPrices(rate, int(release_us[0]), int(end_us.max()))
         longest_us = _longest_us(end_us, tasks, prices)
@@ -103,10 +103,10 @@ def reach_us(instance: Instance, rate: Rate) -> int:
     alone = LoneJobs(instance)
     end_us = np.array([max(alone.times(job)[1]) for job in range(len(instance.jobs))], np.int64)
     prices = RunPrices(rate, int(instance.job_release_us[0]), int(end_us.max()))
-    return _longest_us(end_us, Tasks.of(instance, alone), prices)
+    return _longest_us(end_us, OrderTasks.of(instance, alone), prices)
 
 
-def _longest_us(end_us: Ints, tasks: Tasks, prices: RunPrices) -> int:
+def _longest_us(end_us: Ints, tasks: OrderTasks, prices: RunPrices) -> int:
     # No start order that waits for nothing else takes longer, and no table reaches further.
     return int(end_us.max() - prices.origin_us) + tasks.most_us + prices.reach_us
 
@@ -118,7 +118,7 @@ _AT_ONCE = 4_000
 _NEVER = 1 << 62
 
 
-class Relaxation(NamedTuple):
+class OrderRelaxation(NamedTuple):
     """What start orders wait for beside heads, predecessors and GPUs.
 
     Parameters
@@ -137,10 +137,10 @@ class Relaxation(NamedTuple):
     pooled: bool
 
 
-class Guide(NamedTuple):
+class ProgrammeGuide(NamedTuple):
     """What is left of a relaxation: per step its states, sorted by key, and what must still follow each at least."""
 
-    steps: list[tuple[Step, Ints]]
+    steps: list[tuple[OrderStep, Ints]]
     compared: Compared
 
 
@@ -162,8 +162,12 @@ def prove(terms: OrderTerms, least: int, effort: Effort) -> int:
     """
     tasks, guide, found = terms.tasks, None, 0
     gaps = tasks.gap_us, tasks.reach_us
-    pool = Relaxation(0 * gaps[0], 0 * gaps[1], loads=False, pooled=True)
-    for relaxed in (pool, Relaxation(*gaps, loads=False, pooled=False), Relaxation(*gaps, loads=True, pooled=False)):
+    pool = OrderRelaxation(0 * gaps[0], 0 * gaps[1], loads=False, pooled=True)
+    for relaxed in (
+        pool,
+        OrderRelaxation(*gaps, loads=False, pooled=False),
+        OrderRelaxation(*gaps, loads=True, pooled=False),
+    ):
         guide, found = OrderProgramme(terms, relaxed, least, guide, effort).run()
         if found == least:
             break
@@ -181,13 +185,15 @@ class OrderProgramme:
         A weaker relaxation, run with the same limit.
     """
 
-    def __init__(self, terms: OrderTerms, relaxed: Relaxation, limit: int, guide: Guide | None, effort: Effort) -> None:
+    def __init__(
+        self, terms: OrderTerms, relaxed: OrderRelaxation, limit: int, guide: ProgrammeGuide | None, effort: Effort
+    ) -> None:
         self.terms, self.relaxed, self.limit, self.guide, self.effort = terms, relaxed, limit, guide, effort
         self.compared = Compared(relaxed.reach_us, terms.tasks.load_us, terms.stages.wants, effort)
 
-    def run(self) -> tuple[Guide, int]:
+    def run(self) -> tuple[ProgrammeGuide, int]:
         """Return what is left of the relaxation, and the least that an order costs in it, the limit at most."""
-        step, steps, links, cells = self._origin(), list[Step](), list[_Link](), 0
+        step, steps, links, cells = self._origin(), list[OrderStep](), list[_Link](), 0
         for number in range(len(self.terms.tasks.job)):
             grown = self._grow(step, number)
             instead = self._give_way(grown)
@@ -195,28 +201,28 @@ class OrderProgramme:
             index = np.full(len(instead), NONE)
             index[kept] = np.arange(len(kept))
             links.append(_Link(grown.states.parent, grown.states.cost, index[instead]))
-            step = Step(grown.open, grown.states.rows(kept))
+            step = OrderStep(grown.open, grown.states.rows(kept))
             steps.append(step)
             cells += step.cells
             if cells > _MOST_CELLS:
                 raise TooLargeError("too many states")
         least = int(steps[-1].states.cost.min(initial=self.limit))
-        return Guide(self._to_go(steps, links), self.compared), least
+        return ProgrammeGuide(self._to_go(steps, links), self.compared), least
 
-    def _give_way(self, step: Step) -> Ints:
+    def _give_way(self, step: OrderStep) -> Ints:
         """Return for every state one that is as early and costs no more, to be kept instead."""
         states = step.states
         order = np.lexsort((states.begun_us, states.cost, states.key))
         return dominate(states.key, order, lambda a, b: as_early(self.compared, step, a, step, b))
 
-    def _to_go(self, steps: list[Step], links: list[_Link]) -> list[tuple[Step, Ints]]:
+    def _to_go(self, steps: list[OrderStep], links: list[_Link]) -> list[tuple[OrderStep, Ints]]:
         """Return the states below the limit, sorted by key, and what must still follow each at least."""
-        to_go, left = np.zeros(steps[-1].states.number, np.int64), list[tuple[Step, Ints]]()
+        to_go, left = np.zeros(steps[-1].states.number, np.int64), list[tuple[OrderStep, Ints]]()
         for number in range(len(steps) - 1, -1, -1):
             states, link = steps[number].states, links[number]
             below = np.flatnonzero(states.cost + to_go < self.limit)
             below = below[np.argsort(states.key[below], kind="stable")]
-            left.append((Step(steps[number].open, states.rows(below)), to_go[below]))
+            left.append((OrderStep(steps[number].open, states.rows(below)), to_go[below]))
             before = steps[number - 1].states.cost if number else np.zeros(1, np.int64)
             # What was dropped could not end below the limit; who gave way costs no less than who stayed.
             after = link.cost - before[link.parent] + to_go[link.kept]
@@ -224,27 +230,29 @@ class OrderProgramme:
             np.minimum.at(to_go, link.parent, after)
         return left[::-1]
 
-    def _origin(self) -> Step:
+    def _origin(self) -> OrderStep:
         """Return the state before any start."""
         terms = self.terms
         zeros = np.zeros((1, terms.gpus), np.int64)
         none = np.zeros((1, 0), np.int64)
         first = terms.stages.first[None, :]
         number = np.zeros(1, np.int64)
-        states = States(
+        states = OrderStates(
             first, terms.end_us[None, :], zeros, zeros, none, none, number, number, np.zeros(1, np.uint64), number
         )
-        return Step(np.zeros(0, np.int64), states)
+        return OrderStep(np.zeros(0, np.int64), states)
 
-    def _grow(self, step: Step, number: int) -> Step:
+    def _grow(self, step: OrderStep, number: int) -> OrderStep:
         """Return the states after one more start that something below the limit can follow."""
-        grown, cells = [self._continue(Step(step.open, step.states.rows(slice(0))), 0)], 0
+        grown, cells = [self._continue(OrderStep(step.open, step.states.rows(slice(0))), 0)], 0
         for first in range(0, step.states.number, _AT_ONCE):
-            part = Step(step.open, step.states.rows(slice(first, first + _AT_ONCE)))
+            part = OrderStep(step.open, step.states.rows(slice(first, first + _AT_ONCE)))
             children = self._continue(part, first)
-            children = Step(children.open, children.states.rows(self.bound(children.states) < self.limit))
+            children = OrderStep(children.open, children.states.rows(self.bound(children.states) < self.limit))
             if self.guide is not None:
-                children = Step(children.open, children.states.rows(self._within_reach(children, number, self.guide)))
+                children = OrderStep(
+                    children.open, children.states.rows(self._within_reach(children, number, self.guide))
+                )
             grown.append(children)
             cells += children.cells
             # All of them lie in memory at once.
@@ -254,14 +262,14 @@ class OrderProgramme:
 
     # What a state costs at least
 
-    def bound(self, states: States, now_us: Ints | None = None) -> Ints:
+    def bound(self, states: OrderStates, now_us: Ints | None = None) -> Ints:
         """Return what must be paid at least after each state, if nothing starts before some instants any more."""
         free_us = states.free_us if now_us is None else np.maximum(states.free_us, now_us[:, None])
         now_us = states.now_us if now_us is None else np.maximum(states.now_us, now_us)
         unsold = self.terms.gpus * self.terms.prices.total - self.terms.prices.until(free_us).sum(axis=1)
         return np.asarray(states.cost + self._rests(states, now_us) - unsold)
 
-    def _rests(self, states: States, now_us: Ints) -> Ints:
+    def _rests(self, states: OrderStates, now_us: Ints) -> Ints:
         """Return what the jobs that are not done cost at least if nothing of them starts before `now`."""
         terms, stages, prices = self.terms, self.terms.stages, self.terms.prices
         done = np.asarray(stages.done[states.stage].all(axis=0))
@@ -277,7 +285,7 @@ class OrderProgramme:
         least = np.where(stages.done[stage], 0, least - weight * (terms.due_us[first:beyond] - prices.origin_us))
         return np.asarray(least.sum(axis=1) + terms.alone_from[beyond])
 
-    def _latest(self, states: States) -> Ints:
+    def _latest(self, states: OrderStates) -> Ints:
         """Return a time for each state after which nothing below the limit can start next."""
         release_us, latest_us = self.terms.release_us, np.full(states.number, _NEVER)
         first = int(np.searchsorted(release_us, states.now_us.min(initial=_NEVER), "right"))
@@ -290,7 +298,7 @@ class OrderProgramme:
                 break
         return latest_us
 
-    def _within_reach(self, step: Step, number: int, guide: Guide) -> NDArray[np.bool_]:
+    def _within_reach(self, step: OrderStep, number: int, guide: ProgrammeGuide) -> NDArray[np.bool_]:
         """Say which states something below the limit can follow, by what is left of the guide.
 
         Each state's own order has, in the relaxation, a state that is as early, or one that it gave way to: if none
@@ -313,7 +321,7 @@ class OrderProgramme:
 
     # What can start next
 
-    def _continue(self, step: Step, base: int) -> Step:
+    def _continue(self, step: OrderStep, base: int) -> OrderStep:
         """Return the states after one more start; the states that they come from are counted from a base."""
         terms, states, tasks = self.terms, step.states, self.terms.tasks
         latest_us = self._latest(states)
@@ -342,9 +350,11 @@ class OrderProgramme:
         free_us, used = np.take_along_axis(free_us, order, 1), np.take_along_axis(used, order, 1)
         place = np.take_along_axis(np.argsort(order, axis=1), place, 1)
         begun_us, key = states.begun_us[at] + start_us, states.key[at] ^ terms.key[task]
-        return Step(open_tasks, States(stage, due_us, free_us, used, open_us, place, cost, begun_us, key, at + base))
+        return OrderStep(
+            open_tasks, OrderStates(stage, due_us, free_us, used, open_us, place, cost, begun_us, key, at + base)
+        )
 
-    def _ready(self, states: States, latest_us: Ints) -> tuple[Ints, Ints]:
+    def _ready(self, states: OrderStates, latest_us: Ints) -> tuple[Ints, Ints]:
         """Return the states and the tasks that can start next in them, as pairs."""
         tasks, after = self.terms.tasks, self.terms.stages.after
         # Later jobs are released too late.
@@ -354,7 +364,7 @@ class OrderProgramme:
         at, task = np.nonzero(can & (tasks.head_us[some] <= latest_us[:, None]))
         return at, task
 
-    def _starts(self, step: Step, at: Ints, task: Ints) -> Ints:
+    def _starts(self, step: OrderStep, at: Ints, task: Ints) -> Ints:
         """Return when each task can start on each GPU, or on the first of a pool. Shape [pairs, GPUs]."""
         states, tasks = step.states, self.terms.tasks
         gpus = np.arange(1 if self.relaxed.pooled else self.terms.gpus)
@@ -376,7 +386,7 @@ class OrderProgramme:
             )
         return start_us
 
-    def _seen_before(self, states: States) -> NDArray[np.bool_]:
+    def _seen_before(self, states: OrderStates) -> NDArray[np.bool_]:
         """Say which GPUs are to every later task as the one before them is. Shape [states, GPUs]."""
         seen = np.zeros(states.free_us.shape, np.bool_)
         if not self.relaxed.pooled:
@@ -392,7 +402,7 @@ class OrderProgramme:
         return loads_us(self.terms.tasks.load_us, used | wanted[:, None])
 
     def _open(
-        self, step: Step, at: Ints, task: Ints, gpu: Ints, end_us: Ints, stage: Ints, now_us: Ints
+        self, step: OrderStep, at: Ints, task: Ints, gpu: Ints, end_us: Ints, stage: Ints, now_us: Ints
     ) -> tuple[Ints, Ints, Ints]:
         """Return the tasks whose outputs are under way in some state, when they end, and where."""
         tasks, states, rows = self.terms.tasks, step.states, np.arange(len(at))

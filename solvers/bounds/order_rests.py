@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.solvers.bounds.effort import Effort, TooLargeError
-from truenorth.solvers.bounds.order_tasks import Tasks, loads_us
+from truenorth.solvers.bounds.order_tasks import OrderTasks, loads_us
 
 MOST_DELAYS = 300
 """Completions that are later by more columns count as if so late, and whatever runs pay least."""
@@ -155,7 +155,7 @@ class StageTables:
         Stands for the cost of what cannot be.
     """
 
-    def __init__(self, instance: Instance, tasks: Tasks, prices: RunPrices, far: int, effort: Effort) -> None:
+    def __init__(self, instance: Instance, tasks: OrderTasks, prices: RunPrices, far: int, effort: Effort) -> None:
         self.instance, self.tasks, self.prices, self.far, self.effort = instance, tasks, prices, far, effort
         self.width = int(np.diff(instance.job_first_task).max())
         self.rows = _Rows([], [], [], [], [], [])

@@ -16,7 +16,7 @@ _MOST_COMPARED = 60
 """Of the states of the same tasks that come before it, a state is compared with so many."""
 
 
-class States(NamedTuple):
+class OrderStates(NamedTuple):
     """What is known after the first starts of some start orders.
 
     Parameters
@@ -61,12 +61,12 @@ class States(NamedTuple):
         """No later task starts before this: starts are in order, and every GPU was free no sooner than the last."""
         return np.asarray(self.free_us[:, 0])
 
-    def rows(self, which: Ints | NDArray[np.bool_] | slice) -> States:
+    def rows(self, which: Ints | NDArray[np.bool_] | slice) -> OrderStates:
         """Return some of the states."""
-        return States._make(column[which] for column in self)
+        return OrderStates._make(column[which] for column in self)
 
 
-class Step(NamedTuple):
+class OrderStep(NamedTuple):
     """The states after so many starts, and what their columns of open tasks are.
 
     Parameters
@@ -76,23 +76,23 @@ class Step(NamedTuple):
     """
 
     open: Ints
-    states: States
+    states: OrderStates
 
     @property
     def cells(self) -> int:
         """How many numbers it holds."""
         return sum(column.size for column in self.states)
 
-    def where(self, which: Ints | NDArray[np.bool_] | slice) -> Step:
+    def where(self, which: Ints | NDArray[np.bool_] | slice) -> OrderStep:
         """Return some of the states."""
-        return Step(self.open, self.states.rows(which))
+        return OrderStep(self.open, self.states.rows(which))
 
 
-def join(steps: list[Step]) -> Step:
+def join(steps: list[OrderStep]) -> OrderStep:
     """Return the states of several as one."""
     all_open = np.unique(np.concatenate([step.open for step in steps]))
 
-    def widen(step: Step, narrow: Ints) -> Ints:
+    def widen(step: OrderStep, narrow: Ints) -> Ints:
         wide = np.zeros((step.states.number, len(all_open)), np.int64)
         wide[:, np.searchsorted(all_open, step.open)] = narrow
         return wide
@@ -101,7 +101,7 @@ def join(steps: list[Step]) -> Step:
         step.states._replace(end_us=widen(step, step.states.end_us), place=widen(step, step.states.place))
         for step in steps
     ]
-    return Step(all_open, States._make(map(np.concatenate, zip(*widened, strict=True))))
+    return OrderStep(all_open, OrderStates._make(map(np.concatenate, zip(*widened, strict=True))))
 
 
 class Compared(NamedTuple):
@@ -125,7 +125,7 @@ class Compared(NamedTuple):
     effort: Effort
 
 
-def as_early(by: Compared, ours: Step, a: Ints, theirs: Step, b: Ints) -> NDArray[np.bool_]:
+def as_early(by: Compared, ours: OrderStep, a: Ints, theirs: OrderStep, b: Ints) -> NDArray[np.bool_]:
     """Say for pairs of states whether whatever can follow the second can follow the first, no later.
 
     Everything that a later start waits for is compared, GPU by GPU in the order in which they are free; so jobs that
@@ -149,7 +149,7 @@ def as_early(by: Compared, ours: Step, a: Ints, theirs: Step, b: Ints) -> NDArra
     return early
 
 
-def _outputs_no_later(by: Compared, ours: Step, a: Ints, theirs: Step, b: Ints) -> NDArray[np.bool_]:
+def _outputs_no_later(by: Compared, ours: OrderStep, a: Ints, theirs: OrderStep, b: Ints) -> NDArray[np.bool_]:
     """Say whether every output that is under way in the first is wherever it is in the second, as soon."""
     early, now_us = np.ones(len(a), np.bool_), theirs.states.now_us[b]
     column = {task: index for index, task in enumerate(theirs.open.tolist())}
@@ -165,7 +165,7 @@ def _outputs_no_later(by: Compared, ours: Step, a: Ints, theirs: Step, b: Ints) 
     return early
 
 
-def _loads_no_later(by: Compared, one: States, a: Ints, other: States, b: Ints) -> NDArray[np.bool_]:
+def _loads_no_later(by: Compared, one: OrderStates, a: Ints, other: OrderStates, b: Ints) -> NDArray[np.bool_]:
     """Say whether each GPU has used no model beyond those of the second, unless all loads end before it is free."""
     beyond = one.used[a] & ~other.used[b]
     early, some = np.ones(len(a), np.bool_), np.flatnonzero(beyond.any(axis=1))

@@ -14,7 +14,7 @@ _MOST_TASKS, _MOST_MODELS = 500, 60
 
 
 @dataclass(frozen=True, slots=True)
-class Tasks:
+class OrderTasks:
     """The tasks of a part, and what each must wait for.
 
     Parameters
@@ -44,7 +44,7 @@ class Tasks:
     reach_us: Ints
 
     @classmethod
-    def of(cls, instance: Instance, alone: LoneJobs) -> Tasks:
+    def of(cls, instance: Instance, alone: LoneJobs) -> OrderTasks:
         """Return the tasks of an instance whose GPUs are of one class.
 
         Raises

@@ -28,7 +28,7 @@ from truenorth.solvers.bounds.certified import RefusedError, as_list, get, whole
 from truenorth.solvers.bounds.effort import Effort, TooLargeError
 from truenorth.solvers.bounds.order_states import dominate
 from truenorth.solvers.bounds.recomputed import least_value
-from truenorth.solvers.bounds.refuted_terms import Energies, Windows
+from truenorth.solvers.bounds.refuted_terms import DueWindows, Energies
 
 _MOST_CELLS = 30_000_000
 """So many numbers lie in memory at once."""
@@ -75,7 +75,7 @@ class Beginnings(NamedTuple):
 class Refutation:
     """Grows beginnings of start orders as long as all tasks can still end in time."""
 
-    def __init__(self, windows: Windows, energies: Energies, effort: Effort) -> None:
+    def __init__(self, windows: DueWindows, energies: Energies, effort: Effort) -> None:
         self.windows, self.energies, self.effort = windows, energies, effort
         tasks = windows.tasks
         self._before, self._reach_us = np.zeros((tasks, tasks), np.float32), np.zeros(tasks, np.int64)
@@ -381,7 +381,7 @@ def refute(instance: Instance, objective: Objective, least: Fraction, weights: l
         if not due_us:
             return False
         effort.spend(_EFFORT_OF_A_CASE)
-        windows = Windows.of(instance, alone, due_us)
+        windows = DueWindows.of(instance, alone, due_us)
         if not Refutation(windows, Energies.of(windows, [alike, *weights]), effort).holds():
             return False
     return True

@@ -19,7 +19,7 @@ _LARGEST = 1 << 52
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
+class DueWindows:
     """The tasks of jobs that are due, and the GPUs, class by class.
 
     Parameters
@@ -60,7 +60,7 @@ class Windows:
     in_order: bool
 
     @classmethod
-    def of(cls, instance: Instance, alone: LoneJobs, due_us: dict[int, int]) -> Windows:
+    def of(cls, instance: Instance, alone: LoneJobs, due_us: dict[int, int]) -> DueWindows:
         """Return the windows of the jobs that are due at these instants; other jobs are left out.
 
         Raises
@@ -172,7 +172,7 @@ class Energies:
     due_us: Ints
 
     @classmethod
-    def of(cls, windows: Windows, rows: list[list[int]]) -> Energies:
+    def of(cls, windows: DueWindows, rows: list[list[int]]) -> Energies:
         """Return the energies by rows of weights.
 
         Raises

@@ -16,7 +16,7 @@ from truenorth.solvers.bounds.alone import LoneJobs
 from truenorth.solvers.bounds.certificate import closed_form_document, refutation_document
 from truenorth.solvers.bounds.effort import Effort, TooLargeError
 from truenorth.solvers.bounds.refutation import MOST_EFFORT, REFUTATION, applies, due_dates, refute
-from truenorth.solvers.bounds.refuted_terms import Windows
+from truenorth.solvers.bounds.refuted_terms import DueWindows
 from truenorth.solvers.exact.certify_parts import CertifiedSearch
 from truenorth.solvers.result import Search
 
@@ -98,7 +98,7 @@ def _dear(instance: Instance, objective: Objective, value: Fraction) -> list[int
     due_us = next(due_dates(instance, objective, value, LoneJobs(instance)), {})
     if len(classes) == 1 or not due_us:
         return [1] * len(classes)
-    windows = Windows.of(instance, LoneJobs(instance), due_us)
+    windows = DueWindows.of(instance, LoneJobs(instance), due_us)
     programme = pulp.LpProblem("weights", pulp.LpMaximize)
     weight = [programme.add_variable(f"weight_{c}", 0) for c in classes]
     energy = [programme.add_variable(f"energy_{task}", 0) for task in range(windows.tasks)]

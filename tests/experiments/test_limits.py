@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.limits import Ended, ask, problems
+from experiments.limits import CommandEnd, ask, problems
 from experiments.random_scenarios import random_scenario
 
 
@@ -33,14 +33,14 @@ HONEST = '{"runtime_s": 35.0, "within_time_limit": false}'
 @pytest.mark.parametrize(
     ("ended", "found"),
     [
-        (Ended(0, HONEST, "", 9.0), []),
-        (Ended(0, HONEST, "", 38.0), ["took 38.0 s for a limit of 4 s"]),
-        (Ended(0, LATE, "", 9.0), ["within_time_limit is false, and says true"]),
-        (Ended(1, "", "Traceback\nMemoryError\n", 2.0), ["ends with 1: ['MemoryError']"]),
-        (Ended(-9, "", "", 9.0), ["ends with -9: []"]),
-        (Ended(2, "", "truenorth: error: one line\n", 1.0), []),
-        (Ended(2, "", "one\ntwo\n", 1.0), ["refuses in more than a line: 'one\\ntwo\\n'"]),
+        (CommandEnd(0, HONEST, "", 9.0), []),
+        (CommandEnd(0, HONEST, "", 38.0), ["took 38.0 s for a limit of 4 s"]),
+        (CommandEnd(0, LATE, "", 9.0), ["within_time_limit is false, and says true"]),
+        (CommandEnd(1, "", "Traceback\nMemoryError\n", 2.0), ["ends with 1: ['MemoryError']"]),
+        (CommandEnd(-9, "", "", 9.0), ["ends with -9: []"]),
+        (CommandEnd(2, "", "truenorth: error: one line\n", 1.0), []),
+        (CommandEnd(2, "", "one\ntwo\n", 1.0), ["refuses in more than a line: 'one\\ntwo\\n'"]),
     ],
 )
-def test_what_is_a_fault(ended: Ended, found: list[str]) -> None:
+def test_what_is_a_fault(ended: CommandEnd, found: list[str]) -> None:
     assert problems(ended, "plan", 4) == found

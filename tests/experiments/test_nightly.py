@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from experiments import nightly
-from experiments.nightly import Compared, NightlyTable, compare_bounds, compare_plans, compare_servers
+from experiments.nightly import NightlyTable, OracleCheck, compare_bounds, compare_plans, compare_servers
 from experiments.random_scenarios import UNITS_US, Draw, draw
 from truenorth.models import Objective
 from truenorth.models.scenario import load_scenario, scenario_from
@@ -19,7 +19,7 @@ from truenorth.solvers.bounds import closed_form
 SEEDS = range(500, 524)
 
 
-def _wrong(compared: Iterator[Compared]) -> list[str]:
+def _wrong(compared: Iterator[OracleCheck]) -> list[str]:
     return [f"{done.what} {done.contradiction}" for done in compared if done.contradiction is not None]
 
 
@@ -62,7 +62,7 @@ def test_a_bound_above_the_optimum_is_found_and_its_scenario_written(
 
 
 def test_a_traceback_is_a_contradiction(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def fails(_: Draw) -> Iterator[Compared]:
+    def fails(_: Draw) -> Iterator[OracleCheck]:
         raise ZeroDivisionError
 
     table = NightlyTable(tmp_path)

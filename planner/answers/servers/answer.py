@@ -31,7 +31,7 @@ from truenorth.planner.answers.servers.by_policy import (
     scan,
     try_own_size,
 )
-from truenorth.planner.answers.servers.decide import Refutation, figures, reached_by
+from truenorth.planner.answers.servers.decide import SizeRefutation, figures, reached_by
 from truenorth.planner.answers.servers.deployable import (
     Alternative,
     fail,
@@ -135,7 +135,7 @@ class ServersAnswer:
     mix: Mix | None
     timeline: Timeline | None
     undecided: tuple[Mix, ...]
-    refutations: tuple[Refutation, ...]
+    refutations: tuple[SizeRefutation, ...]
     policies: tuple[SizeTrial, ...]
     largest: Mix
     runtime_s: float
@@ -206,7 +206,7 @@ class ServersAnswer:
         return outside if inside is None else min(inside, outside)
 
     @property
-    def refutation(self) -> Refutation | None:
+    def refutation(self) -> SizeRefutation | None:
         """The refutation of the most expensive size below the answer: it says what forces one more."""
         return max(self.refutations, key=lambda done: self.cost(done.mix), default=None)
 
@@ -256,7 +256,7 @@ class ServersAnswer:
             refutation=None if self.refutation is None else self._refuted(self.refutation, certificate),
         )
 
-    def _refuted(self, done: Refutation, certificate: Path | None) -> SizeRefuted:
+    def _refuted(self, done: SizeRefutation, certificate: Path | None) -> SizeRefuted:
         return take(
             SizeRefuted,
             done,

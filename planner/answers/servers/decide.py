@@ -41,7 +41,7 @@ _TURNS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Refutation:
+class SizeRefutation:
     """The proof that a size does not meet the level, nor any smaller one.
 
     Parameters
@@ -111,7 +111,7 @@ def refuted_by_formula(
     levels: ServiceLevels,
     methods: Sequence[str] = tuple(closed_form.METHODS),
     left_s: Callable[[], float] = lambda: math.inf,
-) -> Refutation | None:
+) -> SizeRefutation | None:
     """Refute a size by a bound that needs no search, or return None; none is begun that may take more than is left."""
     for goal in goals(scenario.instance, levels):
         for name in methods:
@@ -125,11 +125,11 @@ def refuted_by_formula(
                 # A longest path knows no queues: whoever breaks the level by it breaks it on any number of servers.
                 alone = too_long_alone(scenario.instance, levels) if name == LONGEST_PATH else None
                 forces = in_words(goal, name, bound) if alone is None else alone.in_words()
-                return Refutation(mix, name, goal, bound, document, forces, alone=alone)
+                return SizeRefutation(mix, name, goal, bound, document, forces, alone=alone)
     return None
 
 
-def refuted_however_many(beyond: Scenario, mix: Mix, levels: ServiceLevels) -> Refutation | None:
+def refuted_however_many(beyond: Scenario, mix: Mix, levels: ServiceLevels) -> SizeRefutation | None:
     """Refute every number of servers at once, or return None.
 
     Parameters
@@ -153,7 +153,7 @@ class SizeAttempt:
     """
 
     timeline: Timeline | None
-    refutation: Refutation | None
+    refutation: SizeRefutation | None
     closest: Timeline | None = None
 
 
@@ -244,7 +244,7 @@ def _led(at: _SizeTried, goal: Goal, budget: Budget) -> SizeAttempt:
     if opinion.confirmed_by is None:  # one solver's word refutes nothing
         return SizeAttempt(None, None, opinion.timeline or result.timeline)
     said = search_in_words(goal, f"{method} and {opinion.confirmed_by}")
-    return SizeAttempt(None, Refutation(at.mix, method, goal, result.lower_bound, None, said))
+    return SizeAttempt(None, SizeRefutation(at.mix, method, goal, result.lower_bound, None, said))
 
 
 def _hurry(at: _SizeTried, goal: Goal, budget: Budget) -> Timeline | None:
@@ -286,7 +286,9 @@ def _watch(goal: Goal, until: threading.Event) -> Callable[[Progress], None]:
     return watch
 
 
-def _searched(goal: Goal, mix: Mix, result: Result, method: str, left_s: float, stop: threading.Event) -> Refutation:
+def _searched(
+    goal: Goal, mix: Mix, result: Result, method: str, left_s: float, stop: threading.Event
+) -> SizeRefutation:
     """Return the refutation that a search has proved; a Lagrangian bound is climbed again, for its prices."""
     if result.bound_method == LAGRANGIAN and left_s > 0:
         until = Until(stop)
@@ -296,8 +298,8 @@ def _searched(goal: Goal, mix: Mix, result: Result, method: str, left_s: float, 
         if priced is not None and priced.bound > goal.most:
             document = lagrangian_document(goal.instance, goal.objective, priced)
             words = prices_in_words(goal, priced)
-            return Refutation(mix, LAGRANGIAN, goal, priced.bound, document, words)
-    return Refutation(mix, method, goal, result.lower_bound, None, search_in_words(goal, method))
+            return SizeRefutation(mix, LAGRANGIAN, goal, priced.bound, document, words)
+    return SizeRefutation(mix, method, goal, result.lower_bound, None, search_in_words(goal, method))
 
 
 def _is_packing(goal: Goal) -> bool:
@@ -327,4 +329,4 @@ def _packed(goal: Goal, mix: Mix, budget: Budget) -> SizeAttempt:
         return SizeAttempt(opinion.timeline, None)
     others = ", confirmed by nobody," if opinion.confirmed_by is None else f" and {opinion.confirmed_by}"
     said = search_in_words(goal, arc_flow.METHOD + others)
-    return SizeAttempt(None, Refutation(mix, arc_flow.METHOD, goal, None, None, said))
+    return SizeAttempt(None, SizeRefutation(mix, arc_flow.METHOD, goal, None, None, said))

@@ -16,7 +16,7 @@ from truenorth.models import Instance, InstanceError, Objective, Timeline
 from truenorth.models.scenario import Scenario
 from truenorth.planner.answers.servers.decide import (
     LONGEST_PATH,
-    Refutation,
+    SizeRefutation,
     attempt,
     meets,
     refuted_by_formula,
@@ -81,7 +81,7 @@ class Hunt:
     question: Sizing
     best: Mix | None = None
     plans: dict[Mix, Timeline] = field(default_factory=dict)
-    refutations: list[Refutation] = field(default_factory=list)
+    refutations: list[SizeRefutation] = field(default_factory=list)
     tried: set[Mix] = field(default_factory=set)
     starts: dict[Mix, list[Timeline]] = field(default_factory=dict)
     closest: dict[Mix, Timeline] = field(default_factory=dict)
@@ -134,13 +134,13 @@ class Hunt:
         """Refute the sizes that the fluid bound excludes."""
         per_server = self.question.sizes.gpus_per_server
 
-        def below(mix: Mix) -> Refutation | None:
+        def below(mix: Mix) -> SizeRefutation | None:
             gpus = sum(a * b for a, b in zip(mix, per_server, strict=True))
             return self._by_floor(mix, floor) if gpus < floor.gpus else None
 
         self.apply(below)
 
-    def apply(self, proof: Callable[[Mix], Refutation | None]) -> None:
+    def apply(self, proof: Callable[[Mix], SizeRefutation | None]) -> None:
         """Refute what a proof says is too small, the largest sizes first, for each group's last servers."""
         # The largest first: what refutes it refutes all that it contains, which are then not asked about.
         lefts = dict.fromkeys(left for mix in reversed(self.open) for left in self.question.left_of(mix))
@@ -149,7 +149,7 @@ class Hunt:
             if found is not None:
                 self.refutations.append(found)
 
-    def _by_floor(self, mix: Mix, floor: Floor) -> Refutation:
+    def _by_floor(self, mix: Mix, floor: Floor) -> SizeRefutation:
         try:
             instance = self.question.scenario(mix).instance
         except InstanceError as error:
@@ -158,14 +158,14 @@ class Hunt:
             raise ValueError("a fluid bound above one GPU has a demand")
         words = demand_in_words(instance, floor.demand, floor.demand.late(instance.n_gpus))
         if instance.n_tasks > LONG_TRACE:
-            return Refutation(mix, "fluid", None, None, None, words)
+            return SizeRefutation(mix, "fluid", None, None, None, words)
         # Computed again at this size: a certificate speaks of one, the floor of all of them.
         goal = floor.tolerance.goal(instance)
         bound = fluid.bound(goal.instance, goal.objective)
         if bound is None or bound <= goal.most:
             raise ValueError("the fluid bound of all sizes and that of one disagree")
         document = closed_form_document(goal.instance, goal.objective, "fluid", bound)
-        return Refutation(mix, "fluid", goal, bound, document, words)
+        return SizeRefutation(mix, "fluid", goal, bound, document, words)
 
     def refute(self, mix: Mix, reserve_s: float = 0.0) -> bool:
         """Try the bounds that need no search, and end before a reserve, on a size; say whether it is refuted."""
@@ -236,9 +236,9 @@ class Hunt:
             self.closest[mix] = made.closest
 
 
-def nowhere(mix: Mix, error: InstanceError) -> Refutation:
+def nowhere(mix: Mix, error: InstanceError) -> SizeRefutation:
     """Return the refutation of a size where some task can run nowhere."""
-    return Refutation(mix, "eligibility", None, None, None, f"Not every task can run there: {error}")
+    return SizeRefutation(mix, "eligibility", None, None, None, f"Not every task can run there: {error}")
 
 
 _FACTORS = (Fraction(11, 10), Fraction(5, 4), Fraction(3, 2), Fraction(2), Fraction(3))

@@ -18,7 +18,7 @@ import numpy as np
 from truenorth.models import Instance, InstanceError, ServiceLevel, ServiceLevels
 from truenorth.models.cluster import GPU
 from truenorth.models.instance import Ints
-from truenorth.planner.answers.servers.decide import Refutation
+from truenorth.planner.answers.servers.decide import SizeRefutation
 from truenorth.planner.answers.servers.forces import broken_at_best
 from truenorth.planner.answers.servers.goal import late_together, tolerances
 from truenorth.planner.answers.servers.hunt import Hunt, nowhere
@@ -60,7 +60,7 @@ def refute_sizes(hunt: Hunt, most: int | None, share: float) -> int:
     alone = broken_at_best(instance, ask.levels, latency, floor.least_times(), "Prompts and steps")
     if alone is not None:
         beyond = tuple(count + 1 for count in ask.candidates[-1])
-        hunt.refutations.append(Refutation(beyond, ALONE, None, None, None, alone.in_words(), True, alone))
+        hunt.refutations.append(SizeRefutation(beyond, ALONE, None, None, None, alone.in_words(), True, alone))
         return 1
     reserve_s, cuts = (1 - share) * ask.left_s, list[Cut]()
     for limit, weights in product(limits(instance, ask.levels), _weightings(ask.sizes)):
@@ -71,7 +71,7 @@ def refute_sizes(hunt: Hunt, most: int | None, share: float) -> int:
     # Building a scenario takes far longer than a cut, so that each combination of groups is tried once.
     served = set[tuple[bool, ...]]()
 
-    def too_small(mix: Mix) -> Refutation | None:
+    def too_small(mix: Mix) -> SizeRefutation | None:
         groups = tuple(map(bool, mix))
         if groups not in served:  # that all can run hangs on which groups there are, not on how many of each
             try:
@@ -151,11 +151,11 @@ def _weightings(sizes: Sizes) -> list[tuple[Fraction, ...]]:
     return found
 
 
-def _cut_off(ask: Sizing, cuts: Sequence[Cut], mix: Mix) -> Refutation | None:
+def _cut_off(ask: Sizing, cuts: Sequence[Cut], mix: Mix) -> SizeRefutation | None:
     """Return why a mix is too small, if a cut says so."""
     gpus = [count * each for count, each in zip(mix, ask.sizes.gpus_per_server, strict=True)]
     cut = next((cut for cut in cuts if cut.refutes(gpus)), None)
-    return None if cut is None else Refutation(mix, cut.way, None, None, None, _in_words(ask.sizes, cut, gpus))
+    return None if cut is None else SizeRefutation(mix, cut.way, None, None, None, _in_words(ask.sizes, cut, gpus))
 
 
 def _in_words(sizes: Sizes, cut: Cut, gpus: Sequence[int]) -> str:

@@ -31,7 +31,7 @@ from pydantic import BeforeValidator, TypeAdapter
 
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.scenario import InputError
-from truenorth.planner.inputs.estimate.logs.marks import LogClock, Rate, said
+from truenorth.planner.inputs.estimate.logs.marks import LogClock, SpeedSaid, said
 from truenorth.planner.inputs.estimate.logs.progress import Count, Remaining, Tracker
 from truenorth.planner.inputs.importers.csv_files import open_bytes
 
@@ -242,7 +242,7 @@ class LogReading:
     counts: tuple[Count, ...]
     fraction: float | None
     remaining: Remaining | None
-    rates: tuple[Rate, ...]
+    rates: tuple[SpeedSaid, ...]
     finished: bool
     failure: LogFailure | None
 

@@ -111,7 +111,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class SpeedSaid:
     """A speed that a line states, in units per second."""
 
     unit: str
@@ -123,7 +123,7 @@ class Said:
     """What one line says: counts, at most one rate, and the totals that it announces."""
 
     marks: tuple[Mark, ...] = ()
-    rate: Rate | None = None
+    rate: SpeedSaid | None = None
     total: tuple[str, float] | None = None
 
 
@@ -156,7 +156,13 @@ def _of_bar(text: str, bar: re.Match[str]) -> Said:
     unit = EPOCH if "epoch" in (over, under) or _EPOCHS_BAR.search(before) else STEP
     rate = None
     if value:
-        rate = Rate(_unit(over), value) if under == "s" else Rate(_unit(under), 1 / value) if over == "s" else None
+        rate = (
+            SpeedSaid(_unit(over), value)
+            if under == "s"
+            else SpeedSaid(_unit(under), 1 / value)
+            if over == "s"
+            else None
+        )
     epoch = _EPOCH_OF_BAR.search(before)
     clock = {"elapsed_us": span_us(bar[5]), "left_us": span_us(bar[6])}
     marks = [Mark(unit, done, total, "bar", **clock, inner=epoch is not None and unit == STEP)]
@@ -207,7 +213,7 @@ def _announces(text: str, start: int) -> bool:
     return (before is not None and before[1] in _NOT_PROGRESS) or _EVALUATION.search(text, 0, start) is not None
 
 
-def _rate(text: str) -> Rate | None:
+def _rate(text: str) -> SpeedSaid | None:
     if not any(word in text for word in ("/s", "s/", " per ", "per_s")):
         return None
     if found := _RATE.search(text):
@@ -222,8 +228,8 @@ def _rate(text: str) -> Rate | None:
     return None
 
 
-def _positive(unit: str, per_second: float) -> Rate | None:
-    return Rate(unit, per_second) if 0 < per_second < MICROSECONDS_PER_SECOND * 1_000 else None
+def _positive(unit: str, per_second: float) -> SpeedSaid | None:
+    return SpeedSaid(unit, per_second) if 0 < per_second < MICROSECONDS_PER_SECOND * 1_000 else None
 
 
 def _unit(word: str) -> str:

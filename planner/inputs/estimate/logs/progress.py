@@ -12,7 +12,7 @@ from statistics import median
 import numpy as np
 
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
-from truenorth.planner.inputs.estimate.logs.marks import EPOCH, STEP, Mark, Rate, Said
+from truenorth.planner.inputs.estimate.logs.marks import EPOCH, STEP, Mark, Said, SpeedSaid
 
 _MOST_SERIES = 50
 _MOST_UNITS = 12
@@ -212,13 +212,13 @@ class Tracker:
             found.append(Count(EPOCH, self._epochs_done(), self._epochs_total(), self._epochs.line))
         return tuple(found)
 
-    def rates(self) -> tuple[Rate, ...]:
+    def rates(self) -> tuple[SpeedSaid, ...]:
         """Return the job's speed: by its own clock where there is one, and as the log states it."""
         series = self._main()
         paces = None if series is None else series.pace.us_per_unit()
         stated = {unit: median(values) for unit, values in self._rates.items()}
         measured = {} if paces is None else {STEP: MICROSECONDS_PER_SECOND / paces[1]}
-        return tuple(Rate(unit, value) for unit, value in (stated | measured).items())
+        return tuple(SpeedSaid(unit, value) for unit, value in (stated | measured).items())
 
     def overall(self) -> tuple[str, float, float] | None:
         """Return the unit in which the whole job can be counted, units done and units in all; None if in none.

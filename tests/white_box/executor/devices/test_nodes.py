@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.executor.devices.small import gpus
-from truenorth.executor.devices.nodes import Node, Nodes
+from truenorth.executor.devices.nodes import Nodes, RayNode
 from truenorth.executor.devices.records import SET_ASIDE, STARTED_AGAIN
 
 pytest.importorskip("ray")
@@ -130,7 +130,7 @@ def test_what_cannot_serve_is_named_in_a_line(shown: dict[str, Any], what: str, 
 
 def test_gpus_of_a_server_share_a_node_while_that_has_devices() -> None:
     """Node a has 3 devices, b 2: the first server goes to a, the second to b, the third where one is left."""
-    nodes = Nodes(None, "cpu", [Node("1", "a", 3), Node("2", "b", 2)])
+    nodes = Nodes(None, "cpu", [RayNode("1", "a", 3), RayNode("2", "b", 2)])
     one, two, three = gpus(3, 1).gpus
     seats = nodes.seat([one, one, two, two, three, three])
     assert [(node.name, at) for node, at in seats] == [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("a", 2)]

@@ -20,7 +20,7 @@ from truenorth.solvers.bounds import refutation
 from truenorth.solvers.bounds.alone import LoneJobs
 from truenorth.solvers.bounds.effort import Effort, TooLargeError
 from truenorth.solvers.bounds.refutation import OBJECTIVES, Refutation, applies, refute
-from truenorth.solvers.bounds.refuted_terms import Energies, Windows
+from truenorth.solvers.bounds.refuted_terms import DueWindows, Energies
 from truenorth.solvers.bounds.verify import verify
 from truenorth.solvers.exact import exhaustive
 from truenorth.solvers.exact.certify_parts import CertifiedSearch
@@ -96,7 +96,7 @@ def test_it_refutes_what_no_start_order_meets_and_nothing_else(begin: int) -> No
         for _ in range(3):
             due_us = {job: end + rng.choice((0, 1, 2, 4, 8)) for job, end in enumerate(ends) if rng.random() < 0.9}
             if due_us:
-                windows = Windows.of(built, alone, due_us)
+                windows = DueWindows.of(built, alone, due_us)
                 rows = [[1] * len(built.class_gpu), *weights_of(rng, built)]
                 found = Refutation(windows, Energies.of(windows, rows), plenty()).holds()
                 assert found == (not is_in_time(built, due_us)), (seed, due_us)
