@@ -186,6 +186,13 @@ def test_the_past_does_not_depend_on_the_future_where_tasks_run_together(policy:
     assert compared == 15 if policy != "static" else compared > 5
 
 
+def public(site: Site) -> dict[str, object]:
+    """Return everything that a policy can read of a site, in whichever of its classes it is declared."""
+    assert not hasattr(site, "__dict__")
+    names = {name for kind in type(site).__mro__ for name in getattr(kind, "__slots__", ())}
+    return {name: getattr(site, name) for name in sorted(names) if name[0] != "_" and name != "listener"}
+
+
 class Snoop(QueuePolicy):
     """Notes all that a policy is given to see at the start and at every release."""
 
@@ -197,8 +204,8 @@ class Snoop(QueuePolicy):
     last: ClassVar[Snoop]
 
     def note(self, site: Site, at_us: int) -> None:
-        public = {name: value for name, value in vars(site).items() if name[0] != "_" and name != "listener"}
-        self.seen.append((at_us, repr({**public, "state": [], "memory": [memory.residents for memory in site.memory]})))
+        memory = [memory.residents for memory in site.memory]
+        self.seen.append((at_us, repr({**public(site), "state": [], "memory": memory})))
 
     def begin(self, site: Site) -> None:
         super().begin(site)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.executor.forked import HALF, forked
 from tests.executor.scripted import runs
-from tests.executor.test_properties import POLICIES, run
+from tests.executor.test_properties import POLICIES, public, run
 from tests.instances import chain, cluster, instance, random_instance, task
 from tests.models.test_branches import FORKED, job
 from truenorth.executor import QueuePolicy, Site, parse_policy, replay, simulate
@@ -93,12 +93,7 @@ class Snoop(QueuePolicy):
     last: list[str]
 
     def released(self, job: int) -> None:
-        public = {
-            name: value
-            for name, value in vars(self.site).items()
-            if name[0] != "_" and name not in ("memory", "listener")
-        }
-        self.seen.append(repr({**public, "state": []}))
+        self.seen.append(repr({**public(self.site), "memory": [], "state": []}))
         super().released(job)
 
     def decided(self, job: int, dropped: object) -> None:
