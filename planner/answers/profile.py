@@ -73,7 +73,7 @@ class Profile:
     kind, runner, rounds, beside
         How it was measured: the device, who computed, how often, and how many more GPUs did the same meanwhile.
     ended
-        Why it ended before all rounds were measured, or None.
+        Why it ended before everything was measured, or None.
     """
 
     scenario: Scenario
@@ -267,7 +267,7 @@ def profile(
         measured = build(validate(ScenarioDocument, document, scenario.source), scenario.source)
         if found.rounds == rounds:
             found = replace(found, live=_live(measured.instance, runner, device, rounds, beside, nodes, stop))
-    ended = str(full[0]) if full else "interrupted" if found.rounds < rounds else None
+    ended = str(full[0]) if full else "interrupted" if found.rounds < rounds or stop() else None
     return Profile(scenario, found, document, measured, device, runner_name, found.rounds, beside, ended)
 
 

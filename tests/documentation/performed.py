@@ -76,7 +76,7 @@ def shortened(program: str) -> str:
     >>> shortened('tn.plan(made, time_limit=10), tn.plan(made, time_limit="10 s"), tn.regret(made, time_limit_s=10)')
     'tn.plan(made, time_limit=1), tn.plan(made, time_limit="1 s"), tn.regret(made, time_limit_s=1)'
     """
-    return re.sub(r'(time_limit(?:_s)?="?)\d+', rf"\g<1>{TIME_LIMIT_S}", program)
+    return re.sub(r'(time_limit(?:_s)?="?)[\d.]+', rf"\g<1>{TIME_LIMIT_S}", program)
 
 
 def short(command: tuple[str, ...]) -> list[str]:

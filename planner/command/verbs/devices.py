@@ -47,7 +47,7 @@ def profile(
     written = _show(
         made.record(output), lambda: profile_view(made), as_json, lambda: [] if output is None else made.save(output)
     )
-    if made.rounds < ask.rounds:
+    if made.ended is not None:
         manners.say(f"truenorth: {made.ended}; {made.rounds} of {ask.rounds} rounds had ended")
         return manners.INTERRUPTED if stop.is_set() else manners.NOT_ACHIEVED
     if written and folder is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -32,7 +32,7 @@ from truenorth.executor.devices.run import LiveSettings
 from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.devices.station import Station, StationWork
 from truenorth.executor.devices.streams import Span
-from truenorth.executor.errors import DeviceError
+from truenorth.executor.errors import DeviceError, StoppedError
 from truenorth.executor.runners.factory import FactoryRunner
 from truenorth.executor.samples import FittedLine, Spread
 from truenorth.models import (
@@ -458,6 +458,29 @@ def test_an_interruption_keeps_the_rounds_that_have_ended(
         after = json.loads((tmp_path / "made.samples.json").read_text())["runs"]["two"]["first"]
         assert (len(after), set(before) <= set(after)) == (9, True)
         assert not (tmp_path / "made.rounds").exists()
+
+
+def test_an_interruption_of_live_runs_keeps_all_rounds_and_is_said(
+    scenario: Scenario, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The signal comes once every round has ended; nothing of live runs is written."""
+
+    def interrupt(*told: object, stop: Callable[[], bool], **more: object) -> LiveTimes:
+        signal.raise_signal(signal.SIGINT)
+        assert stop()
+        raise StoppedError("told to end")
+
+    monkeypatch.setattr("truenorth.planner.answers.profile.measure_live", interrupt)
+    made = tmp_path / "made.yaml"
+    assert (
+        run(app, ["profile", scenario.source.file, "--device", "cpu", "--rounds", "1", "-o", str(made), "--json"])
+        == 130
+    )
+    output = capsys.readouterr()
+    assert "truenorth: interrupted; 1 of 1 rounds had ended" in output.err
+    assert (json.loads(output.out)["rounds"], json.loads(output.out)["dispatch"]) == (1, {})
+    samples = json.loads((tmp_path / "made.samples.json").read_text())
+    assert (len(samples["runs"]["two"]["first"]), samples["live"]) == (1, {})
 
 
 @pytest.mark.parametrize(

@@ -140,9 +140,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize(("do", "said"), ENDS.values(), ids=ENDS)
-@pytest.mark.parametrize(
-    ("play", "count"), [("compass", 1), ("jit", 2), ("srpt", 1), ("static", 2), ("replay", 2)], indirect=["play"]
-)
+@pytest.mark.parametrize("count", [1, 2])
 def test_what_ends_a_process_costs_the_job_that_it_was_at(
     play: Callable[..., LiveRun], count: int, do: Callable[[], None], said: str
 ) -> None:
