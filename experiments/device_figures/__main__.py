@@ -18,13 +18,13 @@ import yaml
 
 from experiments.bench import ask
 from experiments.device_figures.figures import figures, reached
-from experiments.device_figures.parts import Part, Remembered, parts
+from experiments.device_figures.parts import Part, parts
 from experiments.device_figures.steps import STEPS, Step, take_steps
 from truenorth.executor.devices.cuda import settle
 from truenorth.executor.devices.machine import describe_machine
 from truenorth.executor.devices.physical import physical_devices
 from truenorth.executor.devices.run import LiveSettings
-from truenorth.executor.runners.factory import parse_runner, runner_named
+from truenorth.executor.runners.factory import runner_named
 from truenorth.models.record import encode
 from truenorth.models.scenario import load_scenario, write_atomically
 from truenorth.planner.answers.kept import KeptRuns, keeping
@@ -86,7 +86,7 @@ def _of_step(step: Step, device: str) -> Stage:
 def _of_part(part: Part, device: str, rounds: int, repeats: int, folder: Path) -> list[Stage]:
     """Return the stages of a part: its profile, the trial, and outputs beside those of models alone."""
     given, profiled, simulated = folder / "scenario.yaml", folder / "profiled.yaml", folder / "srpt.json"
-    runner, settings = Remembered(parse_runner(part.runner)), LiveSettings(device, part.sharing)
+    make, settings = runner_named(part.runner), LiveSettings(device, part.sharing)
 
     def take_profile() -> dict[str, Any]:
         """Profile the part, and note what SRPT makes of that."""
@@ -94,7 +94,7 @@ def _of_part(part: Part, device: str, rounds: int, repeats: int, folder: Path) -
         write_atomically(given, yaml.safe_dump(part.document, sort_keys=False))
         made = profile(
             load_scenario(given),
-            lambda: runner,
+            make,
             device=device,
             runner_name=part.runner,
             rounds=rounds,
@@ -110,7 +110,7 @@ def _of_part(part: Part, device: str, rounds: int, repeats: int, folder: Path) -
         made = trial(
             load_scenario(profiled),
             [str(simulated), "compass"],
-            runner_named(part.runner),
+            make,
             settings,
             runner_name=part.runner,
             repeats=repeats,
@@ -127,7 +127,7 @@ def _of_part(part: Part, device: str, rounds: int, repeats: int, folder: Path) -
         """Run Compass once more, and every task alone."""
         scenario = load_scenario(profiled)
         made = replay_on_devices(
-            scenario, "compass", runner_named(part.runner), settings, runner_name=part.runner, check_outputs=True
+            scenario, "compass", make, settings, runner_name=part.runner, check_outputs=True
         )
         write_atomically(folder / "compass_report.json", json.dumps(encode(made.record), indent=1))
         run = {"policy": "compass", **figures(made, part.large_bytes)}

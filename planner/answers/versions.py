@@ -6,9 +6,10 @@ import json
 import subprocess
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +29,15 @@ TESTED = {"ortools": ("9.14.6206",), "highspy": ("1.14.0",)}
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Truenorth and of the packages that decide what a search finds."""
-    return {package: version(package) for package in _PACKAGES}
+    """Return the versions of Truenorth and of the packages that decide what a search finds, of those installed.
+
+    A GPU host has no solver, and a checkout that runs in place is not installed at all.
+    """
+    found: dict[str, str] = {}
+    for package in _PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
 
 
 def provenance() -> dict[str, str]:
