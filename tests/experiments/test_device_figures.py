@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
-from experiments.device_figures.__main__ import Stage, _all
+from experiments.device_figures.__main__ import Stage, _all, _of_part
 from experiments.device_figures.figures import TARGETS, load_share, overlap_us, reached
 from experiments.device_figures.parts import parts
 from experiments.device_figures.steps import Figure, refuse_too_much, take_steps
 from truenorth.executor.devices.records import DeviceRecord
+from truenorth.executor.runners.synthetic import SyntheticRunner
 from truenorth.models.errors import QuestionError
-from truenorth.models.scenario import scenario_from
+from truenorth.models.scenario import Scenario, scenario_from
 from truenorth.planner.answers.kept import KeptRuns
+from truenorth.planner.answers.versions import versions
 
 
 def record(gpu: int, start_us: int, end_us: int, size_bytes: int = 0) -> DeviceRecord:
@@ -110,6 +115,32 @@ def test_large_parts_thrash(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(gpu.memory_bytes for gpu in shared.cluster.gpus) == 2 * 3_500_000_000
     assert sum(model.weight_bytes for model in synthetic.models) == 5_190_000_000
     assert [instance.cluster.gpus[0].memory_bytes for instance in (synthetic, real)] == [3_500_000_000, 8_000_000_000]
+
+
+def test_a_profile_is_taken_with_a_runner_that_other_processes_can_make(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A profile ends with live runs, each GPU of which is a process of its own that makes the runner for itself."""
+    given: list[object] = []
+
+    def stop(scenario: Scenario, make: object, **rest: object) -> None:
+        given.append(pickle.loads(pickle.dumps(make))())  # noqa: S301
+        raise InterruptedError
+
+    monkeypatch.setattr("experiments.device_figures.__main__.profile", stop)
+    with TemporaryDirectory() as folder, pytest.raises(InterruptedError):
+        _of_part(parts("cpu", 6)[0], "cpu", 1, 1, Path(folder) / "synthetic")[0][1]()
+    assert [type(runner) for runner in given] == [SyntheticRunner]
+
+
+def test_a_host_without_solvers_says_the_versions_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU host lacks OR-Tools, and a checkout that runs in place is no installed package."""
+
+    def installed(package: str) -> str:
+        if package in ("truenorth", "ortools"):
+            raise PackageNotFoundError(package)
+        return "1.0"
+
+    monkeypatch.setattr("truenorth.planner.answers.versions.version", installed)
+    assert versions() == dict.fromkeys(("highspy", "numba", "numpy", "pulp"), "1.0")
 
 
 def test_a_gpu_host_needs_no_solver() -> None:
