@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import random
 import re
 import time
@@ -20,6 +21,7 @@ from typing import Annotated, Any
 
 import truenorth as tn
 from experiments.bench import ask
+from experiments.exact import ask_plainly, fork_data, subsolvers
 from experiments.random_scenarios import UNITS_US, Draw, draw
 from truenorth.models import Cluster, Instance, InstanceError, Objective, Timeline
 from truenorth.models.cluster import FOREVER, Availability
@@ -66,6 +68,21 @@ def compare_milp(draw: Draw, limit_s: float) -> Iterator[OracleCheck]:
     """Compare the plans of the MILP, which takes long to set up, in the portfolio and by itself."""
     yield from _compare_methods(draw, limit_s, [Method.MILP])
     yield _judge("MILP alone", milp.solve(*_question(draw), limit_s, workers=1), exhaustive.solve(*_question(draw)))
+
+
+def draw_fork(seed: int) -> Draw:
+    """Return a window of two kinds of GPU that forks, in milliseconds; the oracle is too slow for it."""
+    data = fork_data(seed)
+    return Draw(data, scenario_from(data), 1_000)
+
+
+def compare_subsolvers(draw: Draw, seed: int) -> Iterator[OracleCheck]:
+    """Compare what CP-SAT's subsolvers say of the plain model: no bound may lie above a plan of any of them."""
+    asked = [(name or "alone", ask_plainly(draw.scenario, name, seed)) for name in subsolvers(_question(draw)[1])]
+    least = min((answer.value for _, answer in asked if answer.value is not None), default=math.inf)
+    for name, answer in asked:
+        wrong = f"bound {float(answer.bound)}, but there is a plan of {float(least)}" if answer.bound > least else None
+        yield OracleCheck(f"CP-SAT {name}", answer.value is None or answer.bound < answer.value, wrong)
 
 
 def _question(draw: Draw) -> tuple[Instance, Objective]:
@@ -355,7 +372,7 @@ LAWS: Mapping[str, Callable[[dict[str, Any]], dict[str, object]]] = {
 """Changes after which, for every objective, the optimum is no worse (but for the last, twice as large in time)."""
 
 Comparison = Callable[[Draw], Iterator[OracleCheck]]
-ONLY = ("plans", "milp", "bounds", "servers", "mixes", "by", "laws")
+ONLY = ("plans", "milp", "bounds", "servers", "mixes", "by", "laws", "forks")
 
 
 def nightly(
@@ -375,14 +392,15 @@ def nightly(
         table.draws += 1
         for name, sort, every, compare in _comparisons(limit, altered):
             if only in (None, name) and drawn % every == 0:
-                table.add(drawn, draw(drawn, *sort), compare)
+                table.add(drawn, sort(drawn), compare)
     print(table.text(time.monotonic() - begun))
     raise SystemExit(1 if table.contradictions else 0)
 
 
-def _comparisons(limit_s: float, alterations: int) -> list[tuple[str, tuple[bool, bool], int, Comparison]]:
-    """Return the comparisons: name, whether scenarios are of any size and at prices, every how many draws."""
-    usual, resizable, priced = (False, False), (True, False), (True, True)
+def _comparisons(limit_s: float, alterations: int) -> list[tuple[str, Callable[[int], Draw], int, Comparison]]:
+    """Return the comparisons: name, what scenario a seed draws, every how many draws."""
+    resizable, priced = partial(draw, resizable=True), partial(draw, resizable=True, priced=True)
+    usual: Callable[[int], Draw] = draw
     return [
         ("plans", usual, 1, partial(compare_plans, limit_s=limit_s)),
         ("milp", usual, 20, partial(compare_milp, limit_s=limit_s)),
@@ -392,6 +410,7 @@ def _comparisons(limit_s: float, alterations: int) -> list[tuple[str, tuple[bool
         ("mixes", priced, 20, partial(compare_mixes, limit_s=6 * limit_s, spare=1)),
         ("by", resizable, 10, partial(compare_schedule, limit_s=6 * limit_s)),
         ("laws", usual, 10, partial(compare_laws, limit_s=limit_s)),
+        ("forks", draw_fork, 1, partial(compare_subsolvers, seed=0)),
     ]
 
 

@@ -139,13 +139,26 @@ class CpSatVariables:
         self.length: dict[int, cp_model.IntVar] = {}
         for task, followers in led_by(choices.joins).items():
             most = choices.most_with(task, len(followers))
-            times = [time for g in choices.gpus[task] for time in batch_times(choices.instance, task, g, most)]
+            # As long as the batch that it is in, its own or another's.
+            longest = choices.most_with(task, choices.instance.n_tasks) if task in members else most
+            times = [time for g in choices.gpus[task] for time in batch_times(choices.instance, task, g, longest)]
             self.size |= {(task, count): model.new_bool_var(f"size[{task},{count}]") for count in range(1, most + 1)}
             self.length[task] = model.new_int_var(min(times), max(times), f"length[{task}]")
         self.join = {(a, b): model.new_bool_var(f"join[{a},{b}]") for a, b in choices.joins}
 
     def _declare_runs(self, model: cp_model.CpModel, choices: Choices) -> None:
-        """Declare starts, ends and intervals; an end is an expression where every GPU takes equally long."""
+        """Declare starts, ends and intervals; an end is an expression where every GPU takes equally long.
+
+        c_tg => e_t = s_t + p_tg;  of a task that others can join e_t = s_t + p_t.
+
+        Notes
+        -----
+        Invariant: an interval ends at its start plus its length, whether the task runs there or not.
+        Because: CP-SAT's rule *not last* (9.12 to 9.14) takes what is known of the end of an interval for a
+            contradiction although the interval may be absent. Where that end is a variable that is bound only if the
+            task runs there, it denies plans: of two successors on two kinds of GPU, say. Here it holds in any case.
+        If wrong: unsound (`experiments.exact.not_last`, forks 103 and 110).
+        """
         sociable = {task for pair in self.join for task in pair}
         windows, instance = choices.windows, choices.instance
         self.start: list[cp_model.IntVar] = []
@@ -161,9 +174,17 @@ class CpSatVariables:
             if len(set(times)) > 1 or task in sociable:
                 first = min(begin + time for begin, time in zip(earliest, times, strict=True))
                 end = model.new_int_var(first, max(latest), f"end[{task}]")
+            length = self.length.get(task)
+            if length is not None:
+                model.add(end == start + length).with_name(f"end[{task}]")
             for g, time in zip(gpus, times, strict=True):
-                lasts, present = self.length.get(task, time), self.carry[task, g]
-                self.run[task, g] = model.new_optional_interval_var(start, lasts, end, present, f"run[{task},{g}]")
+                name, present = f"run[{task},{g}]", self.carry[task, g]
+                if length is not None:
+                    self.run[task, g] = model.new_optional_interval_var(start, length, end, present, name)
+                    continue
+                self.run[task, g] = model.new_optional_fixed_size_interval_var(start, time, present, name)
+                if isinstance(end, cp_model.IntVar):
+                    model.add(end == start + time).with_name(f"end[{task},{g}]").only_enforce_if(present)
             self.start.append(start)
             self.end.append(end)
 
@@ -237,5 +258,6 @@ class CpSatVariables:
             name, last = ",".join(map(str, place)), choices.last_us(place[1])
             since = model.new_int_var(0, last, f"since[{name}]")
             lasts = model.new_int_var(0, last, f"lasts[{name}]")
+            model.add(since + lasts == last).with_name(f"stay[{name}]")
             interval = model.new_optional_interval_var(since, lasts, last, literal, f"stay[{name}]")
             self.stay[place] = since, lasts, interval

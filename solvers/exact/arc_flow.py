@@ -11,12 +11,10 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from math import ceil, floor
 
-from ortools.sat.python import cp_model
-
 from truenorth.models import Instance, Objective, Placement, Timeline
 from truenorth.models.formulations.arc_flow import formulate, read_bins
 from truenorth.models.restrictions import Restrictions
-from truenorth.solvers.exact.cp_sat import solve_until
+from truenorth.solvers.exact.cp_sat import new_solver, solve_until
 from truenorth.solvers.faults import ARC_FLOW
 from truenorth.solvers.result import Search
 
@@ -98,11 +96,7 @@ def pack(
     formulation = formulate(sizes, bins, capacity) if max(sizes, default=0) <= capacity else None
     if formulation is None:
         return max(sizes, default=0) > capacity, None
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = workers
-    solver.parameters.random_seed = seed
-    solver.parameters.max_time_in_seconds = time_limit_s
-    solver.parameters.catch_sigint_signal = False
+    solver = new_solver(workers, seed, time_limit_s)
     solver.parameters.cp_model_presolve = presolve
     status = solve_until(over, solver, formulation.model)
     if status in ("OPTIMAL", "FEASIBLE"):

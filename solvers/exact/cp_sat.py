@@ -46,6 +46,17 @@ FOR_MAXIMA = ("default_lp", "fixed", "core", "no_lp", "max_lp", "quick_restart",
 _News = TypeVar("_News")
 
 
+def new_solver(workers: int, seed: int, limit_s: float) -> cp_model.CpSolver:
+    """Return a solver with what holds of every run of CP-SAT here: nothing else makes one."""
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = workers
+    solver.parameters.random_seed = seed
+    solver.parameters.max_time_in_seconds = limit_s
+    # The signal belongs to whoever runs the search: the solver's own handler would replace theirs.
+    solver.parameters.catch_sigint_signal = False
+    return solver
+
+
 def solve_until(
     over: Callable[[], bool],
     solver: cp_model.CpSolver,
@@ -102,19 +113,14 @@ class SolverRun:
         log: Callable[[str], None] | None = None,
     ) -> None:
         self.search, self.formulation, self.offer_bound = search, formulation, offer_bound
-        self.solver = cp_model.CpSolver()
-        self.solver.parameters.num_workers = workers
+        self.solver = new_solver(workers, seed, min(limit_s, search.remaining_s))
         self.solver.parameters.subsolvers.extend(subsolvers)
         if len(subsolvers) > workers:
             self.solver.parameters.interleave_search = True
             # Neighbourhood searches look for plans, which annealing does better; the workers are there to prove.
             self.solver.parameters.use_lns = False
-        self.solver.parameters.random_seed = seed
-        # The signal belongs to whoever runs the search: the solver's own handler would replace theirs.
-        self.solver.parameters.catch_sigint_signal = False
         # Below what counts as proved, so that it goes no further than anybody asks.
         self.solver.parameters.relative_gap_limit = 5e-7
-        self.solver.parameters.max_time_in_seconds = min(limit_s, search.remaining_s)
         if log is not None:
             self.solver.parameters.log_search_progress = True
             self.solver.parameters.log_to_stdout = False

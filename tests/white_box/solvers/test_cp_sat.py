@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from ortools.sat.python import cp_model
@@ -132,3 +133,14 @@ def test_floors_are_what_the_first_jobs_cost_alone() -> None:
     scaled = scaled_objective(built, Objective.MEAN_LATENCY, plan)
     assert cp_sat._floors(search, plan, scaled, 1, 0) == (0, 3, 8, 15, 24)
     assert search.bound == Fraction(24 + 3, 5)  # the last job costs at least its run
+
+
+def test_every_run_of_cp_sat_is_made_in_one_place() -> None:
+    root = Path(cp_sat.__file__).resolve().parents[2]
+    files = [
+        file
+        for part in ("models", "solvers", "planner", "executor", "experiments")
+        for file in (root / part).rglob("*.py")
+    ]
+    making = [str(file.relative_to(root)) for file in files if "CpSolver()" in file.read_text(encoding="utf-8")]
+    assert making == ["solvers/exact/cp_sat.py"]

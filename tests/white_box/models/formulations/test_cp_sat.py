@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
 from ortools.sat.python import cp_model
 
+from experiments.exact import fork
+from experiments.random_scenarios import draw
 from tests.instances import chain, cluster, instance, random_instance, task
 from tests.models.formulations.cases import CASES, Case
 from truenorth.models import Job, Objective, Placement, Residency, Timeline, check, timeline_value
 from truenorth.models.formulations.cp_sat import formulate
 from truenorth.models.formulations.cp_sat_plans import add_hint, read_timeline
+from truenorth.models.formulations.windows import cannot_end
 from truenorth.models.instance import Instance
 from truenorth.models.objective import Status
 from truenorth.solvers.exact import cp_sat, exhaustive
+from truenorth.solvers.reductions import on_twin
 from truenorth.solvers.result import Search
 
 COMPLETE = "The solution hint is complete and is feasible"
@@ -130,3 +136,38 @@ def test_extraction_keeps_starts() -> None:
     assert result.timeline is not None
     assert np.all(result.timeline.start_us >= built.job_release_us[built.task_job])
     assert check(built, result.timeline) == []
+
+
+def _rows(terms: Iterable[tuple[int, int]]) -> frozenset[tuple[int, int]]:
+    """Return the coefficients of a sum by variable, those of 0 left out."""
+    total = Counter[int]()
+    for variable, coefficient in terms:
+        total[variable] += coefficient
+    return frozenset((variable, coefficient) for variable, coefficient in total.items() if coefficient)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_an_interval_ends_at_its_start_plus_its_length_though_absent(seed: int) -> None:
+    scenario = fork(seed) if seed % 4 == 0 else draw(seed).scenario
+    search = on_twin(Search(scenario.instance, scenario.objective, 1))
+    if cannot_end(search.instance):
+        return
+    proto = formulate(search.instance, search.objective).model.proto
+    # What holds whatever is enforced, as sums that are 0.
+    always = {
+        (
+            sign,
+            _rows((v, sign * c) for v, c in zip(row.linear.vars, row.linear.coeffs, strict=True)),
+            row.linear.domain[0],
+        )
+        for row in proto.constraints
+        if row.HasField("linear") and not row.enforcement_literal and len({*row.linear.domain}) == 1
+        for sign in (1, -1)
+    }
+    known = {(rows, sign * value) for sign, rows, value in always}
+    for row in proto.constraints:
+        if row.HasField("interval") and row.enforcement_literal:
+            parts = ((row.interval.start, 1), (row.interval.size, 1), (row.interval.end, -1))
+            rows = _rows((v, sign * c) for part, sign in parts for v, c in zip(part.vars, part.coeffs, strict=True))
+            offset = sum(sign * part.offset for part, sign in parts)
+            assert (not rows and offset == 0) or (rows, -offset) in known, row.name
