@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from truenorth.models.errors import QuestionError
@@ -67,7 +68,7 @@ _REFUTATION_SHARE = 0.4
 _PLAIN_TASKS, _PLAIN_SHARE, _PLAIN_S = 60, 0.1, 1.0
 """Windows of up to so many tasks are put to CP-SAT as they are first, for this share of the time or so many seconds:
 most textbook windows are proved so at once."""
-_AGAIN_SHARE = 0.1
+_AGAIN_SHARE = 0.5
 """A warm-up too short for the bound is repeated, twice as long, while it takes less than this share of the rest."""
 _ARC_FLOW_SHARE = 0.5
 """Packings are decided at once or capacity by capacity, which may take for ever: others have the rest of the time."""
@@ -253,6 +254,7 @@ def _run(
     _offer_starts(search, starts, budget)
     # After the first plans: a bound that meets one ends the search before anything dear begins.
     formula = offer_formulas(search, budget)
+    in_ticks(on_twin(search))  # rounds bounds up to what whole units allow
     if consecutive.applies(search.instance, search.objective) and not search.proved:
         consecutive.improve(search, _CONSECUTIVE_SHARE * search.remaining_s)
     priced = None if search.proved else _raise_and_prove(search, budget, bound_share)
@@ -488,6 +490,9 @@ def _offer_starts(search: Search, starts: Starts, budget: Budget) -> None:
     share = _STARTS_SHARE if budget.iterations is None else 1.0
 
     def left_s() -> float:
+        # Requests have no other first plan: it is made whatever it takes, unless somebody asked to stop.
+        if search.instance.streams is not None and search.timeline is None:
+            return 0.0 if search.stop.is_set() else inf
         return min(search.remaining_s, share * budget.time_limit_s - search.elapsed_s)
 
     for timeline in starts(left_s):
