@@ -65,9 +65,9 @@ _START_ORDERS_SHARE, _BETTER_PLAN_SHARE = 0.5, 0.3
 of what is left for others; the second goes to a better plan if it fails."""
 _REFUTATION_SHARE = 0.4
 """Most maxima of some twenty tasks are proved by refutation in a second; others may take this share of the time."""
-_PLAIN_TASKS, _PLAIN_SHARE, _PLAIN_S = 60, 0.1, 1.0
+_PLAIN_TASKS, _PLAIN_SHARE, _PLAIN_S, _PLAIN_AGAIN_SHARE = 60, 0.15, 2.0, 0.5
 """Windows of up to so many tasks are put to CP-SAT as they are first, for this share of the time or so many seconds:
-most textbook windows are proved so at once."""
+most textbook windows are proved so at once. What other proofs leave open has another turn, for the last share."""
 _AGAIN_SHARE = 0.5
 """A warm-up too short for the bound is repeated, twice as long, while it takes less than this share of the rest."""
 _ARC_FLOW_SHARE = 0.5
@@ -120,6 +120,8 @@ def prove(search: Search, budget: Budget, priced: Priced | None) -> None:
         refute.improve(search, _REFUTATION_SHARE * search.remaining_s)
     if not search.proved and _side_by_side(search, budget):
         _anneal_and_prove(search, budget)
+    if not search.proved and budget.method is Method.AUTO and search.instance.n_tasks <= _PLAIN_TASKS:
+        _ask_plainly(search, budget, _PLAIN_AGAIN_SHARE * search.remaining_s)
     if not search.proved and search.remaining_s > 0:
         counted = in_ticks(search) if priced is None else search  # prices are those of the window's own times
         cp_sat.improve(counted, budget.workers, budget.seed, priced)
@@ -299,7 +301,7 @@ def _raise_and_prove(search: Search, budget: Budget, bound_share: float) -> Pric
     if not exact:
         return plan_and_bound(search.remaining_s, bound_share)
     if budget.method is Method.AUTO and not bound_share and plans.instance.n_tasks <= _PLAIN_TASKS:
-        _ask_plainly(plans, budget)
+        _ask_plainly(plans, budget, min(_PLAIN_S, _PLAIN_SHARE * search.remaining_s))
         if search.proved:
             return None
     priced = _warm_up(search, warm_up_s(plans, budget), lambda limit_s: plan_and_bound(limit_s, 1.0))
@@ -317,13 +319,12 @@ def _raise_and_prove(search: Search, budget: Budget, bound_share: float) -> Pric
     return priced if longer is None or (priced is not None and longer.bound < priced.bound) else longer
 
 
-def _ask_plainly(plans: Search, budget: Budget) -> None:
-    """Put a small window to CP-SAT as it is, for a short time; its plans need one to begin with."""
+def _ask_plainly(plans: Search, budget: Budget, limit_s: float) -> None:
+    """Put a window to CP-SAT as it is, with a plan to begin with."""
     from truenorth.solvers.exact import cp_sat
 
     if plans.timeline is None:
         dispatch(plans)
-    limit_s = min(_PLAIN_S, _PLAIN_SHARE * plans.remaining_s)
     cp_sat.ask_plainly(in_ticks(plans), budget.workers, budget.seed, limit_s)
 
 

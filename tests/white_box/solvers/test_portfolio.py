@@ -181,6 +181,7 @@ def test_search_goes_on_once_cp_sat_has_had_its_share_of_a_window_with_batches(m
         return lambda search, *_, **__: asked.append((name, search.remaining_s))
 
     monkeypatch.setattr(annealing, "improve", note("annealing"))
+    monkeypatch.setattr(cp_sat, "ask_plainly", note("plainly"))
     monkeypatch.setattr(cp_sat, "improve", note("cp-sat"))
     monkeypatch.setattr(side_by_side, "raise_bound", note("bound"))
     solve(of, Objective.MEAN_LATENCY, Budget(60.0, workers=1))
