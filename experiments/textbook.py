@@ -1,4 +1,4 @@
-"""``python -m experiments.textbook``: small windows as textbooks have them, planned one by one; what stays open, or is wrong.
+"""``python -m experiments.textbook``: small windows as textbooks have them; prints what stays open, or is wrong.
 
 Three to ten tasks in whole seconds, many of them equal: one to three GPUs of one or two kinds, with and without models,
 chains and forks, every objective in turn.
@@ -109,7 +109,7 @@ def plan_textbook(
 
 @contextmanager
 def _busy_loops(count: int) -> Iterator[None]:
-    loops = [subprocess.Popen([sys.executable, "-c", "while 1: pass"]) for _ in range(count)]  # noqa: S603
+    loops = [subprocess.Popen([sys.executable, "-c", "while 1: pass"]) for _ in range(count)]
     try:
         yield
     finally:

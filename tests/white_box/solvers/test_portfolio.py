@@ -192,6 +192,31 @@ def test_search_goes_on_once_cp_sat_has_had_its_share_of_a_window_with_batches(m
     assert {"annealing", "bound"} <= set(names[proof + 1 :])
 
 
+def test_a_warm_up_without_time_for_the_bound_is_repeated_until_there_was() -> None:
+    search, asked = Search(queue(), Objective.MEAN_LATENCY, 60.0), list[float]()
+
+    def plan_and_bound(limit_s: float) -> None:
+        asked.append(limit_s)
+        if len(asked) < 3:  # other processes took the time
+            search.left_out["lagrangian"] = "no time"
+
+    assert portfolio._warm_up(search, 0.5, plan_and_bound) is None
+    assert asked == [0.5, 1.0, 2.0]
+    assert search.left_out == {}
+
+
+def test_a_warm_up_for_which_no_bound_is_ever_built_ends() -> None:
+    search, asked = Search(queue(), Objective.MEAN_LATENCY, 60.0), list[float]()
+
+    def plan_and_bound(limit_s: float) -> None:
+        asked.append(limit_s)
+        search.left_out["lagrangian"] = "no time"
+
+    assert portfolio._warm_up(search, 0.5, plan_and_bound) is None
+    # Twice as long each time, but no longer than half of what is left.
+    assert asked == [0.5 * 2**turn for turn in range(6)]
+
+
 def test_what_is_small_is_proved_without_a_long_warm_up() -> None:
     # 60 ms per task; of a long limit a window of many tasks takes 15 %, and a maximum 5 %.
     for objective, share in ((Objective.MEAN_LATENCY, 0.15), (Objective.MAKESPAN, 0.05)):
