@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests import instances as make
+from tests.streams.worlds import random_chats
 from truenorth.executor import parse_policy, simulate
 from truenorth.models import BatchClass, Instance, Job, Objective, Task, Timeline, check, measure, timeline_value
 from truenorth.models.scenario.limits import check_horizon
@@ -53,6 +55,17 @@ def test_the_first_plan_is_made_and_said_to_be_late_however_short_the_limit() ->
     assert result.bound_method == "critical_path"
     assert not result.within_limit
     assert asked[0] <= 0
+
+
+def test_requests_get_a_plan_however_short_the_limit() -> None:
+    of = random_chats(random.Random(1), 4)
+    result = solve(of, Objective.MEAN_LATENCY, AT_ONCE, starts=starts_for(of, 0))
+    assert result.timeline is not None
+    assert check(of, result.timeline) == []
+    # Who asks to stop is obeyed all the same.
+    stopped = Budget(60.0)
+    stopped.stop.set()
+    assert solve(of, Objective.MEAN_LATENCY, stopped, starts=starts_for(of, 0)).timeline is None
 
 
 def test_a_plan_in_time_is_said_to_be() -> None:
