@@ -256,7 +256,8 @@ def _run(
     _offer_starts(search, starts, budget)
     # After the first plans: a bound that meets one ends the search before anything dear begins.
     formula = offer_formulas(search, budget)
-    in_ticks(on_twin(search))  # rounds bounds up to what whole units allow
+    if not bound_share:  # rounded up to what whole units allow; a certificate is of what was proved without that
+        in_ticks(on_twin(search))
     if consecutive.applies(search.instance, search.objective) and not search.proved:
         consecutive.improve(search, _CONSECUTIVE_SHARE * search.remaining_s)
     priced = None if search.proved else _raise_and_prove(search, budget, bound_share)
