@@ -22,7 +22,7 @@ from truenorth.models.timeline import Timeline
 from truenorth.solvers.budget import Budget
 from truenorth.solvers.exact import arc_flow, cp_sat, milp
 from truenorth.solvers.faults import ARC_FLOW, CP_SAT, MILP, SOLVER_OF, SolverFaultWarning
-from truenorth.solvers.reductions import on_twin
+from truenorth.solvers.reductions import in_ticks, on_twin
 from truenorth.solvers.result import PlanOrigin, Search
 
 _MOST_TASKS_OF_MILP = 20
@@ -104,7 +104,8 @@ def ask_others(
     others = _others(by, instance)
     for left, (name, ask) in zip(range(len(others), 0, -1), others, strict=True):
         limited = Doubt(instance, objective, most, doubt.remaining_s / left, stop)
-        ask(on_twin(limited), most, budget.workers, budget.seed + 1)
+        asked = in_ticks(on_twin(limited))
+        ask(asked, None if most is None else most / asked.value_of_one, budget.workers, budget.seed + 1)
         if limited.timeline is not None:
             said = f"{SOLVER_OF[by]} denies a plan that {name} has found"
             fault = SolverFaultWarning(SOLVER_OF[by], said, instance, objective, limited.timeline)

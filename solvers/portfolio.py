@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from truenorth.models.errors import QuestionError
@@ -26,7 +27,7 @@ from truenorth.solvers.bounds import closed_form, refutation
 from truenorth.solvers.budget import Budget, Method, tell_nobody
 from truenorth.solvers.exact import consecutive
 from truenorth.solvers.farm import Deadline
-from truenorth.solvers.reductions import Episode, lanes_of, on_twin, singles_of
+from truenorth.solvers.reductions import Episode, in_ticks, lanes_of, on_twin, singles_of
 from truenorth.solvers.result import PlanOrigin, Progress, Result, Search
 from truenorth.solvers.side_by_side import (
     BEGIN_SHARE,
@@ -64,6 +65,13 @@ _START_ORDERS_SHARE, _BETTER_PLAN_SHARE = 0.5, 0.3
 of what is left for others; the second goes to a better plan if it fails."""
 _REFUTATION_SHARE = 0.4
 """Most maxima of some twenty tasks are proved by refutation in a second; others may take this share of the time."""
+_PLAIN_TASKS, _PLAIN_SHARE, _PLAIN_S, _PLAIN_AGAIN_SHARE = 60, 0.15, 2.0, 0.5
+"""Windows of up to so many tasks are put to CP-SAT as they are first, for this share of the time or so many seconds:
+most textbook windows are proved so at once. What other proofs leave open has another turn, for the last share."""
+_AGAIN_SHARE = 0.5
+"""A warm-up too short for the bound is repeated, twice as long, while it takes less than this share of the rest."""
+_ARC_FLOW_SHARE = 0.5
+"""Packings are decided at once or capacity by capacity, which may take for ever: others have the rest of the time."""
 _SIDE_BY_SIDE_SHARE = 0.75
 """So long is a maximum annealed beside CP-SAT; then CP-SAT goes on from the best plan with all workers."""
 
@@ -99,21 +107,24 @@ def prove(search: Search, budget: Budget, priced: Priced | None) -> None:
     if budget.method is Method.MILP:
         from truenorth.solvers.exact import milp
 
-        milp.improve(search, budget.workers, budget.seed)
+        milp.improve(in_ticks(search), budget.workers, budget.seed)
         _anneal_instead(search, budget, milp.METHOD)
         return
     from truenorth.solvers.exact import arc_flow, cp_sat, refute
 
     if arc_flow.applies(search.instance, search.objective):
-        arc_flow.improve(search, budget.workers, budget.seed)
+        arc_flow.improve(in_ticks(search), budget.workers, budget.seed, _ARC_FLOW_SHARE * search.remaining_s)
     if priced is not None:
         _prove_by_start_orders(search, budget, priced)
     if not search.proved:
         refute.improve(search, _REFUTATION_SHARE * search.remaining_s)
     if not search.proved and _side_by_side(search, budget):
         _anneal_and_prove(search, budget)
+    if not search.proved and budget.method is Method.AUTO and search.instance.n_tasks <= _PLAIN_TASKS:
+        _ask_plainly(search, budget, _PLAIN_AGAIN_SHARE * search.remaining_s)
     if not search.proved and search.remaining_s > 0:
-        cp_sat.improve(search, budget.workers, budget.seed, priced)
+        counted = in_ticks(search) if priced is None else search  # prices are those of the window's own times
+        cp_sat.improve(counted, budget.workers, budget.seed, priced)
         _anneal_instead(search, budget, cp_sat.METHOD)
 
 
@@ -156,7 +167,7 @@ def _anneal_and_prove(search: Search, budget: Budget) -> None:
     # Half of the workers each; of an odd number annealing gets one more.
     limit_s, provers = _SIDE_BY_SIDE_SHARE * search.remaining_s, budget.workers // 2
     with ThreadPoolExecutor(1) as pool:
-        proving = pool.submit(cp_sat.prove_maximum, search, provers, budget.seed, limit_s)
+        proving = pool.submit(cp_sat.prove_maximum, in_ticks(search), provers, budget.seed, limit_s)
         anneal(search, replace(budget, workers=budget.workers - provers), limit_s)
         proving.result()
 
@@ -245,6 +256,8 @@ def _run(
     _offer_starts(search, starts, budget)
     # After the first plans: a bound that meets one ends the search before anything dear begins.
     formula = offer_formulas(search, budget)
+    if not bound_share:  # rounded up to what whole units allow; a certificate is of what was proved without that
+        in_ticks(on_twin(search))
     if consecutive.applies(search.instance, search.objective) and not search.proved:
         consecutive.improve(search, _CONSECUTIVE_SHARE * search.remaining_s)
     priced = None if search.proved else _raise_and_prove(search, budget, bound_share)
@@ -288,7 +301,11 @@ def _raise_and_prove(search: Search, budget: Budget, bound_share: float) -> Pric
     plan_and_bound = partial(_plan_and_bound, search, plans, budget)
     if not exact:
         return plan_and_bound(search.remaining_s, bound_share)
-    priced = plan_and_bound(warm_up_s(plans, budget), 1.0)
+    if budget.method is Method.AUTO and not bound_share and plans.instance.n_tasks <= _PLAIN_TASKS:
+        _ask_plainly(plans, budget, min(_PLAIN_S, _PLAIN_SHARE * search.remaining_s))
+        if search.proved:
+            return None
+    priced = _warm_up(search, warm_up_s(plans, budget), lambda limit_s: plan_and_bound(limit_s, 1.0))
     if search.proved or search.remaining_s <= 0:
         return priced
     if budget.method is not Method.AUTO or not search.instance.batches or not search.objective.is_sum:
@@ -301,6 +318,28 @@ def _raise_and_prove(search: Search, budget: Budget, bound_share: float) -> Pric
         return priced
     longer = plan_and_bound(search.remaining_s, bound_share)
     return priced if longer is None or (priced is not None and longer.bound < priced.bound) else longer
+
+
+def _ask_plainly(plans: Search, budget: Budget, limit_s: float) -> None:
+    """Put a window to CP-SAT as it is, with a plan to begin with."""
+    from truenorth.solvers.exact import cp_sat
+
+    if plans.timeline is None:
+        dispatch(plans)
+    cp_sat.ask_plainly(in_ticks(plans), budget.workers, budget.seed, limit_s)
+
+
+def _warm_up(search: Search, limit_s: float, plan_and_bound: Callable[[float], Priced | None]) -> Priced | None:
+    """Anneal and raise the bound for so long, or longer if no time was left for the bound."""
+    from truenorth.solvers.bounds.lagrangian.improve import METHOD
+
+    priced = plan_and_bound(limit_s)
+    # Other processes, or kernels that were read first, may have taken the time: what was not begun has another turn.
+    while METHOD in search.left_out and not search.proved and 2 * limit_s < _AGAIN_SHARE * search.remaining_s:
+        limit_s *= 2
+        del search.left_out[METHOD]
+        priced = plan_and_bound(limit_s)
+    return priced
 
 
 def _plan_and_bound(search: Search, plans: Search, budget: Budget, limit_s: float, bound_share: float) -> Priced | None:
@@ -453,6 +492,9 @@ def _offer_starts(search: Search, starts: Starts, budget: Budget) -> None:
     share = _STARTS_SHARE if budget.iterations is None else 1.0
 
     def left_s() -> float:
+        # Requests have no other first plan: it is made whatever it takes, unless somebody asked to stop.
+        if search.instance.streams is not None and search.timeline is None:
+            return 0.0 if search.stop.is_set() else inf
         return min(search.remaining_s, share * budget.time_limit_s - search.elapsed_s)
 
     for timeline in starts(left_s):

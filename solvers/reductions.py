@@ -11,6 +11,9 @@ GPUs that come and go are planned as GPUs that come once: every interval in whic
 Nothing outlasts the absence between two intervals of a GPU but the outputs of its tasks, and these have arrived by the
 time it is back unless a transfer takes longer than the absence. So the twin has the same plans.
 
+Where every time is a multiple of one unit, say a second, exact methods count in that unit (`Ticks`): a makespan that is
+refuted second by second would take a million times as long microsecond by microsecond.
+
 Tasks of batch classes are planned as single requests: what runs one by one may also run where several could run
 together. A plan of the twin is a plan of the window, but for a microsecond by which starts of one class keep off each
 other below share 1: so what bounds the twin need not bound the window. Where the twin runs one task at a time, beams
@@ -23,15 +26,31 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
+from math import gcd
 
 import numpy as np
 
-from truenorth.models import Cluster, InitialResidency, Link, Network, Task, UnsupportedInstanceError, assert_feasible
-from truenorth.models.cluster import Availability
-from truenorth.models.instance import NONE, Instance, Ints
+from truenorth.models import (
+    GPU,
+    BatchClass,
+    Cluster,
+    InitialResidency,
+    Job,
+    Link,
+    Network,
+    Objective,
+    Task,
+    UnsupportedInstanceError,
+    Workflow,
+    assert_feasible,
+)
+from truenorth.models.cluster import FOREVER, Availability
+from truenorth.models.instance import NEVER, NONE, Instance, Ints
+from truenorth.models.objective import Term, charges
 from truenorth.models.restrictions import Restrictions
 from truenorth.models.timeline import Timeline, end_with_gpu
 from truenorth.models.workload import WHOLE
+from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.result import PlanOrigin, Search
 
 
@@ -69,6 +88,7 @@ class Delegate(Search):
     def __init__(self, search: Search, instance: Instance, limit_s: float) -> None:
         self._search = search
         super().__init__(instance, search.objective, limit_s, stop=search.stop, left_out=search.left_out)
+        self.faults, self._distrusted = [*search.faults], {*search._distrusted}
 
     @property
     def infeasible(self) -> bool:
@@ -284,6 +304,171 @@ def on_twin(search: Search) -> Search:
     if search.instance.always_available or isinstance(search, TwinSearch):
         return search
     return TwinSearch(search, Visits.of(search.instance))
+
+
+@dataclass(frozen=True, slots=True)
+class Ticks(Reduction):
+    """A window whose times are all multiples of one unit, and its twin, in which that unit is a microsecond.
+
+    Rounding every time of a plan down to the unit breaks no rule, for what lasts, and what bounds it, are multiples:
+    one thing still ends before another begins, and what runs side by side already did so before. So the twin has a plan
+    as good as any of the window.
+
+    Parameters
+    ----------
+    tick_us
+        The unit.
+    value
+        What a value of the twin is worth in the window: as many microseconds, or as many jobs or ratios.
+    """
+
+    tick_us: int
+    value: int
+
+    def to_twin(self, timeline: Timeline) -> Timeline:
+        """Return a plan of the window on the twin, where it is as good or better."""
+        stays = (
+            replace(
+                stay,
+                load_start_us=stay.load_start_us // self.tick_us,
+                ready_us=stay.ready_us // self.tick_us,
+                end_us=None if stay.end_us is None else stay.end_us // self.tick_us,
+            )
+            for stay in timeline.residencies
+        )
+        start_us, end_us = timeline.start_us // self.tick_us, timeline.end_us // self.tick_us
+        return replace(timeline, start_us=start_us, end_us=end_us, residencies=tuple(stays))
+
+    def back(self, timeline: Timeline) -> Timeline:
+        """Return a plan of the twin as one of the window."""
+        stays = (
+            replace(
+                stay,
+                load_start_us=stay.load_start_us * self.tick_us,
+                ready_us=stay.ready_us * self.tick_us,
+                end_us=None if stay.end_us is None else stay.end_us * self.tick_us,
+            )
+            for stay in timeline.residencies
+        )
+        start_us, end_us = timeline.start_us * self.tick_us, timeline.end_us * self.tick_us
+        return replace(timeline, start_us=start_us, end_us=end_us, residencies=tuple(stays))
+
+
+_MOST_IN_TICKS = 400
+"""Larger windows are left to methods that count no time."""
+
+
+def ticks_of(instance: Instance, objective: Objective) -> Ticks | None:
+    """Return the twin of a window that counts in a longer unit; None if there is none, or the window is large."""
+    # Batches of a class that run side by side start a microsecond apart.
+    apart = bool(instance.batches) and bool((instance.template_share < WHOLE).any())
+    if apart or instance.streams is not None or instance.n_tasks > _MOST_IN_TICKS:
+        return None
+    tick_us = gcd(*(abs(time) for time in _times_us(instance, objective) if time not in (NEVER, FOREVER)))
+    if tick_us < 2:
+        return None
+    twin = _divided(instance, tick_us)
+    own_us, twin_us = _times_us(instance, objective), _times_us(twin, objective)
+    # Latencies and bandwidths that are none may add up to multiples; what differed only where no plan looks is one.
+    if len(own_us) != len(twin_us) or any(
+        own != other * tick_us for own, other in zip(own_us, twin_us, strict=True) if own not in (NEVER, FOREVER)
+    ):
+        return None
+    return Ticks(instance, twin, tick_us, tick_us if objective.unit == "s" else 1)
+
+
+def _times_us(instance: Instance, objective: Objective) -> list[int]:
+    """Return all times that a plan or its value depends on."""
+    tables = [instance.job_release_us, instance.run_us, instance.batch_us, instance.load_us]
+    if instance.n_gpus > 1:
+        tables += [instance.transfer_us, instance.input_us]
+    if objective in (Objective.MEAN_SLOWDOWN, Objective.MAX_SLOWDOWN):
+        tables.append(instance.job_ideal_us)
+    charged = charges(objective, instance)
+    if charged.term is Term.TARDINESS:
+        tables.append(charged.due_us)
+    times = [int(time) for table in tables for time in table.flat]
+    return times + [time for gpu in instance.cluster.gpus for each in gpu.available.intervals for time in each]
+
+
+def _divided(instance: Instance, by: int) -> Instance:
+    """Return an instance with every time divided, rounded down where no plan depends on it."""
+
+    def link(old: Link) -> Link:
+        return Link(old.latency_us // by, None if old.bandwidth is None else old.bandwidth * by)
+
+    def batch(old: BatchClass | None) -> BatchClass | None:
+        if old is None:
+            return None
+        tables = {kind: {n: max(1, time // by) for n, time in t.items()} for kind, t in old.runtime_us.items()}
+        return replace(old, runtime_us=tables)
+
+    def task(old: Task) -> Task:
+        times = {kind: max(1, time // by) for kind, time in old.runtime_us.items()}
+        return replace(old, runtime_us=times, batch=batch(old.batch))
+
+    def workflow(old: Workflow) -> Workflow:
+        ideal_us = None if old.ideal_us is None else max(1, old.ideal_us // by)
+        return replace(old.with_tasks(task), ideal_us=ideal_us)
+
+    def gpu(old: GPU) -> GPU:
+        there = ((a // by, b if b == FOREVER else b // by) for a, b in old.available.intervals)
+        bandwidth, overhead_us = old.load_bandwidth * by, old.load_overhead_us // by
+        return replace(
+            old, load_bandwidth=bandwidth, load_overhead_us=overhead_us, available=Availability(tuple(there))
+        )
+
+    def job(old: Job) -> Job:
+        deadline_us = None if old.deadline_us is None else old.deadline_us // by
+        return replace(old, release_us=old.release_us // by, deadline_us=deadline_us)
+
+    network = instance.cluster.network
+    links = replace(network, between=link(network.between), within=link(network.within))
+    cluster = Cluster(tuple(map(gpu, instance.cluster.gpus)), links)
+    shorter = instance.with_workflows(workflow, catalogue=())
+    return replace(shorter, cluster=cluster, jobs=tuple(map(job, shorter.jobs)))
+
+
+class TickSearch(Delegate):
+    """A search that counts in the unit of a window's times; its plans and bounds go on to that on the window."""
+
+    def __init__(self, search: Search, ticks: Ticks) -> None:
+        self._ticks = ticks
+        super().__init__(search, ticks.twin, search.remaining_s)
+        if search.timeline is not None:
+            self.offer(ticks.to_twin(search.timeline), search.origin)
+        if search.bound is not None and search.bound_method is not None:
+            self.offer_bound(search.bound / ticks.value, search.bound_method)
+
+    @property
+    def value_of_one(self) -> int:
+        """What a value of 1 here is in the other search."""
+        return self._ticks.value
+
+    @property
+    def proved(self) -> bool:
+        """Whether nothing is left to search for, by the bounds of the other search as well."""
+        return super().proved or self._search.proved
+
+    def finish(self, timeline: Timeline) -> Timeline:
+        """Return a plan as the other search keeps it."""
+        return self._ticks.to_twin(self._search.finish(self._ticks.back(timeline)))
+
+    def hand_on(self, timeline: Timeline) -> Timeline:
+        """Return a plan of the twin as one of the window."""
+        return self._ticks.back(timeline)
+
+    def offer_bound(self, bound: Fraction, method: str) -> None:
+        """Keep a proved lower bound, rounded up to what whole units allow, if it is the best so far."""
+        least = round_up(self.instance, self.objective, bound)
+        Search.offer_bound(self, least, method)
+        self._search.offer_bound(least * self._ticks.value, method)
+
+
+def in_ticks(search: Search) -> Search:
+    """Return where exact methods look: the search itself, or that which counts in a longer unit."""
+    ticks = None if isinstance(search, TickSearch) else ticks_of(search.instance, search.objective)
+    return search if ticks is None else TickSearch(search, ticks)
 
 
 def _spread_limits(limits: Restrictions, of_gpu: Ints) -> Restrictions:

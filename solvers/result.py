@@ -229,6 +229,11 @@ class Search:
         return search
 
     @property
+    def value_of_one(self) -> int:
+        """What a value of 1 here is in the window that was asked about: more where time counts in longer units."""
+        return 1
+
+    @property
     def elapsed_s(self) -> float:
         """Seconds since the start."""
         return self.clock() - self._start

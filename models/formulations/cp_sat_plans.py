@@ -10,6 +10,7 @@ from ortools.sat.python import cp_model
 
 from truenorth.models.formulations.choices import renumber
 from truenorth.models.formulations.cp_sat import CpSatFormulation
+from truenorth.models.formulations.equal_jobs import sort_equal_jobs
 from truenorth.models.formulations.normal_form import Chain, normal_form, serving_chains
 from truenorth.models.formulations.orders import overlapping
 from truenorth.models.objective import completion_us
@@ -26,7 +27,8 @@ def add_hint(formulation: CpSatFormulation, timeline: Timeline) -> None:
     Every variable has a value, or CP-SAT looks for the rest and may drop the plan: half a hint is worth nothing.
     If wrong: slower; the log says that a hint is no solution, and a test reads it.
     """
-    timeline = renumber(timeline, formulation.choices.equal_gpus)
+    instance, objective = formulation.choices.instance, formulation.objective.objective
+    timeline = renumber(sort_equal_jobs(instance, objective, timeline), formulation.choices.equal_gpus)
     values = (_hint_tasks, _hint_batches, _hint_residencies, _hint_costs, _hint_surcharges)
     # A start can also be a job's term; CP-SAT wants every variable hinted once.
     hint = {variable.index: (variable, value) for part in values for variable, value in part(formulation, timeline)}

@@ -19,6 +19,7 @@ import pulp
 
 from truenorth.models.formulations.allowance import UNLIMITED, Allowance
 from truenorth.models.formulations.choices import Choices
+from truenorth.models.formulations.equal_jobs import ordered_tasks
 from truenorth.models.formulations.milp_problem import complete_jobs, minimise, new_problem
 from truenorth.models.formulations.milp_residency import (
     fit_memory,
@@ -89,8 +90,18 @@ def formulate(
     variables = MilpVariables(problem, choices, scaled)
     for constrain in CONSTRAINTS:
         constrain(problem, variables, choices)
+    order_equal_jobs(problem, variables, instance, objective)
     minimise(problem, variables, choices, scaled, within)
     return MilpFormulation(problem, variables, choices, scaled, limit)
+
+
+def order_equal_jobs(problem: pulp.LpProblem, v: MilpVariables, instance: Instance, objective: Objective) -> None:
+    """Symmetry: the first tasks of equal jobs start in the order of the jobs.
+
+    s_t <= s_u for the first tasks t, u of two equal jobs, one after the other.
+    """
+    for earlier, later in ordered_tasks(instance, objective):
+        problem.addConstraint(v.start[earlier] <= v.start[later], f"equal_jobs[{earlier},{later}]")
 
 
 def run_each_task_once(problem: pulp.LpProblem, v: MilpVariables, choices: Choices) -> None:

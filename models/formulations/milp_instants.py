@@ -23,6 +23,7 @@ import pulp
 from truenorth.models.cluster import FOREVER
 from truenorth.models.formulations.allowance import UNLIMITED, Allowance, GivenUpError
 from truenorth.models.formulations.choices import Choices
+from truenorth.models.formulations.equal_jobs import ordered_tasks, sort_equal_jobs
 from truenorth.models.formulations.milp_problem import (
     TERM_BYTES,
     TERM_S,
@@ -158,6 +159,7 @@ def formulate(
     for constrain in CONSTRAINTS:
         constrain(problem, variables, choices, grid)
     complete_jobs(problem, variables, choices)
+    order_equal_jobs(problem, variables, instance, objective)
     minimise(problem, variables, choices, scaled, within)
     return InstantFormulation(problem, variables, choices, scaled, grid)
 
@@ -221,6 +223,16 @@ def wait_for_inputs(problem: pulp.LpProblem, v: InstantVariables, choices: Choic
                     apart = 2 - pulp.lpSum(where.get((before, g), [])) - pulp.lpSum(where.get((t, h), []))
                     earliest = v.end[before] + moved - (far + moved) * apart
                     problem.addConstraint(pulp.lpSum(begins[t]) >= earliest, f"transfer[{before},{t},{g},{h}]")
+
+
+def order_equal_jobs(problem: pulp.LpProblem, v: InstantVariables, instance: Instance, objective: Objective) -> None:
+    """Symmetry: sum_gun u z_tgun <= sum_gun u z_vgun for the first tasks t, v of two equal jobs."""
+    starts: dict[int, list[pulp.LpAffineExpression]] = {}
+    for (task, _, u, _), literal in v.start.items():
+        starts.setdefault(task, []).append(u * literal)
+    for earlier, later in ordered_tasks(instance, objective):
+        in_order = pulp.lpSum(starts[earlier]) <= pulp.lpSum(starts[later])
+        problem.addConstraint(in_order, f"equal_jobs[{earlier},{later}]")
 
 
 def share_compute(problem: pulp.LpProblem, v: InstantVariables, choices: Choices, grid: InstantGrid) -> None:
@@ -342,6 +354,7 @@ def start_values(formulation: InstantFormulation, timeline: Timeline) -> dict[st
     times += [r.end_us for r in timeline.residencies if r.end_us is not None]
     if any(time % step for time in times):
         return {}
+    timeline = sort_equal_jobs(instance, formulation.objective.objective, timeline)
     leader = batch_leaders(instance, timeline)
     size = np.bincount(leader, minlength=instance.n_tasks)[leader]
     runs = {(t, int(timeline.gpu[t]), int(timeline.start_us[t]) // step, int(size[t])) for t in range(instance.n_tasks)}

@@ -14,6 +14,7 @@ import networkx as nx
 import pulp
 
 from truenorth.models.formulations.choices import renumber
+from truenorth.models.formulations.equal_jobs import sort_equal_jobs
 from truenorth.models.formulations.milp import MilpFormulation
 from truenorth.models.formulations.milp_problem import start_costs
 from truenorth.models.formulations.normal_form import Chain, normal_form, serving_chains
@@ -31,7 +32,8 @@ class ContradictoryOrderError(ValueError):
 
 def start_values(formulation: MilpFormulation, timeline: Timeline) -> dict[str, float]:
     """Return a value for every variable, by name, from a feasible timeline no worse than the one built in."""
-    known = renumber(timeline, formulation.choices.equal_gpus)
+    instance, objective = formulation.choices.instance, formulation.objective.objective
+    known = renumber(sort_equal_jobs(instance, objective, timeline), formulation.choices.equal_gpus)
     chains = _Chains(formulation, known)
     parts = (
         _start_tasks(formulation, known),

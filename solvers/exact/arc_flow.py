@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from math import ceil, floor
+from math import ceil, floor, inf
 
 from truenorth.models import Instance, Objective, Placement, Timeline
 from truenorth.models.formulations.arc_flow import formulate, read_bins
@@ -35,16 +35,25 @@ def applies(instance: Instance, objective: Objective) -> bool:
     )
 
 
-def improve(search: Search, workers: int = 2, seed: int = 0) -> None:
-    """Refute one makespan after the other, from the bound upwards, until one is reached or time is up."""
+def improve(search: Search, workers: int = 2, seed: int = 0, limit_s: float = inf) -> None:
+    """Refute one makespan after the other, from the bound upwards, until one is reached or time is up.
+
+    Parameters
+    ----------
+    limit_s
+        Seconds from now.
+    """
+    end_s = search.elapsed_s + limit_s
+
+    def left_s() -> float:
+        return min(search.remaining_s, end_s - search.elapsed_s)
+
     sizes = [search.instance.run_time(task, 0) for task in range(search.instance.n_tasks)]
     gpus = search.instance.n_gpus
-    while not search.proved and search.remaining_s > 0:
+    while not search.proved and left_s() > 0:
         # Never below what is refuted: so the first capacity that holds everything is the least.
         makespan = max(max(sizes), ceil(search.bound or 0))
-        decided, packed = pack(
-            sizes, gpus, makespan, search.remaining_s, workers, seed, lambda: search.remaining_s <= 0
-        )
+        decided, packed = pack(sizes, gpus, makespan, left_s(), workers, seed, lambda: left_s() <= 0)
         if packed is not None:
             search.offer(timeline(search.instance, packed))
         if not decided:

@@ -33,7 +33,7 @@ from truenorth.models.timeline import Timeline
 from truenorth.solvers.bounds.lagrangian.improve import Priced
 from truenorth.solvers.bounds.lagrangian.windows import limits
 from truenorth.solvers.faults import CP_SAT, SOLVER_OF
-from truenorth.solvers.reductions import on_twin
+from truenorth.solvers.reductions import in_ticks, on_twin
 from truenorth.solvers.result import Result, Search
 
 _POLL_S = 0.05
@@ -227,7 +227,7 @@ def solve(
     search = Search(instance, objective, time_limit_s)
     if hint is not None:
         search.offer(hint)
-    improve(on_twin(search), workers, seed)
+    improve(in_ticks(on_twin(search)), workers, seed)
     return search.result(METHOD, {"ortools": version("ortools"), "workers": workers, "seed": seed})
 
 
@@ -297,6 +297,21 @@ def look_within(search: Search, most: Fraction | None, workers: int, seed: int, 
         run = SolverRun(search, formulation, lambda _: None, workers, seed, search.remaining_s)
         run.solver.parameters.cp_model_presolve = presolve
         run.follow()
+
+
+def ask_plainly(search: Search, workers: int, seed: int, limit_s: float) -> None:
+    """Put a window to CP-SAT as it is: nothing is proved beforehand, and CP-SAT chooses how to search.
+
+    Parameters
+    ----------
+    limit_s
+        Seconds from now.
+    """
+    if search.faults or search.proved or limit_s <= build_s(search.instance):
+        return
+    scaled = scaled_objective(search.instance, search.objective, search.timeline)
+    with search.giving_way(METHOD):
+        _run(search, scaled, (), None, workers, seed, limit_s, ())
 
 
 def prove_maximum(search: Search, workers: int, seed: int, limit_s: float) -> None:

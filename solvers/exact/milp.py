@@ -31,7 +31,7 @@ from truenorth.models.objective import Objective
 from truenorth.models.timeline import Timeline
 from truenorth.solvers.exact import cp_sat
 from truenorth.solvers.faults import MILP, SOLVER_OF
-from truenorth.solvers.reductions import on_twin
+from truenorth.solvers.reductions import in_ticks, on_twin
 from truenorth.solvers.result import Result, Search
 
 AnyFormulation = MilpFormulation | milp_instants.InstantFormulation
@@ -68,7 +68,7 @@ def solve(
     search = Search(instance, objective, time_limit_s)
     if hint is not None:
         search.offer(hint)
-    improve(on_twin(search), workers, seed)
+    improve(in_ticks(on_twin(search)), workers, seed)
     versions = {"pulp": version("pulp"), "highspy": version("highspy")}
     return search.result(METHOD, {**versions, "workers": workers, "seed": seed})
 

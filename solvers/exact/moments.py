@@ -123,6 +123,20 @@ class Rules:
         self.most = [instance.restrictions.max_replicas.get(name, instance.n_gpus) for name in names]
         self.users = [frozenset(t for t in self.tasks if m in self.needs[t]) for m in range(len(names))]
         self.alike = self._alike()
+        self.waits_for = self._equal_before()
+
+    def _equal_before(self) -> dict[int, int]:
+        """Return of equal jobs whose first task of the file begins after which: exchanged, they make the same plan."""
+        instance, last, before = self.instance, dict[object, int](), dict[int, int]()
+        for index, job in enumerate(instance.jobs):
+            first, workflow = int(instance.job_first_task[index]), int(instance.job_workflow[index])
+            task = first + instance.workflows[workflow].topological[0]
+            key = (workflow, job.release_us, job.weight, job.deadline_us, job.ingress)
+            # Batches take any of a class, so that no order is left.
+            if key in last and self.batch[task] == NONE:
+                before[task] = last[key]
+            last[key] = task
+        return before
 
     def _alike(self) -> list[int]:
         """Return for each GPU one that it may be exchanged with: of its class, each alone in its server."""
@@ -300,6 +314,7 @@ class Rules:
             for task in sorted(state.left)
             if self.instance.run_time(task, gpu) != NEVER
             and self.needs[task] <= ready
+            and self.waits_for.get(task) not in state.left
             and 0 <= self._arrival(state, known, task, gpu) <= now
         ]
         free = WHOLE - sum(self.share[run.tasks[0]] for run in site.runs)

@@ -91,14 +91,19 @@ def _list_ready(tables: OrderTables, states: States, at: int, ready: Ints) -> in
 
     Notes
     -----
-    Invariant: `ready` lists every task all of whose predecessors have started, and none that has started itself.
-    Because: `next_stage` says of each stage and task which stage follows, -1 where the task cannot start.
+    Invariant: `ready` lists every task all of whose predecessors have started, and none that has started itself; of
+    equal jobs that have not begun only those of the first.
+    Because: `next_stage` says of each stage and task which stage follows, -1 where the task cannot start. Of orders
+    that differ by names of equal jobs the one in which these begin in turn is left.
     Cost: O(tasks of unfinished jobs).
     If wrong: unsound if one is missing.
     """
     count = 0
     for job in range(len(tables.weight)):
-        stage = states.stage[at, job]
+        stage, before = states.stage[at, job], tables.job_before[job]
+        if before != NONE and states.stage[at, before] == tables.first_stage[before]:
+            # Equal and not begun: of the two the other one begins first.
+            continue
         for task in range(tables.first_task[job], tables.first_task[job + 1]):
             if tables.next_stage[stage, task - tables.first_task[job]] >= 0:
                 ready[count] = task

@@ -34,6 +34,8 @@ class OrderTables(NamedTuple):
         Per model; 0 for one that some GPU holds from the start.
     first_task
         Shape [jobs + 1].
+    job_before
+        Per job: the equal job whose first start comes before its own, NONE without one.
     weight, due_us
         A job costs its weight for every microsecond from its due time to its completion.
     first_stage
@@ -71,6 +73,7 @@ class OrderTables(NamedTuple):
     needs: Ints
     load_us: Ints
     first_task: Ints
+    job_before: Ints
     weight: Ints
     due_us: Ints
     first_stage: Ints

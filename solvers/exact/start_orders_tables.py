@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from truenorth.models.formulations.allowance import UNLIMITED, Allowance
+from truenorth.models.formulations.equal_jobs import job_before
 from truenorth.models.formulations.scale import ScaledObjective
 from truenorth.models.formulations.windows import horizon_us, time_windows, transfer_matrix
 from truenorth.models.instance import NONE, Instance, Ints
@@ -278,6 +279,7 @@ def tabulate(
         needs,
         load_us,
         instance.job_first_task,
+        job_before(instance, objective),
         weight,
         charged.due_us.astype(np.int64),
         np.array(first_stage, np.int64),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests import instances as make
+from tests.streams.worlds import random_chats
 from truenorth.executor import parse_policy, simulate
 from truenorth.models import BatchClass, Instance, Job, Objective, Task, Timeline, check, measure, timeline_value
 from truenorth.models.scenario.limits import check_horizon
@@ -53,6 +55,17 @@ def test_the_first_plan_is_made_and_said_to_be_late_however_short_the_limit() ->
     assert result.bound_method == "critical_path"
     assert not result.within_limit
     assert asked[0] <= 0
+
+
+def test_requests_get_a_plan_however_short_the_limit() -> None:
+    of = random_chats(random.Random(1), 4)
+    result = solve(of, Objective.MEAN_LATENCY, AT_ONCE, starts=starts_for(of, 0))
+    assert result.timeline is not None
+    assert check(of, result.timeline) == []
+    # Who asks to stop is obeyed all the same.
+    stopped = Budget(60.0)
+    stopped.stop.set()
+    assert solve(of, Objective.MEAN_LATENCY, stopped, starts=starts_for(of, 0)).timeline is None
 
 
 def test_a_plan_in_time_is_said_to_be() -> None:
@@ -181,6 +194,7 @@ def test_search_goes_on_once_cp_sat_has_had_its_share_of_a_window_with_batches(m
         return lambda search, *_, **__: asked.append((name, search.remaining_s))
 
     monkeypatch.setattr(annealing, "improve", note("annealing"))
+    monkeypatch.setattr(cp_sat, "ask_plainly", note("plainly"))
     monkeypatch.setattr(cp_sat, "improve", note("cp-sat"))
     monkeypatch.setattr(side_by_side, "raise_bound", note("bound"))
     solve(of, Objective.MEAN_LATENCY, Budget(60.0, workers=1))
@@ -189,6 +203,31 @@ def test_search_goes_on_once_cp_sat_has_had_its_share_of_a_window_with_batches(m
     assert asked[proof][1] == pytest.approx(30, abs=2)
     assert {"annealing", "bound"} <= set(names[:proof])
     assert {"annealing", "bound"} <= set(names[proof + 1 :])
+
+
+def test_a_warm_up_without_time_for_the_bound_is_repeated_until_there_was() -> None:
+    search, asked = Search(queue(), Objective.MEAN_LATENCY, 60.0), list[float]()
+
+    def plan_and_bound(limit_s: float) -> None:
+        asked.append(limit_s)
+        if len(asked) < 3:  # other processes took the time
+            search.left_out["lagrangian"] = "no time"
+
+    assert portfolio._warm_up(search, 0.5, plan_and_bound) is None
+    assert asked == [0.5, 1.0, 2.0]
+    assert search.left_out == {}
+
+
+def test_a_warm_up_for_which_no_bound_is_ever_built_ends() -> None:
+    search, asked = Search(queue(), Objective.MEAN_LATENCY, 60.0), list[float]()
+
+    def plan_and_bound(limit_s: float) -> None:
+        asked.append(limit_s)
+        search.left_out["lagrangian"] = "no time"
+
+    assert portfolio._warm_up(search, 0.5, plan_and_bound) is None
+    # Twice as long each time, but no longer than half of what is left.
+    assert asked == [0.5 * 2**turn for turn in range(6)]
 
 
 def test_what_is_small_is_proved_without_a_long_warm_up() -> None:

@@ -17,7 +17,9 @@ from truenorth.solvers.bounds.lagrangian.improve import Priced
 from truenorth.solvers.bounds.lagrangian.pooled import FirstPrices
 from truenorth.solvers.bounds.lagrangian.relaxation import fixed_parts, job_costs, relax
 from truenorth.solvers.exact import exhaustive, start_orders
-from truenorth.solvers.exact.start_orders_tables import ComputeRate
+from truenorth.solvers.exact.start_orders import _origin
+from truenorth.solvers.exact.start_orders_kernel import _list_ready
+from truenorth.solvers.exact.start_orders_tables import ComputeRate, tabulate
 from truenorth.solvers.result import Search
 from truenorth.solvers.search.dispatch import greedy
 
@@ -136,4 +138,24 @@ def test_there_is_always_room_for_whatever_follows_one_state(monkeypatch: pytest
     monkeypatch.setattr(start_orders, "_AT_ONCE", 2)
     search = _proved(instance([Job(chain(task("t", 4)), 0)], on=cluster(3)), Objective.MEAN_LATENCY)
     assert search.bound == 4
+    assert search.proved
+
+
+def test_of_equal_jobs_that_have_not_begun_only_the_first_can_begin() -> None:
+    flows = [chain(task("t", 2, [model]), task("u", 3, [model], {"t": 0}), name=model) for model in "ab"]
+    built = instance([Job(flow, 0) for flow in flows * 3], {"a": 10, "b": 10}, cluster(1))
+    tables = tabulate(built, Objective.MEAN_LATENCY, ComputeRate.of(early_prices(built, Objective.MEAN_LATENCY)))
+    assert tables is not None
+    ready = np.empty(built.n_tasks, np.int64)
+    assert _list_ready(tables, _origin(tables), 0, ready) == 2
+    # The first tasks of the first job of each workflow.
+    assert ready[:2].tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("objective", SUMS)
+def test_equal_jobs_in_order_lose_no_plan(objective: Objective) -> None:
+    flow = chain(task("t", 2, ["a"]), task("u", 3, ["b"], {"t": 1}))
+    built = instance([Job(flow, 0, deadline_us=4)] * 3, {"a": 3, "b": 4}, cluster(2))
+    best, search = exhaustive.solve(built, objective).value, _proved(built, objective)
+    assert search.value == best
     assert search.proved
