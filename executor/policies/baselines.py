@@ -142,6 +142,7 @@ class Hash(QueuePolicy):
     The checksum, modulo the number of GPUs that can run the task, picks one of them.
     """
 
+    remembers: ClassVar[bool] = False
     knows: ClassVar[Knows] = Knows.NOTHING
 
     def released(self, job: int) -> None:

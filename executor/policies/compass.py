@@ -47,6 +47,7 @@ class Compass(QueuePolicy):
     worker with the least wait + TD + input transfer; a join stays.
     """
 
+    decides_apart: ClassVar[bool] = True
     Options: ClassVar[type[object]] = CompassOptions
 
     def __init__(self, options: CompassOptions | None = None) -> None:
@@ -84,7 +85,7 @@ class Compass(QueuePolicy):
         self._planner.transfers.add_to(row, edge, here)
         best = least(row, view.gpus_of[site.job_ingress[site.job[task]]])
         if best != planned:
-            self.place(task, best)
+            self.place(task, best, server)
 
 
 T = TypeVar("T")
@@ -141,7 +142,7 @@ class ReleasedCompass(QueuePolicy):
 
     def __init__(self, options: ReleasedOptions | None = None) -> None:
         self.readings = options or ReleasedOptions()
-        super().__init__(QueueOptions(prefetch=0, evict="fifo", enqueue="last", batch=BATCHES_OFF))
+        super().__init__(QueueOptions(prefetch=0, evict="fifo", enqueue="last", own_decisions=False, batch=BATCHES_OFF))
 
     def twin(self, instance: Instance) -> Instance:
         """Return the twin instance, unless models are shared."""

@@ -60,6 +60,7 @@ class Hadar(HeadFirst):
     can wait for a later one.
     """
 
+    remembers: ClassVar[bool] = False  # it has booked whatever it decided
     Options: ClassVar[type[object]] = HadarOptions
 
     def __init__(self, options: HadarOptions | None = None) -> None:
