@@ -41,10 +41,11 @@ class CompassOptions(QueueOptions):
 class Compass(QueuePolicy):
     """Plans a job on its arrival, by the server where it arrives, from the published view of every worker.
 
-    Tasks are placed in decreasing rank on the worker of the earliest start, a missing model counting with its load
-    time, or twice that if something must be evicted; several missing models add up. With `adjust`, a task with one
-    predecessor whose planned worker's wait exceeds `threshold` x R(t) when that predecessor finishes moves to the
-    worker with the least wait + TD + input transfer; a join stays.
+    Each server knows at once what it has decided itself, and of the others what is published. Tasks are placed in
+    decreasing rank on the worker of the earliest start, a missing model counting with its load time, or twice that if
+    something must be evicted; several missing models add up. With `adjust`, a task with one predecessor whose planned
+    worker's wait exceeds `threshold` x R(t) when that predecessor finishes moves to the worker with the least wait + TD
+    + input transfer; a join stays.
     """
 
     decides_apart: ClassVar[bool] = True
