@@ -10,7 +10,7 @@ from zlib import crc32
 import numpy as np
 
 from truenorth.executor.execution import NOWHERE
-from truenorth.executor.policies.options import QueueOptions, duration, one_of, option
+from truenorth.executor.policies.options import QueueOptions, duration, one_of, option, switch
 from truenorth.executor.policies.planning import JobPlanner
 from truenorth.executor.policies.queueing import HeadFirst, QueuePolicy
 from truenorth.executor.policies.view import UNREACHABLE, Row, RunRows, least
@@ -28,18 +28,23 @@ class LruOptions:
         A gateway sees every GPU as it is, unless it is told of them only every so many microseconds.
     keep_alive
         A model that has idled for longer is evicted (``OLLAMA_KEEP_ALIVE``, llama-swap's ``ttl``); None: never.
+    copies
+        Whether a model gets another copy on an idle GPU where to wait for those that hold it takes longer than to load.
     """
 
     period: int = option(0, duration)
     keep_alive: int | None = option(None, duration)
+    copies: bool = option(True, switch)
 
 
 class Lru(HeadFirst):
     """A task goes where its models are, or else where the wait is least, and what was used longest ago makes room.
 
     It is placed when it is ready: on the GPU of least wait (loads not counted) among those that hold or are loading all
-    its models, else on the GPU of least wait. A GPU's queue is strictly first in, first out: a head whose inputs are
-    still under way blocks it. Victims are the models whose last run ended longest ago. Nothing is prefetched.
+    its models, else on the GPU of least wait. Gateways scale out: where the wait exceeds what the loads take on an idle
+    GPU (twice as long if something must be evicted), it goes there, and its models have a copy more. A GPU's queue is
+    strictly first in, first out: a head whose inputs are still under way blocks it. Victims are the models whose last
+    run ended longest ago. Nothing is prefetched.
     """
 
     Options: ClassVar[type[object]] = LruOptions
@@ -47,7 +52,7 @@ class Lru(HeadFirst):
 
     def __init__(self, options: LruOptions | None = None) -> None:
         readings = options or LruOptions()
-        self._keep_alive_us = readings.keep_alive
+        self._keep_alive_us, self._copies = readings.keep_alive, readings.copies
         super().__init__(QueueOptions(period=readings.period, prefetch=0, evict="lru"))
 
     def begin(self, site: Site) -> None:
@@ -68,6 +73,10 @@ class Lru(HeadFirst):
         gpu = least(self._where_held(waits, site.needs[template], server), favoured)
         if waits[gpu] == UNREACHABLE or self._missing[gpu]:
             gpu = least(waits, favoured)
+        elif self._copies:
+            idle = least(np.where(waits, UNREACHABLE, self._missing), favoured)
+            if not waits[idle] and self._missing[idle] < waits[gpu]:
+                gpu = idle
         self.place_in_queue(task, gpu)
 
     def _where_held(self, waits: Row, needs: tuple[int, ...], server: int) -> Row:
@@ -142,6 +151,7 @@ class Hash(QueuePolicy):
     The checksum, modulo the number of GPUs that can run the task, picks one of them.
     """
 
+    remembers: ClassVar[bool] = False
     knows: ClassVar[Knows] = Knows.NOTHING
 
     def released(self, job: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from itertools import islice
+from typing import ClassVar
 
 import numpy as np
 
@@ -65,6 +66,8 @@ class CentralQueue(QueuePolicy):
     longest_way_us
         Per template: how long its inputs take at most.
     """
+
+    remembers: ClassVar[bool] = False  # it gives tasks to idle GPUs only
 
     def begin(self, site: Site) -> None:
         """Set up an empty queue."""

@@ -41,12 +41,14 @@ class CompassOptions(QueueOptions):
 class Compass(QueuePolicy):
     """Plans a job on its arrival, by the server where it arrives, from the published view of every worker.
 
-    Tasks are placed in decreasing rank on the worker of the earliest start, a missing model counting with its load
-    time, or twice that if something must be evicted; several missing models add up. With `adjust`, a task with one
-    predecessor whose planned worker's wait exceeds `threshold` x R(t) when that predecessor finishes moves to the
-    worker with the least wait + TD + input transfer; a join stays.
+    Each server knows at once what it has decided itself, and of the others what is published. Tasks are placed in
+    decreasing rank on the worker of the earliest start, a missing model counting with its load time, or twice that if
+    something must be evicted; several missing models add up. With `adjust`, a task with one predecessor whose planned
+    worker's wait exceeds `threshold` x R(t) when that predecessor finishes moves to the worker with the least wait + TD
+    + input transfer; a join stays.
     """
 
+    decides_apart: ClassVar[bool] = True
     Options: ClassVar[type[object]] = CompassOptions
 
     def __init__(self, options: CompassOptions | None = None) -> None:
@@ -84,7 +86,7 @@ class Compass(QueuePolicy):
         self._planner.transfers.add_to(row, edge, here)
         best = least(row, view.gpus_of[site.job_ingress[site.job[task]]])
         if best != planned:
-            self.place(task, best)
+            self.place(task, best, server)
 
 
 T = TypeVar("T")
@@ -141,7 +143,7 @@ class ReleasedCompass(QueuePolicy):
 
     def __init__(self, options: ReleasedOptions | None = None) -> None:
         self.readings = options or ReleasedOptions()
-        super().__init__(QueueOptions(prefetch=0, evict="fifo", enqueue="last", batch=BATCHES_OFF))
+        super().__init__(QueueOptions(prefetch=0, evict="fifo", enqueue="last", own_decisions=False, batch=BATCHES_OFF))
 
     def twin(self, instance: Instance) -> Instance:
         """Return the twin instance, unless models are shared."""

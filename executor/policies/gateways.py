@@ -212,7 +212,7 @@ class LeastTokens(LeastRequests):
 
     def __init__(self, options: TokenOptions | None = None) -> None:
         readings = options or TokenOptions()
-        super().__init__(LruOptions(readings.period, readings.keep_alive))
+        super().__init__(LruOptions(readings.period, readings.keep_alive, readings.copies))
         self.knows_lengths = readings.known
 
     @classmethod

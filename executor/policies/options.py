@@ -108,11 +108,14 @@ class ViewOptions:
         Whether the running task counts with its remaining time as load, or with its full run time.
     enqueue
         A task with several inputs queues up when its ``first`` or its ``last`` one arrives.
+    own_decisions
+        Whether who decides knows the work that it has sent to a worker at once, or only once it is published.
     """
 
     period: int = option(1_000, duration)
     remaining: bool = option(True, switch)
     enqueue: str = option("first", one_of("first", "last"))
+    own_decisions: bool = option(True, switch)
 
 
 BATCHES_OFF = -1

@@ -13,6 +13,7 @@ from typing import ClassVar
 from truenorth.executor.errors import PolicyError
 from truenorth.executor.execution import NOWHERE
 from truenorth.executor.policies.batching import Batches
+from truenorth.executor.policies.decided import OwnDecisions
 from truenorth.executor.policies.eviction import (
     furthest_use_first,
     least_recent_first,
@@ -51,8 +52,15 @@ class QueuePolicy(Policy):
         Per GPU: when the last run of a model ended there.
     run_rows
         Run times as rows over the GPUs.
+    remembers
+        Whether it reads waits by which it could send too many tasks to one GPU before that is published.
+    decides_apart
+        Whether every server decides for itself, and knows at once what it has decided itself alone; else there is one
+        dispatcher, which knows all that was decided.
     """
 
+    remembers: ClassVar[bool] = True
+    decides_apart: ClassVar[bool] = False
     Options: ClassVar[type[object]] = QueueOptions
 
     def __init__(self, options: QueueOptions | None = None) -> None:
@@ -62,7 +70,9 @@ class QueuePolicy(Policy):
         """Set up empty queues."""
         super().begin(site)
         self._accept(site)
-        self.view = PublishedView(site, self.options.period)
+        remembers = self.remembers and self.options.own_decisions
+        self._own = OwnDecisions(site.gpu_server, self.decides_apart) if remembers else None
+        self.view = PublishedView(site, self.options.period, self._own)
         self._count: Callable[[int, int], None] = self.view.add_work
         self.queue: list[list[int]] = [[] for _ in range(site.n_gpus)]
         self._queued_on: dict[int, int] = {}
@@ -107,7 +117,7 @@ class QueuePolicy(Policy):
         row = view.waits(server, view.boundary_us)
         self.run_rows.add_to(row, template)
         view.add_load_costs(row, site.needs[template], server, out=row)
-        self.place(task, least(row, view.gpus_of[site.job_ingress[site.job[task]]]))
+        self.place(task, least(row, view.gpus_of[site.job_ingress[site.job[task]]]), server)
 
     def seek_place(self, task: int, server: int) -> None:
         """Have a task placed now if some GPU that is there can do it in time, else once one comes."""
@@ -139,6 +149,10 @@ class QueuePolicy(Policy):
                     self.seek_place(successor, site.gpu_server[gpu])
                 else:
                     self.reconsider(successor, edge, gpu)
+                    if self._own is not None and successor not in self._queued_on:
+                        there = site.gpu[successor]
+                        # Now that its inputs leave it is on its way.
+                        self._own.decide(successor, there, site.gpu_server[gpu], self._work_us(successor, there), True)
 
     def reconsider(self, task: int, edge: int, here: int) -> None:
         """Place a task anew, if that is better, before the output of its last predecessor leaves along an edge.
@@ -171,6 +185,7 @@ class QueuePolicy(Policy):
         followers: dict[int, None] = {}
         for task in dropped:
             self._without_place.pop(task, None)
+            self._not_coming(task)
             gpu = self._take_out(task)
             if gpu != NOWHERE:
                 site.touched[gpu] = None
@@ -179,10 +194,15 @@ class QueuePolicy(Policy):
             if not site.predecessors_left[follower] and site.gpu[follower] == NOWHERE:
                 self.seek_place(follower, site.job_ingress[job])
 
-    def place(self, task: int, gpu: int) -> None:
+    def place(self, task: int, gpu: int, server: int | None = None) -> None:
         """Send a task to a GPU; it queues there when its inputs arrive. A queued task can be sent elsewhere.
 
         If the GPU goes too soon for it, the task stays where it is; without a place it is placed when it can run.
+
+        Parameters
+        ----------
+        server
+            Which one decides this, where servers decide apart; None: where its job came in.
         """
         site = self.site
         # Its GPU would go before: better nowhere than on the way to where it cannot run.
@@ -192,6 +212,9 @@ class QueuePolicy(Policy):
             return
         if task in self._queued_on:
             self._take_out(task)
+        if self._own is not None:
+            by = site.job_ingress[site.job[task]] if server is None else server
+            self._own.decide(task, gpu, by, self._work_us(task, gpu), not site.predecessors_left[task])
         site.assign(task, gpu)
 
     def _take_out(self, task: int) -> int:
@@ -235,8 +258,15 @@ class QueuePolicy(Policy):
         if self.in_turn[gpu] == task:
             self.in_turn[gpu] = NOWHERE
             self._count(gpu, -self._work_us(task, gpu))
+        self._not_coming(task)
         self._take_out(task)
         self.withdrawn(task, gpu)
+
+    def _not_coming(self, task: int) -> None:
+        """Have the next publication say that a task does not come where it was sent."""
+        if self._own is not None:
+            self.view.advance()
+            self._own.settle(task)
 
     def withdrawn(self, task: int, gpu: int) -> None:
         """Take note that a task that has not started is on a GPU no more."""
@@ -257,6 +287,8 @@ class QueuePolicy(Policy):
         self._queued_on[task] = gpu
         self.queue[gpu].append(task)
         self._count(gpu, self._work_us(task, gpu))
+        if self._own is not None:
+            self._own.settle(task)  # by now what was published before is taken in
 
     def started(self, task: int, gpu: int) -> None:
         """Take note that a task has started."""

@@ -64,7 +64,7 @@ class Static(QueuePolicy):
     def __init__(self, options: StaticOptions | None = None) -> None:
         seen = options or StaticOptions()
         self._named = seen.workflows
-        super().__init__(QueueOptions(seen.period, seen.remaining, seen.enqueue, prefetch=0))
+        super().__init__(QueueOptions(seen.period, seen.remaining, seen.enqueue, seen.own_decisions, prefetch=0))
 
     def begin(self, site: Site) -> None:
         """Choose the pins.

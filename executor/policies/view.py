@@ -1,7 +1,8 @@
 """The published view: what a server knows of every worker when it decides, and what it would pay there.
 
 Each worker publishes its load and its resident models at every multiple of a period. The view of the others is
-their state after all events before the latest multiple; the own rows are fresh. What has changed is copied when a
+their state after all events before the latest multiple, and what the server has itself decided since; the own rows are
+fresh. What has changed is copied when a
 boundary passes, so that reading costs a few array operations over the workers. Run times and transfers are arrays over
 the workers, too, so that a decision is a few array operations.
 """
@@ -14,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from truenorth.executor.policies.decided import OwnDecisions
 from truenorth.executor.site import Site
 from truenorth.models import NEVER
 
@@ -29,6 +31,8 @@ class PublishedView:
         For the memories of the workers.
     period_us
         0: everything is always fresh.
+    own
+        What servers have themselves decided and is not published yet; None: they do not remember it.
 
     Attributes
     ----------
@@ -44,9 +48,10 @@ class PublishedView:
         GPUs whose load costs may be seen otherwise since somebody last emptied this.
     """
 
-    def __init__(self, site: Site, period_us: int) -> None:
+    def __init__(self, site: Site, period_us: int, own: OwnDecisions | None) -> None:
         self._site = site
         self._period_us = period_us
+        self._own = own
         self.boundary_us = 0
         self.moved: set[int] = set()
         self.queued_us = [0] * site.n_gpus
@@ -116,6 +121,8 @@ class PublishedView:
         for gpu in self._loaded:
             seen_queued[gpu], seen_busy[gpu] = queued_us[gpu], busy_us[gpu]
         self._loaded.clear()
+        if self._own is not None:
+            self._own.publish()
         while self._filled:
             gpu = self._filled.pop()
             self._seen_costs[:, gpu] = self._seen_of[gpu] = self._costs[gpu]
@@ -127,6 +134,10 @@ class PublishedView:
             queued_us, busy_us = self.queued_us[gpu], self.busy_until_us[gpu] - self._site.now
         else:
             queued_us, busy_us = self._queued_of[gpu], self._busy_of[gpu] - self.boundary_us
+            if self._own is not None:
+                queued_us += self._own.queued[server].item(gpu)
+        if self._own is not None:
+            queued_us += self._own.coming[server].item(gpu)
         return queued_us + busy_us if busy_us > 0 else queued_us
 
     def waits(self, server: int, from_us: int = 0) -> Row:
@@ -141,12 +152,16 @@ class PublishedView:
         shift[()] = self.boundary_us  # an array of no dimension: numpy takes twice as long over a plain number
         np.maximum(self._seen_busy, shift, out=waits)
         waits += self._seen_queued
+        if self._own is not None:
+            waits += self._own.queued[server]
         if from_us != self.boundary_us:
             shift[()] = from_us - self.boundary_us
             waits += shift
         for gpu in self.gpus_of[server]:
             busy_us = self.busy_until_us[gpu] - now
             waits[gpu] = from_us + self.queued_us[gpu] + (busy_us if busy_us > 0 else 0)
+        if self._own is not None:
+            waits += self._own.coming[server]
         return waits
 
     def add_load_costs(self, row: Row, models: tuple[int, ...], server: int, out: Row) -> None:

@@ -11,7 +11,10 @@ from tests.executor.scripted import runs
 from tests.instances import chain, cluster, gpu, instance, network, task
 from truenorth.executor import parse_policy, simulate
 from truenorth.executor.policies.bookings import Bookings
+from truenorth.executor.policies.hadar import Hadar
 from truenorth.models import Cluster, InitialResidency, Instance, Job, check
+
+HADAR = parse_policy("hadar")
 
 
 def on_g1(run: int, jobs: int = 2) -> Instance:
@@ -21,17 +24,26 @@ def on_g1(run: int, jobs: int = 2) -> Instance:
     return instance([Job(work, 0, ingress=0) for _ in range(jobs)], {"x": 4}, cluster(2), initial=held)
 
 
-def test_lru_goes_where_the_model_is_however_long_that_takes() -> None:
-    # JIT would load x on g0 for the third one: 4 < 6.
-    assert runs(simulate(on_g1(3, jobs=3), parse_policy("lru"))) == [(1, 0, 3), (1, 3, 6), (1, 6, 9)]
+def test_lru_goes_where_the_model_is_until_waiting_exceeds_the_load_on_an_idle_gpu() -> None:
+    # The third would wait 6 us on g1: to load x on g0, which is idle, takes 4. The fourth finds g0 taken.
+    waiting = [(1, 0, 3), (1, 3, 6), (1, 6, 9), (1, 9, 12)]
+    assert runs(simulate(on_g1(3, jobs=4), parse_policy("lru"))) == [*waiting[:2], (0, 4, 7), waiting[2]]
+    assert runs(simulate(on_g1(3, jobs=4), parse_policy("lru:copies=off"))) == waiting
+
+
+def test_lru_copies_later_where_something_must_be_evicted() -> None:
+    # g0 is full of y: to load x there counts 8. The fourth would wait for 9, and loads in 4.
+    work, held = chain(task("t", 3, ["x"])), (InitialResidency(1, 0), InitialResidency(0, 1))
+    on = instance([Job(work, 0, ingress=0) for _ in range(4)], {"x": 4, "y": 8}, cluster(2), initial=held)
+    assert runs(simulate(on, parse_policy("lru"))) == [(1, 0, 3), (1, 3, 6), (1, 6, 9), (0, 4, 7)]
 
 
 def test_lru_counts_what_is_being_loaded_as_held_and_goes_to_the_least_wait_otherwise() -> None:
     # x is nowhere: ingress g0 loads it [0, 4). At 1 the second job goes there too, behind it; y goes to the idle g1.
-    x, y = chain(task("t", 5, ["x"]), name="wx"), chain(task("t", 1, ["y"]), name="wy")
+    x, y = chain(task("t", 4, ["x"]), name="wx"), chain(task("t", 1, ["y"]), name="wy")
     jobs = [Job(x, 0, ingress=0), Job(x, 1, ingress=1), Job(y, 1, ingress=0)]
     timeline = simulate(instance(jobs, {"x": 4, "y": 4}, cluster(2)), parse_policy("lru"))
-    assert runs(timeline) == [(0, 4, 9), (0, 9, 14), (1, 5, 6)]
+    assert runs(timeline) == [(0, 4, 8), (0, 8, 12), (1, 5, 6)]
 
 
 def test_lru_is_strictly_first_in_first_out() -> None:
@@ -116,6 +128,20 @@ def test_hadar_takes_the_kind_of_least_finish_and_price() -> None:
     work = chain(task("t", {"A": 4, "B": 6}))
     on = instance([Job(work, 0) for _ in range(2)], on=Cluster((gpu(0), gpu(1, kind="B")), network()))
     assert runs(simulate(on, parse_policy("hadar:window=10us,windows=4"))) == [(0, 0, 4), (1, 0, 6)]
+
+
+def test_hadar_books_in_windows_that_fit_the_run_times() -> None:
+    # Run times of 3, 6 and 90: the median is 6 and a window 4, in whatever unit. So hours are decided as seconds are.
+    def placed(unit_us: int) -> list[tuple[int, int, int]]:
+        work = [chain(task("t", us * unit_us), name=f"w{us}") for us in (3, 6, 90)]
+        jobs = [Job(work[at % 3], at * unit_us, ingress=0) for at in range(12)]
+        return [(g, a // unit_us, b // unit_us) for g, a, b in runs(simulate(instance(jobs, on=cluster(3)), HADAR))]
+
+    assert placed(1_000_000) == placed(3_600_000_000)
+    made = HADAR()
+    assert isinstance(made, Hadar)
+    simulate(instance([Job(chain(task("a", 3), task("b", 6), task("c", 90)), 0)], on=cluster(3)), lambda: made)
+    assert made._window_us == 4
 
 
 def test_hadar_runs_in_booked_order() -> None:
