@@ -267,6 +267,7 @@ class Catalogued(Target):
             problem = "brings shares and batches; allowed is a log without these columns"
             raise QuestionError(problem, "catalogue")
         made, unmatched = join(self.document, found.at(rows), release_us, classes)
+        self.unmatched.clear()
         self.unmatched.update(unmatched)
         for model, count in unmatched.items():
             tally.left_out[f"of {model[:60]}, which the catalogue does not have"] += count
@@ -288,6 +289,7 @@ class Catalogued(Target):
         asked = found.at(rows)
         model = model_of_each(self.document, asked, match(self.document, np.unique(asked.model)), tally)
         missing = pd.Series(asked.model[model == ""]).value_counts()
+        self.unmatched.clear()
         self.unmatched.update({str(name): int(count) for name, count in missing.items()})
         tally.warnings += self._dropped(len(rows))
         kept = np.flatnonzero(model != "")

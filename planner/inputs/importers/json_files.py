@@ -5,7 +5,6 @@ Numbers stay text, as in scenario files, so that times are rounded once and exac
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -351,12 +350,29 @@ def _documents(text: str, name: str) -> Iterator[JSONText | ReadEntry]:
         except (ValueError, RecursionError):
             raise JSONText(text[start:], name, line).refusal() from None
         listed = _longest_list(value)
-        mark = re.compile(rf"{re.escape(json.dumps(listed))}\s*:\s*(?=\[)").search(text, start, at) if listed else None
-        if mark is None:
-            yield ReadEntry(value, text[start:at], name, line, ())
+        if listed:
+            begin = _place_of(listed, text, start)
+            yield from Entries(StringIO(text[begin:at]), name, line + text.count("\n", start, begin), to_the_end=False)
         else:
-            yield from Entries(StringIO(text[mark.end() : at]), name, line + text.count("\n", start, mark.end()), False)
+            yield ReadEntry(value, text[start:at], name, line, ())
         line += text.count("\n", start, at)
+
+
+def _place_of(key: str, text: str, start: int) -> int:
+    """Return where the value of a key begins, in the text of an object that begins at `start` and can be read."""
+    at, name = start + 1, None
+    while name != key:
+        at = at if name is None else EXACT.raw_decode(text, at)[1]
+        name, at = EXACT.raw_decode(text, _past(text, at))
+        at = _past(text, at)
+    return at
+
+
+def _past(text: str, at: int) -> int:
+    """Return the place of the next character that is neither space nor between values."""
+    while text[at] in " \t\r\n,:":
+        at += 1
+    return at
 
 
 def _longest_list(value: object) -> str:
