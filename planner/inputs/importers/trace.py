@@ -159,10 +159,7 @@ LISTED_USERS = 10
 """So many users are named in the notes."""
 
 
-_SPLIT = (
-    "; they are split into tasks of one GPU each, which need not run at the same time: plans and policies may run "
-    "parts of a job apart"
-)
+_SPLIT = "and are split into tasks of one GPU, which plans may run at different times"
 _RAN_BEFORE = "releases are of a clock that ran before the log: time zero is the first of them"
 
 
@@ -461,7 +458,7 @@ def _describe(asked: Requests | TokenRequests, tally: Tally, spread: bool, drive
     gpus = asked.gpus if isinstance(asked, Requests) else None
     if gpus is not None and (gpus > 1).any() and not driven:
         wide = int((gpus > 1).sum())
-        tally.warnings.append(f"{wide:,} of {len(gpus):,} jobs ran on several GPUs, up to {gpus.max():,}{_SPLIT}")
+        tally.warnings.append(f"{wide:,} of {len(gpus):,} jobs ran on several GPUs (up to {gpus.max():,}) {_SPLIT}")
     if asked.user is not None:
         tally.notes.append(_users(asked.user))
 
