@@ -92,4 +92,8 @@ def is_swf(path: Path) -> bool:
 
 
 def _swf_as_csv(line: str) -> str:
-    return "\n" if line.startswith(";") else ",".join(line.split()) + "\n"
+    fields = [] if line.startswith(";") else line.split()
+    if len(fields) == len(SWF_COLUMNS) and fields[4] == "-1":
+        # What it was given is not known, so that it counts with what it asked for.
+        fields[4] = fields[7]
+    return ",".join(fields) + "\n"

@@ -223,7 +223,8 @@ class Rows:
         Either all dates of an import have a zone or none has, which the first one tells; without, they count as UTC.
         """
         texts = self.columns[column]
-        read = pd.to_datetime(pd.Series(texts, dtype=object), format="ISO8601", errors="coerce", utc=True)
+        dashed = pd.Series(texts, dtype=object).str.replace("/", "-")
+        read = pd.to_datetime(dashed, format="ISO8601", errors="coerce", utc=True)
         # The reader also takes a bare year, and words such as "now".
         short = np.fromiter(map(len, texts), np.int64, len(texts)) < _SHORTEST_MOMENT
         good = ~short & read.dt.year.between(_FIRST_YEAR, _LAST_YEAR).to_numpy(np.bool_)

@@ -433,7 +433,8 @@ def import_trace(
     except QuestionError as error:
         if error.argument:
             raise
-        raise InputError(str(files[0]), None, "rows", str(error)) from None
+        why = "".join(f"; left out: {count:,} {reason}" for reason, count in tally.left_out.most_common(1))
+        raise InputError(str(files[0]), None, "rows", f"{error}{why}") from None
     assert_valid(target, workload)
     return Imported(chosen, tuple(files), tally, target, workload, span, rate_factor, minimised)
 

@@ -151,20 +151,15 @@ TOKENS = (
         {"unit": "ns", "success": ("",)},
     ),
     Shape(
-        "LiteLLM's log of spend",
-        ("startTime", "prompt_tokens", "completion_tokens"),
+        "a log of spans (LiteLLM, Langfuse)",
+        ("startTime",),
         {
             "release": "startTime",
-            "prompt": "prompt_tokens",
-            "output": "completion_tokens",
+            "prompt": ("prompt_tokens", "usage.input", "usageDetails.input", "promptTokens"),
+            "output": ("completion_tokens", "usage.output", "usageDetails.output", "completionTokens"),
             "model": "model",
             "status": "status",
         },
-    ),
-    Shape(
-        "Langfuse's observations",
-        ("startTime", "usage.input", "usage.output"),
-        {"release": "startTime", "prompt": "usage.input", "output": "usage.output", "model": "model"},
     ),
 )
 """Logs of requests with numbers of tokens."""
@@ -188,9 +183,10 @@ _UNIT = re.compile(r"(?:[_\s.(\[-](ns|us|ms|s|sec|secs|seconds)[)\]]?|(?<=[a-z])
 _STATUS = ("status", "state", "success", "error", "outcome", "result", "phase", "State")
 
 
-def shape_of(shapes: Iterable[Shape], found: Collection[str]) -> Shape | None:
-    """Return the first shape whose marks a log's columns have."""
-    return next((shape for shape in shapes if set(shape.marks) <= set(found)), None)
+def shape_of(shapes: Iterable[Shape], found: Collection[str], needed: Sequence[str] = ()) -> Shape | None:
+    """Return the first shape whose marks, and columns for options that are needed, a log has."""
+    marked = (shape for shape in shapes if set(shape.marks) <= set(found))
+    return next((shape for shape in marked if set(needed) <= shape.options(found).keys()), None)
 
 
 def names_of(shapes: Iterable[Shape]) -> list[str]:

@@ -142,7 +142,7 @@ def _clock_of(text: str, unit: str) -> str | None:
         release_us = microseconds(text.strip(), unit)
         return None if not 0 <= release_us <= LATEST_US else UNIX if release_us > MAX_TIME_US else ""
     except ValueError:
-        return DATES if re.match(r"\d{4}-\d\d-\d\d", text.strip()) else None
+        return DATES if re.match(r"\d{4}([-/])\d\d\1\d\d", text.strip()) else None
 
 
 MOST_TOKENS = 10_000_000

@@ -90,7 +90,7 @@ class TokenReader:
         """Return this reader with the columns that the shape of a file adds."""
         given = list(filter(None, (self.release, self.prompt, self.output)))
         found = columns_of(path, [*given, *names_of(TOKENS)])
-        shape = shape_of(TOKENS, found)
+        shape = shape_of(TOKENS, found, ("prompt", "output"))
         known: dict[str, Any] = {"release": ""} if shape is None else {"release": ""} | shape.options(found)
         made = replace(self, **{name: of for name, of in known.items() if getattr(self, name) is None})
         if shape is None and not (self.prompt and self.output and self.release is not None):

@@ -93,20 +93,22 @@ SWF = """\
 
 3 1500 10 -1 4 -1 -1 -1 -1 -1 5 2 1 1 -1 -1 -1 -1
 4 1600 10 0 4 -1 -1 -1 -1 -1 5 2 1 1 -1 -1 -1 -1
+5 1700 10 30 -1 -1 -1 4 -1 -1 1 2 1 1 -1 -1 -1 -1
 """
 
 
 def test_swf(tmp_path: Path) -> None:
     made = tn.import_trace("table", [written(tmp_path, SWF, "a.swf")])
-    assert jobs(made) == [(0, "job 1460 s x 2"), (1_460_000_000, "job 3710.5 s")]
+    # Where what the last one was given is not known, what it asked for counts.
+    assert jobs(made) == [(0, "job 1460 s x 2"), (1_460_000_000, "job 3710.5 s"), (1_700_000_000, "job 30 s x 4")]
     assert made.tally.left_out == {"no run": 1, "ran for 0 s": 1}
     assert made.summary.model_requests == {}
     assert made.scenario.instance.models == ()
     by_user = tn.import_trace("table:model=user,gpus=", [tmp_path / "a.swf"])
-    assert jobs(by_user) == [(0, "1 1460 s"), (1_460_000_000, "2 3710.5 s")]
+    assert jobs(by_user) == [(0, "1 1460 s"), (1_460_000_000, "2 3710.5 s"), (1_700_000_000, "2 30 s")]
 
 
-SPANS = [
+SPANS: list[dict[str, object]] = [
     {"request_id": "a", "model": "m", "startTime": "2026-01-01T00:00:00.500Z", "endTime": "2026-01-01T00:00:02Z"},
     {"request_id": "b", "model": "m", "startTime": "2026-01-01T00:00:01Z", "endTime": None},
     {"request_id": "c", "model": "m", "startTime": "2026-01-01T00:00:01+00:00", "endTime": "2026-01-01T00:00:02Z"},
@@ -245,6 +247,17 @@ def test_units_of_columns(tmp_path: Path) -> None:
         InputError, match=r"log.csv:2: release: .* is no time in s, but in ms since 1970; write unit=ms"
     ):
         tn.import_trace("table", [log])
+
+
+def test_dates_with_slashes(tmp_path: Path) -> None:
+    log = "timeStamp,elapsed,label,success\n2024/04/07 12:00:00.500,5,a,true\n2024/04/07 12:00:02.500,5,a,true\n"
+    assert jobs(tn.import_trace("table", [written(tmp_path, log)])) == [(0, "a 0.005 s"), (2_000_000, "a 0.005 s")]
+
+
+def test_what_was_left_out_is_named_where_nothing_is_left(tmp_path: Path) -> None:
+    log = written(tmp_path, "release,runtime,outcome\n0,1,lost\n1,1,lost\n2,1,late\n")
+    with pytest.raises(InputError, match=r"no row is left; .*; left out: 2 outcome lost"):
+        tn.import_trace("table:status=outcome", [log])
 
 
 def test_a_log_without_arrivals(tmp_path: Path) -> None:
