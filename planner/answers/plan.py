@@ -15,6 +15,7 @@ from truenorth.models.record import take
 from truenorth.models.scenario import Scenario, TimelineHeader, write_timeline
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.shown import Shown, WithTimelines, frame_of_one, is_converged
+from truenorth.planner.answers.split import jobs_apart
 from truenorth.planner.answers.versions import provenance
 from truenorth.solvers import portfolio
 from truenorth.solvers.budget import Budget
@@ -66,6 +67,11 @@ class Plan(WithTimelines):
         if self.timeline is None:
             return ()
         return (Shown("plan", True, self.scenario.instance, self.timeline),)
+
+    @property
+    def jobs_apart(self) -> int:
+        """How many jobs of equal tasks side by side have these begin at different times; see `split.jobs_apart`."""
+        return 0 if self.timeline is None else jobs_apart(self.scenario.instance, self.timeline)
 
     @property
     def value(self) -> float | None:
@@ -127,6 +133,7 @@ class PlanRecord:
     cpu_s: float
     within_time_limit: bool
     left_out: Mapping[str, str]
+    jobs_apart: int
     incumbents: list[tuple[float, float | None, float | None]]
     metrics: Metrics | None
     plan: str | None

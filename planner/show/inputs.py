@@ -39,8 +39,9 @@ _CLOCK = ((3 * 86_400, 86_400, "days"), (3 * 3_600, 3_600, "hours"), (300, 60, "
 
 def imported_view(imported: Imported) -> Group:
     """Return the summary as two columns, and the notes below it."""
+    warnings = (Text(f"- warning: {each}", style="bold") for each in imported.warnings)
     notes = (Text(f"- {note}", style="italic") for note in imported.notes)
-    return Group(facts(summary_rows(imported)), Text(), *notes)
+    return Group(facts(summary_rows(imported)), Text(), *warnings, *notes)
 
 
 def summary_rows(imported: Imported) -> dict[str, str]:

@@ -24,6 +24,10 @@ from truenorth.planner.show.regret import in_words, regret_table
 from truenorth.planner.show.table import Column, Table, facts, say, terminal
 from truenorth.solvers.faults import SOLVER_OF
 
+_APART = (
+    "have equal tasks side by side that begin at different times: no plan if each is one job, split over single GPUs"
+)
+
 
 def plan_view(plan: Plan | UncertainPlan) -> Group:
     """Return a plan's summary and, if run times are estimates, what its candidates are worth under samples of them."""
@@ -62,6 +66,8 @@ def plan_summary(plan: Plan) -> dict[str, str]:
         rows |= _metrics_rows(plan.metrics)
     if result.fell_back is not None:
         rows["fell back"] = result.fell_back
+    if plan.jobs_apart:
+        rows["run apart"] = f"{plan.jobs_apart:,} of {len(instance.jobs):,} jobs {_APART}"
     took = {"took": f"{result.runtime_s:.1f} s, {result.cpu_s:.1f} s of CPU"}
     return rows | _left_out_rows(result.left_out) | _rounded(plan.scenario) | took
 

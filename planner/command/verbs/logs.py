@@ -66,6 +66,13 @@ def import_(
         str, typer.Option(metavar="none|ideal", help="Prefix cache of tokens: none, or all blocks seen before.")
     ] = "none",
     skip_malformed: Annotated[bool, typer.Option("--skip-malformed", help="Count malformed rows and go on.")] = False,
+    spread: Annotated[
+        bool, typer.Option("--spread", help="Spread requests evenly within the ticks of the log's clock.")
+    ] = False,
+    seed: Seed = 0,
+    objective: Annotated[
+        str | None, typer.Option(metavar="OBJECTIVE", help="Of the scenario (default: mean_slowdown).")
+    ] = None,
     servers: _Servers = None,
     gpus_per_server: _GpusPerServer = None,
     memory: _Memory = None,
@@ -111,6 +118,9 @@ def import_(
             catalogue=None if catalogue is None else Catalogued.load(catalogue),
             cache="ideal" if cache == "ideal" else "none",
             skip_malformed=skip_malformed,
+            spread=spread,
+            seed=seed,
+            objective=objective,
             watch=line.watch,
         )
     written = [] if output is None else made.save(output)

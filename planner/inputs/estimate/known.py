@@ -19,7 +19,6 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import t as student
 
 from truenorth.models.instance import Ints
 from truenorth.planner.inputs.estimate.tasks import Floats, History, Tasks, Texts
@@ -214,6 +213,9 @@ def predictive_quantiles(values: Floats, weights: Floats, scatter: Floats) -> Fl
     Floats
         Shape [tasks, 3].
     """
+    # Late: SciPy comes with the extra `estimates`, and imports and logs of jobs show themselves without it.
+    from scipy.stats import t as student
+
     share = weights / weights.sum(axis=1, keepdims=True)
     count = 1 / (share**2).sum(axis=1)
     low, middle, high = (_at(values, share, level, count) for level in (TAIL, 0.5, 1 - TAIL))

@@ -9,10 +9,12 @@ How an import flows, and where a new format joins it:
   command override.
 - A reader has one method. `read(files, tally)` yields chunks: `Requests`, columns of single-task requests (release,
   model, run time, and what else the log knows), or `DagJobs`, whole DAGs (`models.Workflow`) with their releases.
-- **Rows**: `table_rows(file, columns, tally)` yields `Rows` of CSV, whatever separates its fields, and of JSON Lines,
-  some 65,000 at a time, as columns of text; `csv_rows` knows files without a header, too. Methods of `Rows` turn text
-  into numbers for all rows at once (`times`, `moments`, `wholes`, `numbers`, `names`); `rows.requests(...)` makes the
-  chunk.
+- **Known sorts of logs** of the formats ``table`` and ``tokens`` are entries of two tables in `formats.shapes`: columns
+  by which they are known, and what these mean.
+- **Rows**: `table_rows(file, columns, tally)` yields `Rows` of CSV, whatever separates its fields, of JSON in lines,
+  lists and documents, and of SWF, some 65,000 at a time, as columns of text; `csv_rows` knows files without a header,
+  too. Methods of `Rows` turn text into numbers for all rows at once (`times`, `moments`, `wholes`, `numbers`, `names`);
+  `rows.requests(...)` makes the chunk.
 - **Entries**: what is nested is a `models.scenario.section.Record`, a pydantic type whose fields say what may stand
   there (`LogName`, `Seconds`, `Bytes`). `read_entries(texts, make, tally)` yields what `make` makes of each; the texts
   are those of lines (`json_lines`) or of a list that no memory holds (`Entries`).

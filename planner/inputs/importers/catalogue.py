@@ -76,6 +76,11 @@ class CatalogueModel(Section):
     memory: Size = Field(default="0 B", validate_default=True, description="Held while a request runs.")
     source: str | None = Field(default=None, description="Where the figures come from.")
 
+    @property
+    def knows_times(self) -> bool:
+        """Whether it says how long requests run, so that the log's run times do not count."""
+        return any(known is not None for known in (self.runtime, self.batch, self.tokens))
+
     @model_validator(mode="after")
     def _one_rule(self) -> CatalogueModel:
         given = [key for key in ("runtime", "batch", "tokens", "factor", "stream") if getattr(self, key) is not None]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,11 @@ from truenorth.planner.inputs.importers.workload import (
     words,
 )
 
+_LISTED = 5
+_REPLACED = (
+    "run times of {models} are the catalogue's, in place of those that the log measured; a catalogue of your own whose "
+    "models say neither runtime nor batch nor tokens keeps those of the log"
+)
 _NETWORK = {"bandwidth": "10 GB/s", "latency": "0 s"}
 
 
@@ -106,9 +112,11 @@ def join(
         workflows += _workflows(group, document.models[group.model], tables)
     refuse_more(len(workflows))
     unmatched = {name: int(count) for name, count in zip(names, np.bincount(codes), strict=True) if name not in known}
-    mapping = (
-        f"{words(most if rounding else 0, sum(distinct))}; {len(ours)} model{'s' * (len(ours) > 1)} of the catalogue"
-    )
+    times = words(most if rounding else 0, sum(distinct))
+    replaced = [name for name in ours if requests.timed and document.models[name].knows_times]
+    if replaced:
+        times = f"run times of {len(replaced)} of {len(ours)} models are the catalogue's, not the log's; {times}"
+    mapping = f"{times}; {len(ours)} model{'s' * (len(ours) > 1)} of the catalogue"
     deadline_us = None if requests.deadline_us is None else requests.deadline_us[kept]
     weight = None if requests.weight is None else requests.weight[kept]
     joined = Workload(tuple(workflows), workflow[kept], release_us[kept], deadline_us, mapping, weight, rounding)
@@ -259,9 +267,14 @@ class Catalogued(Target):
             problem = "brings shares and batches; allowed is a log without these columns"
             raise QuestionError(problem, "catalogue")
         made, unmatched = join(self.document, found.at(rows), release_us, classes)
+        self.unmatched.clear()
         self.unmatched.update(unmatched)
         for model, count in unmatched.items():
             tally.left_out[f"of {model[:60]}, which the catalogue does not have"] += count
+        tally.warnings += self._dropped(len(rows))
+        replaced = [name for name in model_names(made) if found.timed and self.document.models[name].knows_times]
+        if replaced:
+            tally.warnings.append(_REPLACED.format(models=", ".join(replaced[:5]) + ", ..." * (len(replaced) > 5)))
         tally.notes += [*self._shared(made), *self._unasked(made)]
         return made
 
@@ -276,11 +289,28 @@ class Catalogued(Target):
         asked = found.at(rows)
         model = model_of_each(self.document, asked, match(self.document, np.unique(asked.model)), tally)
         missing = pd.Series(asked.model[model == ""]).value_counts()
+        self.unmatched.clear()
         self.unmatched.update({str(name): int(count) for name, count in missing.items()})
+        tally.warnings += self._dropped(len(rows))
         kept = np.flatnonzero(model != "")
         made = streamed_workload(self.document, asked.at(kept), model[kept], release_us[kept], cache, tally)
         tally.notes += self._unasked(made)
         return made
+
+    def _dropped(self, total: int) -> list[str]:
+        """Return how many requests are left out since the catalogue has no such model, and names near theirs."""
+        if not self.unmatched:
+            return []
+        models = self.document.models.items()
+        names = {alias.casefold(): alias for name, model in models for alias in (name, *model.aliases)}
+        most = sorted(self.unmatched, key=self.unmatched.__getitem__, reverse=True)
+        listed = []
+        for name in most[:_LISTED]:
+            near = get_close_matches(name.casefold(), names, n=1, cutoff=0.5)
+            listed.append(quote(name) + "".join(f" (near: {names[other]})" for other in near))
+        more = f" and {len(most) - _LISTED:,} more" if len(most) > _LISTED else ""
+        dropped = f"{sum(self.unmatched.values()):,} of {total:,} requests are left out, since {self.file} has no model"
+        return [f"{dropped} {', '.join(listed)}{more}; an alias of a model there takes them in"]
 
     def content(self, workload: Workload, arrivals: dict[str, Any]) -> dict[str, Any]:
         """Return the content of the scenario file."""

@@ -1,9 +1,9 @@
 """CSV files as rows in chunks, and how log files are opened: plain or gzip, whatever their names.
 
-A line of the file is a row: line breaks inside quotes are refused, and a stray quote spoils one row. Such a row is not
-read, but its further lines are no rows either. A quote that opens such a row and one that stands in a field by mistake
-look alike; the lines up to the next quote tell, if they are one row together. Whatever is read must be UTF-8; what
-stands in other columns may be anything.
+A row is a line, or several where quotes hold line breaks, as prompts do; it stands where it begins. A quote that opens
+such a row and one that stands in a field by mistake look alike; the lines up to the next quote tell, if they are one
+row together. Otherwise the stray quote spoils one line. Whatever is read must be UTF-8; what stands in other columns
+may be anything.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import gzip
 import io
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import compress, islice
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import TextIO
 import numpy as np
 
 from truenorth.models.scenario import InputError, admit, open_now
-from truenorth.models.scenario.files import LONGEST_LINE, read_bounded_lines
+from truenorth.models.scenario.files import read_bounded_lines
 from truenorth.planner.inputs.importers.rows import Refusal, Rows, Tally
 
 _GZIP = b"\x1f\x8b"
@@ -89,15 +89,23 @@ def assert_each_once(files: Sequence[Path]) -> None:
 
 
 CHUNK_ROWS = 65_536
-SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 """What may stand between two fields."""
 _CONVERTED = utf_8_from("LATIN1")
+LONGEST_ROW = 1 << 20
+"""Most characters of a row: a prompt of 100,000 tokens is half of it."""
+csv.field_size_limit(LONGEST_ROW)
 _OPEN = "unexpected end of data"
 """What Python's reader says where a quote is not closed."""
 
 
 def csv_rows(
-    path: Path, required: Sequence[str], tally: Tally, header: Sequence[str] | None = None, separator: str = ","
+    path: Path,
+    required: Sequence[str],
+    tally: Tally,
+    header: Sequence[str] | None = None,
+    separator: str = ",",
+    as_csv: Callable[[str], str] | None = None,
 ) -> Iterator[Rows]:
     """Yield the rows of a CSV file in chunks, and settle each chunk with the tally afterwards.
 
@@ -109,6 +117,8 @@ def csv_rows(
         Names of the columns of a file that has no header.
     separator
         What stands between two fields.
+    as_csv
+        What makes a line of CSV of each line of another sort; blank ones are no rows.
 
     Raises
     ------
@@ -121,7 +131,8 @@ def csv_rows(
         line, separator = (1, ",") if header else (2, separator)
         header = header or _header(file, path, separator)
         positions = _positions(header, required, str(path))
-        source = read_bounded_lines(file, str(path), LONGEST_LINE, line)
+        read = read_bounded_lines(file, str(path), LONGEST_ROW, line)
+        source = map(as_csv, read) if as_csv else read
         while lines := list(islice(source, CHUNK_ROWS)):
             found = take_apart(lines, source, len(header), separator)
             rows = _rows(lines, found, line, str(path), len(header), positions, tally)
@@ -153,13 +164,14 @@ def separator_of(path: Path, required: Sequence[str]) -> str:
         If the file cannot be read or is empty.
     """
     with open_text(path) as file:
-        line = next(read_bounded_lines(file, str(path), LONGEST_LINE), "")
+        line = next(read_bounded_lines(file, str(path), LONGEST_ROW), "")
     found = {mark: [name.strip(' "') for name in line.strip().split(mark)] for mark in SEPARATORS}
-    return max(SEPARATORS, key=lambda mark: sum(name in found[mark] for name in required))
+    # A header of columns that nobody knows: the one that makes the most of it.
+    return max(SEPARATORS, key=lambda mark: (sum(name in found[mark] for name in required), len(found[mark])))
 
 
 def _header(file: TextIO, path: Path, separator: str = ",") -> list[str]:
-    line = next(read_bounded_lines(file, str(path), LONGEST_LINE), "")
+    line = next(read_bounded_lines(file, str(path), LONGEST_ROW), "")
     if not _is_utf_8(line):
         raise InputError(str(path), 1, "header", f"is not UTF-8; allowed is {_CONVERTED}")
     try:
@@ -230,7 +242,7 @@ def _broken(row: list[str] | str, file: str, line: int, width: int) -> Refusal:
 
 
 def take_apart(lines: list[str], more: Iterator[str], width: int, separator: str) -> list[list[str] | str]:
-    """Return the fields of each line, none for one that is blank or goes on with a broken row, or what is wrong.
+    """Return the fields of the row that begins on each line, none where none begins, or what is wrong.
 
     Parameters
     ----------
@@ -248,29 +260,29 @@ def take_apart(lines: list[str], more: Iterator[str], width: int, separator: str
     found: list[list[str] | str] = []
     while len(found) < len(lines):
         at = len(found)
-        row = _fields(lines[at], separator)
-        found.append(row)
-        if isinstance(row, str) and _OPEN in row:
-            found += [[] for _ in range(_lines_within(lines, at, more, width, separator))]
+        row = _fields(lines[at : at + 1], separator)
+        within = _lines_within(lines, at, more, width, separator) if isinstance(row, str) and _OPEN in row else 0
+        found.append(_fields(lines[at : at + 1 + within], separator) if within else row)
+        found += [[] for _ in range(within)]
     return found
 
 
 def say_error(error: csv.Error, line: str) -> str:
     """Return what Python's reader has to say of a line, and what it cannot know."""
-    return f"{error} (line breaks inside quotes are not read)" if line.count('"') % 2 else str(error)
+    return f"{error} (a quote has no end)" if line.count('"') % 2 else str(error)
 
 
-def _fields(line: str, separator: str) -> list[str] | str:
+def _fields(lines: list[str], separator: str) -> list[str] | str:
     try:
-        return next(csv.reader([line], strict=True, delimiter=separator), [])
+        return next(csv.reader(lines, strict=True, delimiter=separator), [])
     except csv.Error as error:
-        return f"is not CSV: {say_error(error, line)}"
+        return f"is not CSV: {say_error(error, lines[0])}"
 
 
 def _lines_within(lines: list[str], start: int, more: Iterator[str], width: int, separator: str) -> int:
     """Return how many lines after one with an open quote end its row; 0: it is no row of several lines."""
     end, length = start + 1, len(lines[start])
-    while length <= LONGEST_LINE:
+    while length <= LONGEST_ROW:
         if end == len(lines):
             lines.extend(line for line in [next(more, None)] if line is not None)
         if end == len(lines):

@@ -127,6 +127,9 @@ class Format:
     dated
         Whether releases are moments (microseconds since 1970) rather than times of the trace's own clock; where logs
         differ, what says so of a reader and its files.
+    any_clock
+        Whether the own clock may be one that ran long before the log, as a machine's does since it was started: time
+        zero is then the first release.
     """
 
     name: str
@@ -137,6 +140,7 @@ class Format:
     hardware: Hardware | Callable[[Sequence[Path], Tally], Hardware]
     sizes: str = ""
     dated: bool | Callable[[Any, Sequence[Path]], bool] = False
+    any_clock: bool = False
 
     def cluster(self, files: Sequence[Path], tally: Tally) -> Hardware:
         """Return the documented cluster; InputError as `is_dated`."""

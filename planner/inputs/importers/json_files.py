@@ -1,4 +1,4 @@
-"""Logs in JSON: long lists and files of lines, read entry by entry, and what values of an entry may be.
+"""Logs in JSON: lists and files of lines, read entry by entry, documents, and what values of an entry may be.
 
 Numbers stay text, as in scenario files, so that times are rounded once and exactly.
 """
@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from enum import Enum
+from io import StringIO
 from itertools import count, islice
 from json import JSONDecodeError
 from pathlib import Path
@@ -17,25 +20,22 @@ from pydantic import PlainValidator, ValidationError
 from pydantic_core import PydanticCustomError
 
 from truenorth.models.scenario.errors import FieldError, InputError, Plain, Where, quote
-from truenorth.models.scenario.files import LONGEST_LINE, read_bounded_lines
+from truenorth.models.scenario.files import read_bounded_lines
 from truenorth.models.scenario.limits import MAX_HORIZON_US
 from truenorth.models.scenario.quantities import MAX_SIZE_BYTES, MAX_TIME_US
 from truenorth.models.scenario.reading import EXACT, JSONText
 from truenorth.models.scenario.section import faults_of, kind_of, problem
 from truenorth.models.units import QuantityError, microseconds
-from truenorth.planner.inputs.importers.csv_files import (
-    CHUNK_ROWS,
-    SEPARATORS,
-    csv_rows,
-    header_of,
-    open_text,
-    separator_of,
-)
+from truenorth.planner.inputs.importers.csv_files import CHUNK_ROWS, open_text
 from truenorth.planner.inputs.importers.rows import LONGEST_NAME, Refusal, Rows, Tally
 
 Made = TypeVar("Made")
 LONGEST_ENTRY = 16_000_000
 """Most characters of one entry of a list that is read entry by entry."""
+MOST_OF_A_DOCUMENT = 256 << 20
+"""Most characters of a document, which is read at once."""
+_LOOKED_AT = 100
+"""So many objects are looked at for the keys of all."""
 _CHUNK = 1 << 20
 _LONGEST_TOKEN = len("\\u0000") * 2
 """An error so near to the end of the text may come from a token that goes on."""
@@ -85,12 +85,14 @@ class Entries:
         Open, at its start.
     name
         As errors name it.
+    line, to_the_end
+        On which line of the file the list begins, and whether nothing may follow it.
     """
 
-    def __init__(self, file: TextIO, name: str) -> None:
-        self._file, self._name = file, name
+    def __init__(self, file: TextIO, name: str, line: int = 1, to_the_end: bool = True) -> None:
+        self._file, self._name, self._to_the_end = file, name, to_the_end
         self._text, self._at, self._position = "", 0, -1
-        self._line, self._counted = 1, 0
+        self._line, self._counted = line, 0
 
     def __iter__(self) -> Iterator[ReadEntry]:
         """Yield the entries, read, each with its place.
@@ -111,7 +113,7 @@ class Entries:
                 else:
                     self._expect(",")
         self._expect("]")
-        if self._peek():
+        if self._to_the_end and self._peek():
             raise self._wrong("text follows the list")
 
     def _entry(self) -> ReadEntry:
@@ -278,74 +280,141 @@ def _refuse(text: JSONText | ReadEntry, fault: FieldError, tally: Tally) -> None
     tally.refused[f"{field or 'entry'}: is malformed"] += 1
 
 
-def table_rows(
-    path: Path, columns: Sequence[str], tally: Tally, sparse: Sequence[str] = (), lists: Collection[str] = ()
-) -> Iterator[Rows]:
-    """Return the rows of a log whatever it is: CSV of any separator, or JSON Lines, whose keys are columns.
+class JSONSort(Enum):
+    """How the rows of a log stand in JSON."""
 
-    What is read is a note of the tally, unless it is CSV with commas.
+    LINES = "holds JSON Lines"
+    LIST = "is a JSON list"
+    DOCUMENT = "is a JSON document"
 
-    Parameters
-    ----------
-    columns
-        Which are read.
-    sparse
-        Those of them that an object of JSON may leave out; they are empty then.
-    lists
-        Those that are lists in an object of JSON; what `Rows.lists` reads.
+
+def json_sort(path: Path) -> JSONSort | None:
+    """Return how a file holds rows in JSON; None if it begins as no JSON does.
 
     Raises
     ------
     InputError
-        If the file cannot be read or, unless the tally skips malformed rows, for the first row that is malformed.
+        If it cannot be read.
     """
-    if _holds_json_lines(path):
-        tally.notes.append(f"{path.name} holds JSON Lines")
-        return json_rows(path, [name for name in columns if name not in sparse], tally, sparse, lists)
-    separator = separator_of(path, columns)
-    if separator != ",":
-        tally.notes.append(f"fields of {path.name} are separated by {SEPARATORS[separator]}")
-    return csv_rows(path, columns, tally, separator=separator)
+    with open_text(path) as file:
+        text = file.read(_CHUNK).lstrip()
+        if text.startswith("["):
+            return JSONSort.LIST
+        if not text.startswith("{"):
+            return None
+        if "\n" not in text:
+            text += file.read(LONGEST_ENTRY)
+        first, _, rest = (part.strip() for part in text.partition("\n"))
+        try:
+            EXACT.decode(first)
+        except (ValueError, RecursionError) as error:
+            # An object that only goes on is a document; what is wrong before the line ends is a malformed line, and so
+            # is one whose rest is lost: an object follows where none may.
+            goes_on = isinstance(error, JSONDecodeError) and error.pos >= len(first)
+            lost = rest.startswith("{") and not (goes_on and "Expecting value" in str(error))
+            return JSONSort.DOCUMENT if goes_on and not lost else JSONSort.LINES
+        return JSONSort.LINES if rest or file.read(_CHUNK).strip() else JSONSort.DOCUMENT
 
 
-def columns_of(path: Path, known: Sequence[str]) -> list[str]:
-    """Return the columns of a log, of whatever sort it is; of JSON Lines the keys of the first object.
+def json_values(path: Path, sort: JSONSort) -> Iterator[JSONText | ReadEntry]:
+    """Yield the objects of a file that are its rows, each with its place.
 
-    A key of an object in an object is written behind that one's and a point: ``usage.prompt_tokens``.
-
-    Parameters
-    ----------
-    known
-        Names by which what separates the fields of CSV is told.
+    Those of a document are its longest list of objects (``items``, ``data``), or else the object itself; documents may
+    also follow each other, as indented lines do.
 
     Raises
     ------
     InputError
-        If the file cannot be read, is empty, or its first line is malformed.
+        If the file cannot be read.
     """
-    if not _holds_json_lines(path):
-        return header_of(path, separator_of(path, known))
     with open_text(path) as file:
-        return _keys(_object(next(json_lines(file, str(path)))))
+        if sort is JSONSort.LINES:
+            yield from json_lines(file, str(path))
+        elif sort is JSONSort.LIST:
+            yield from Entries(file, str(path))
+        else:
+            yield from _documents(file.read(MOST_OF_A_DOCUMENT + 1), str(path))
 
 
-def _keys(row: Mapping[str, object], before: str = "") -> list[str]:
-    own = [before + key for key in row]
-    nested = ((key, of) for key, of in row.items() if isinstance(of, Mapping))
-    return own + [name for key, of in nested for name in _keys(of, f"{before}{key}.")]
+def _documents(text: str, name: str) -> Iterator[JSONText | ReadEntry]:
+    """Yield the rows of documents that follow each other."""
+    if len(text) > MOST_OF_A_DOCUMENT:
+        problem = f"is a document of more than {MOST_OF_A_DOCUMENT:,} characters; allowed are JSON Lines (jq -c '.[]')"
+        raise InputError(name, 1, "file", problem)
+    at, line, end = 0, 1, len(text.rstrip())
+    while at < end:
+        start = _SPACE.match(text, at).end()  # type: ignore[union-attr]
+        line += text.count("\n", at, start)
+        try:
+            value, at = EXACT.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            raise JSONText(text[start:], name, line).refusal() from None
+        listed = _longest_list(value)
+        if listed:
+            begin = _place_of(listed, text, start)
+            yield from Entries(StringIO(text[begin:at]), name, line + text.count("\n", start, begin), to_the_end=False)
+        else:
+            yield ReadEntry(value, text[start:at], name, line, ())
+        line += text.count("\n", start, at)
 
 
-def _holds_json_lines(path: Path) -> bool:
-    """Say whether the first line of a file that is not blank begins an object."""
-    with open_text(path) as file:
-        lines = read_bounded_lines(file, str(path), LONGEST_LINE)
-        return next((line for line in lines if line.strip()), "").lstrip().startswith("{")
+def _place_of(key: str, text: str, start: int) -> int:
+    """Return where the value of a key begins, in the text of an object that begins at `start` and can be read."""
+    at, name = start + 1, None
+    while name != key:
+        at = at if name is None else EXACT.raw_decode(text, at)[1]
+        name, at = EXACT.raw_decode(text, _past(text, at))
+        at = _past(text, at)
+    return at
+
+
+def _past(text: str, at: int) -> int:
+    """Return the place of the next character that is neither space nor between values."""
+    while text[at] in " \t\r\n,:":
+        at += 1
+    return at
+
+
+def _longest_list(value: object) -> str:
+    """Return the key of an object's longest list of objects, or nothing."""
+    lists = value.items() if isinstance(value, Mapping) else ()
+    lengths = {key: len(of) for key, of in lists if isinstance(of, list) and of and isinstance(of[0], Mapping)}
+    return max(lengths, key=lengths.__getitem__, default="")
+
+
+def json_keys(path: Path, sort: JSONSort) -> list[str]:
+    """Return the keys of the first objects of a file, as columns are named.
+
+    A key of an object in an object is written behind that one's and a point, and so is the place in a list of objects:
+    ``usage.prompt_tokens``, ``containers.0.image``.
+    """
+    found: dict[str, None] = {}
+    for row in islice(json_values(path, sort), _LOOKED_AT):
+        with suppress(InputError):  # who reads the rows refuses it, or counts it
+            found |= dict.fromkeys(_keys(_object(row)))
+    return list(found)
+
+
+def _keys(row: Mapping[str, object], before: str = "") -> Iterator[str]:
+    for key, of in row.items():
+        yield before + key
+        if isinstance(of, list) and of and isinstance(of[0], Mapping):
+            yield from _keys(of[0], f"{before}{key}.0.")
+        elif isinstance(of, Mapping):
+            yield from _keys(of, f"{before}{key}.")
 
 
 def json_rows(
-    path: Path, required: Sequence[str], tally: Tally, optional: Sequence[str] = (), lists: Collection[str] = ()
+    path: Path,
+    required: Sequence[str],
+    tally: Tally,
+    optional: Sequence[str] = (),
+    lists: Collection[str] = (),
+    sort: JSONSort = JSONSort.LINES,
 ) -> Iterator[Rows]:
     """Yield the rows of a file in chunks, and settle each chunk with the tally afterwards.
+
+    An object whose keys hold lists is as many rows as these are long; what is no list there holds for each of them.
 
     Parameters
     ----------
@@ -362,32 +431,46 @@ def json_rows(
         If the file cannot be read or, unless the tally skips malformed rows, for the first row that is malformed.
     """
     wanted = dict.fromkeys((*required, *optional))
-    with open_text(path) as file:
-        texts = json_lines(file, str(path))
-        while chunk := list(islice(texts, CHUNK_ROWS)):
-            line, found, broken = [], [], []
-            for text in chunk:
-                try:
-                    found.append(_values(text, wanted, optional, lists))
-                    line.append(text.first_line)
-                except InputError as error:
-                    broken.append(Refusal(error, f"{error.field}: is malformed"))
-            columns = {key: np.array([row[at] for row in found], np.object_) for at, key in enumerate(wanted)}
-            rows = Rows(str(path), np.array(line, np.int64), columns, tally, broken)
-            yield rows
-            rows.settle()
+    texts = json_values(path, sort)
+    while chunk := list(islice(texts, CHUNK_ROWS)):
+        line, found, broken = [], [], []
+        for text in chunk:
+            try:
+                made = [_texts(row, text, wanted, optional, lists) for row in _spread(_object(text), wanted, lists)]
+                found += made
+                line += [text.first_line] * len(made)
+            except InputError as error:
+                broken.append(Refusal(error, f"{error.field}: is malformed"))
+        columns = {key: np.array([row[at] for row in found], np.object_) for at, key in enumerate(wanted)}
+        rows = Rows(str(path), np.array(line, np.int64), columns, tally, broken)
+        yield rows
+        rows.settle()
 
 
-def _object(text: JSONText) -> Mapping[str, object]:
+def _object(text: JSONText | ReadEntry) -> Mapping[str, object]:
     row = text.data()
     if not isinstance(row, dict):
         raise InputError(text.file, text.first_line, "row", f"{kind_of(row)} stands here; allowed is an object")
     return row
 
 
-def _values(text: JSONText, wanted: dict[str, None], optional: Sequence[str], lists: Collection[str] = ()) -> list[str]:
+def _spread(row: Mapping[str, object], wanted: Collection[str], lists: Collection[str]) -> list[Mapping[str, object]]:
+    """Return the rows of an object whose keys hold lists, two at least; otherwise the object."""
+    lengths = [len(of) for key in wanted if key not in lists and isinstance(of := row.get(key), list)]
+    if len(lengths) < 2:
+        return [row]
+    columns = {key: of for key in wanted if isinstance(of := row.get(key), list) and len(of) == lengths[0]}
+    return [{**row, **dict(zip(columns, of, strict=True))} for of in zip(*columns.values(), strict=True)]
+
+
+def _texts(
+    row: Mapping[str, object],
+    text: JSONText | ReadEntry,
+    wanted: Collection[str],
+    optional: Sequence[str],
+    lists: Collection[str],
+) -> list[str]:
     """Return the values of some keys as text, numbers as they stand."""
-    row = _object(text)
     found = []
     for key in wanted:
         value = _value_at(row, key)
@@ -400,6 +483,11 @@ def _values(text: JSONText, wanted: dict[str, None], optional: Sequence[str], li
             if value is not None and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
                 raise text.error(tuple(key.split(".")), f"{kind_of(value)} stands here; allowed is a list of hashes")
             value = None if value is None else f"[{', '.join(value)}]"
+        elif isinstance(value, bool):
+            value = str(value).lower()
+        elif key in optional and isinstance(value, Mapping):
+            # What failed, as an object: its words are the status.
+            value = " ".join(of for of in value.values() if isinstance(of, str)) or "{}"
         if value is not None and not isinstance(value, str):
             where = (key,) if key in row else tuple(key.split("."))
             raise text.error(where, f"{kind_of(value)} stands here; allowed is text, a number or null")
@@ -407,12 +495,15 @@ def _values(text: JSONText, wanted: dict[str, None], optional: Sequence[str], li
     return found
 
 
-def _value_at(row: Mapping[str, object], key: str) -> object:
-    """Return the value of a key, or of one in an object under another; null within null, else Ellipsis if missing."""
+def _value_at(row: object, key: str) -> object:
+    """Return the value of a key, or of one in an object or list under it; null within null, Ellipsis if missing."""
+    if isinstance(row, list):
+        place, _, inner = key.partition(".")
+        within = row[int(place)] if place.isdecimal() and int(place) < len(row) else Ellipsis
+        return _value_at(within, inner) if inner and within is not Ellipsis else within
+    if not isinstance(row, Mapping):
+        return None if row is None else Ellipsis
     if key in row:
         return row[key]
     outer, _, inner = key.partition(".")
-    within = row.get(outer) if inner else Ellipsis
-    if isinstance(within, Mapping):
-        return _value_at(within, inner)
-    return None if within is None and outer in row else Ellipsis
+    return _value_at(row[outer], inner) if inner and outer in row else Ellipsis

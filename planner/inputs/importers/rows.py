@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -34,6 +34,14 @@ LATEST_US = 7_258_118_400_000_000
 """The end of the last year, since 1970."""
 _SHORTEST_MOMENT = len("2024-11-15 16:57")
 _SIGN = frozenset("+-")
+_CLOCK = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,6}):(\d{1,2}(?:\.\d+)?)", re.ASCII)
+"""Days, hours, minutes and seconds, as Slurm writes how long a job ran."""
+ABSENT = ("", "unknown", "none", "nan", "nat", "null", "n/a", "invalid", "unlimited", "partition_limit")
+"""Words of logs for a value that is not known, or that does not exist; in any case."""
+SUCCESS = frozenset(
+    ("true", "1", "ok", "success", "succeeded", "successful", "complete", "completed", "done", "finished", "passed")
+)
+"""What a status says of rows that succeeded, unless an option says otherwise; so does HTTP's 200 to 299."""
 
 
 class Refusal(NamedTuple):
@@ -111,6 +119,24 @@ class Rows:
             self.kept = self.kept & ~mask
             self._refused.append(Refusal(error, f"{column}: {problem}", int(mask.sum())))
 
+    def leave_out_absent(self, column: str, *more: str) -> None:
+        """Set aside rows whose column says that its value is not known, in one of `ABSENT` or of more words."""
+        words = pd.Series(self.columns[column], dtype=object).str.strip().str.lower()
+        self.leave_out(words.isin((*ABSENT, *more)).to_numpy(np.bool_), f"no {column}")
+
+    def leave_out_failed(self, column: str, success: Collection[str]) -> None:
+        """Set aside rows whose status is none of these words, in any case, counted by what it says.
+
+        What follows the word is of no account: Slurm says by whom a job was cancelled.
+        """
+        text = pd.Series(self.columns[column], dtype=object).str.strip()
+        said = text.str.lower()
+        good = said.isin(success) | said.str.split().str[0].isin(success)
+        if success is SUCCESS:
+            good |= said.str.fullmatch(r"2\d\d")
+        for other in text[~good & self.kept].str[:30].unique():
+            self.leave_out((text.str[:30] == other).to_numpy(np.bool_), f"{column} {other}")
+
     def leave_out_unless(self, column: str, *wanted: str) -> None:
         """Set aside rows whose column says something else, counted by what it says."""
         text = pd.Series(self.columns[column], dtype=object)
@@ -121,10 +147,13 @@ class Rows:
         self._left_out += [(f"{column} {other}", int(rows)) for other, rows in said.items()]
 
     def times(self, column: str, unit: str = "s", least_us: int = 0) -> Ints:
-        """Return plain numbers of a unit (``s``, ``ms``, ``us``) in microseconds, rounded half up. Shape [rows]."""
+        """Return plain numbers of a unit (``s``, ``ms``, ``us``, ``ns``), or clocks, in microseconds, rounded half up.
+
+        Shape [rows].
+        """
         return self._each(
             column,
-            lambda text: microseconds(text.strip(), unit),
+            lambda text: _duration(text.strip(), unit),
             (least_us, MAX_TIME_US),
             "is no time in range",
             f"a plain number of {unit} from {least_us / 1e6:g} s to {MAX_TIME_US / 1e6:g} s",
@@ -145,9 +174,9 @@ class Rows:
 
         def read_time(text: str) -> int:
             """Return one entry in microseconds."""
-            if not text.strip():
+            if text.strip().lower() in ABSENT:
                 return -1
-            time_us = microseconds(text.strip(), unit)
+            time_us = _duration(text.strip(), unit)
             if time_us < 0:
                 raise ValueError(text)
             return time_us
@@ -160,6 +189,11 @@ class Rows:
         return self._each(
             column, _whole, (least, most), "is no whole number in range", f"a whole number from {least} to {most}"
         )
+
+    def gpus(self, column: str) -> Ints:
+        """Return how many GPUs each row has: a number, or what Slurm says of trackable resources. Shape [rows]."""
+        most = MAX_GPUS_PER_REQUEST
+        return self._each(column, _gpus, (0, most), "is no number of GPUs", f"0 to {most}, or such as gres/gpu=4")
 
     def numbers(self, column: str, least: float, most: float) -> NDArray[np.float64]:
         """Return numbers in a range. Shape [rows]."""
@@ -189,7 +223,8 @@ class Rows:
         Either all dates of an import have a zone or none has, which the first one tells; without, they count as UTC.
         """
         texts = self.columns[column]
-        read = pd.to_datetime(pd.Series(texts, dtype=object), format="ISO8601", errors="coerce", utc=True)
+        dashed = pd.Series(texts, dtype=object).str.replace("/", "-")
+        read = pd.to_datetime(dashed, format="ISO8601", errors="coerce", utc=True)
         # The reader also takes a bare year, and words such as "now".
         short = np.fromiter(map(len, texts), np.int64, len(texts)) < _SHORTEST_MOMENT
         good = ~short & read.dt.year.between(_FIRST_YEAR, _LAST_YEAR).to_numpy(np.bool_)
@@ -268,6 +303,33 @@ class Rows:
         return np.asarray(values[codes], np.int64)
 
 
+def _duration(text: str, unit: str) -> int:
+    """Return a plain number of a unit, or a clock, in microseconds.
+
+    >>> _duration("1.5", "ms"), _duration("1-00:00:10", "ms"), _duration("01:30", "ms")
+    (1500, 86410000000, 90000000)
+    """
+    if ":" not in text:
+        return microseconds(text, unit)
+    clock = _CLOCK.fullmatch(text)
+    if clock is None:
+        raise ValueError(text)
+    days, hours, minutes = (int(part or 0) for part in clock.groups()[:3])
+    return (days * 24 + hours) * 3_600_000_000 + minutes * 60_000_000 + microseconds(clock[4], "s")
+
+
+def _gpus(text: str) -> int:
+    """Return a number of GPUs; what is empty, and resources without GPUs, have none.
+
+    >>> _gpus("4"), _gpus("cpu=8,gres/gpu:a100=2,gres/gpu=2"), _gpus("gpu:a100:2"), _gpus("cpu=8")
+    (4, 2, 2, 0)
+    """
+    if "gpu" not in text.lower():
+        return 0 if not text.strip() or "=" in text else _whole(text)
+    counts = {kind: int(count) for kind, count in re.findall(r"gpu(:[^=,:(]+)?[=:](\d{1,9})", text.lower())}
+    return counts.get("", sum(counts.values()))
+
+
 def _whole(text: str) -> int:
     match = _WHOLE.fullmatch(text)
     if match is None:
@@ -294,6 +356,8 @@ class Tally:
         Malformed rows, by reason.
     notes
         What a reader found out and a person should know, such as a median it measured.
+    warnings
+        What may make a scenario another one than the log: rows that were dropped, jobs that were split.
     zoned
         Whether the first date read has a zone; None before there is one.
     """
@@ -303,6 +367,7 @@ class Tally:
     left_out: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     zoned: bool | None = None
 
     def refuse(self, error: InputError, reason: str, rows: int = 1) -> None:

@@ -73,7 +73,7 @@ class Requests(Columns):
     release_us
         Microseconds since 1970 (UTC) in a dated format, else since the zero of the trace's clock. Shape [requests].
     model
-        Name of the model that the request needs. Shape [requests].
+        Name of the model that the request needs; empty: none. Shape [requests].
     runtime_us
         At least 1. Shape [requests].
     deadline_us

@@ -53,15 +53,22 @@ class Target(Protocol):
         """Return the content of the scenario file; `arrivals` is its section ``workload``."""
         ...
 
-    def text(self, workload: Workload, arrivals: dict[str, Any], comments: list[str], path: Path) -> str:
-        """Return the scenario file's text.
+    def text(
+        self,
+        workload: Workload,
+        arrivals: dict[str, Any],
+        comments: list[str],
+        path: Path,
+        more: Mapping[str, Any],
+    ) -> str:
+        """Return the scenario file's text, with more sections.
 
         Raises
         ------
         InputError
             If it cannot be of the sort that the path names.
         """
-        return scenario_text(path, self.content(workload, arrivals), comments)
+        return scenario_text(path, self.content(workload, arrivals) | dict(more), comments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +143,14 @@ class Driven(Target):
         content: dict[str, Any] = self.scenario.source.data()
         return content | {"workload": arrivals}
 
-    def text(self, workload: Workload, arrivals: dict[str, Any], comments: list[str], path: Path) -> str:
+    def text(
+        self,
+        workload: Workload,
+        arrivals: dict[str, Any],
+        comments: list[str],
+        path: Path,
+        more: Mapping[str, Any],
+    ) -> str:
         """Return the scenario's own text with other arrivals; its comments and formatting stay."""
         file = Path(self.scenario.source.file)
         if (path.suffix.lower() == ".json") != (file.suffix.lower() == ".json"):
@@ -248,6 +262,7 @@ def document(hardware: Hardware, workload: Workload, arrivals: dict[str, Any]) -
     arrivals
         Its section ``workload``.
     """
+    names = model_names(workload)
     return {
         "cluster": {
             "servers": hardware.servers,
@@ -263,7 +278,7 @@ def document(hardware: Hardware, workload: Workload, arrivals: dict[str, Any]) -
                 "latency": seconds(hardware.network_latency_us),
             },
         },
-        "models": {model: {"weights": gigabytes(hardware.weight_bytes)} for model in model_names(workload)},
+        **({"models": {name: {"weights": gigabytes(hardware.weight_bytes)} for name in names}} if names else {}),
         **work_sections(workload),
         "workload": arrivals,
     }

@@ -6,7 +6,7 @@ import gc
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,9 @@ import pandas as pd
 
 from truenorth.executor.policies.options import Kind
 from truenorth.models.errors import QuestionError
+from truenorth.models.errors import chosen as choose
 from truenorth.models.instance import Ints
+from truenorth.models.objective import Objective
 from truenorth.models.scenario import InputError, Scenario, promise, scenario_from, write_atomically
 from truenorth.models.scenario.errors import allowed
 from truenorth.models.scenario.quantities import MAX_JOBS, MAX_TIME_US
@@ -31,6 +33,8 @@ from truenorth.planner.inputs.importers.streamed import Cache
 from truenorth.planner.inputs.importers.summary import Summary
 from truenorth.planner.inputs.importers.tables import DagJobs, Requests, Texts, TokenRequests
 from truenorth.planner.inputs.importers.target import Documented, Driven, Target, assert_valid, trace_text
+from truenorth.planner.inputs.importers.ticks import coarse
+from truenorth.planner.inputs.importers.ticks import spread as spread_within_ticks
 from truenorth.planner.inputs.importers.workload import REQUEST, Classes, Workload, gather, workload_of
 
 
@@ -98,11 +102,12 @@ def _bound(text: str, dated: bool) -> tuple[int, bool]:
     return int(moment.as_unit("us").asm8.astype(np.int64)), True
 
 
-def cut(release_us: Ints, window: ImportWindow | None, rate_factor: Fraction, dated: bool) -> tuple[Ints, Ints]:
+def cut(release_us: Ints, window: ImportWindow | None, rate_factor: Fraction, from_first: bool) -> tuple[Ints, Ints]:
     """Return the positions of the releases in a window, in release order, and the releases from its start on.
 
-    Equal releases keep their order. Time zero is the window's start; without a window, the first release of a dated
-    trace, or the zero of the trace's own clock. Then every release is divided by the rate factor, rounded half up.
+    Equal releases keep their order. Time zero is the window's start; without a window, the first release of a trace
+    that counts `from_first` on, or the zero of the trace's own clock. Then every release is divided by the rate factor,
+    rounded half up.
 
     Raises
     ------
@@ -110,17 +115,14 @@ def cut(release_us: Ints, window: ImportWindow | None, rate_factor: Fraction, da
         If the window holds no release.
     """
     first = int(release_us.min())
-    zero = first if dated and not (window and window.moments) else 0
+    zero = first if from_first and not (window and window.moments) else 0
     start, end = (0, None) if window is None else (window.start_us, window.end_us)
     since = release_us - zero
     inside = since >= start if end is None else (since >= start) & (since < end)
     rows = np.flatnonzero(inside)
     if not rows.size:
-        last = int(release_us.max())
-        raise QuestionError(
-            f"the window holds no release: they lie from {_said(first, zero, dated)} to {_said(last, zero, dated)}; "
-            "allowed is a window with a release"
-        )
+        edges = " to ".join(_said(edge, zero, from_first) for edge in (first, int(release_us.max())))
+        raise QuestionError(f"the window holds no release: they lie from {edges}; allowed is a window with a release")
     rows = rows[np.argsort(since[rows], kind="stable")]
     return rows.astype(np.int64), _slower(since[rows] - start, 1 / rate_factor)
 
@@ -144,8 +146,21 @@ def _slower(release_us: Ints, factor: Fraction) -> Ints:
     return np.asarray(stretched, np.int64)
 
 
+_LATE_US = 3_600_000_000
+
+
+def _ran_before(release_us: Ints) -> bool:
+    """Say whether the clock of a log ran long before it: its first release is past an hour, and past its own length."""
+    first = int(release_us.min())
+    return first > max(_LATE_US, int(release_us.max()) - first)
+
+
 LISTED_USERS = 10
 """So many users are named in the notes."""
+
+
+_SPLIT = "and are split into tasks of one GPU, which plans may run at different times"
+_RAN_BEFORE = "releases are of a clock that ran before the log: time zero is the first of them"
 
 
 @contextmanager
@@ -174,6 +189,8 @@ class Imported:
         The scenario.
     window, rate_factor
         What was asked of the trace.
+    objective
+        Of the scenario; None: the usual one, or that of the scenario whose workflows requests drive.
     """
 
     format: Format
@@ -183,6 +200,7 @@ class Imported:
     workload: Workload
     window: ImportWindow | None
     rate_factor: Fraction
+    objective: str | None = None
 
     def __repr__(self) -> str:
         read = ", ".join(path.name for path in self.files)
@@ -193,6 +211,11 @@ class Imported:
         """Arrivals, models, run times and load, before anything is planned."""
         length = None if self.window is None else float(self.window.length_us / self.rate_factor)
         return Summary.of(self.workload, self.target, length)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What may make the scenario another one than the log: rows that were dropped, jobs that were split."""
+        return list(self.tally.warnings)
 
     @property
     def notes(self) -> list[str]:
@@ -219,7 +242,12 @@ class Imported:
         if work.served is not None:
             for job, tokens in zip(jobs, work.served.tokens.tolist(), strict=True):
                 job["tokens"] = {REQUEST: tokens}
-        return scenario_from(self.target.content(work, {"jobs": jobs}))
+        return scenario_from(self.target.content(work, {"jobs": jobs}) | self._objective)
+
+    @property
+    def _objective(self) -> dict[str, str]:
+        """The section of the objective, if one was asked for."""
+        return {} if self.objective is None else {"objective": self.objective}
 
     def as_dict(self, written: Sequence[Path] = ()) -> dict[str, Any]:
         """Return the summary with the keys of ``import --json``."""
@@ -232,6 +260,7 @@ class Imported:
             **self.summary.as_dict(),
             "mapping": self.workload.mapping,
             "unmatched": dict(self.target.unmatched) if isinstance(self.target, Catalogued) else {},
+            "warnings": self.warnings,
             "notes": self.notes,
             "written": [str(path) for path in written],
         }
@@ -246,7 +275,8 @@ class Imported:
             If either cannot be written.
         """
         arrivals = trace_path(path)
-        text = self.target.text(self.workload, {"trace": {"file": arrivals.name}}, self._comments(), path)
+        sections = {"trace": {"file": arrivals.name}}
+        text = self.target.text(self.workload, sections, self._comments(), path, self._objective)
         write_atomically(arrivals, trace_text(self.workload))
         write_atomically(path, text)
         return [path, arrivals]
@@ -254,7 +284,14 @@ class Imported:
     def _comments(self) -> list[str]:
         files = ", ".join(path.name for path in self.files)
         lines = [f"Made by truenorth import {self.format.name} from {files}.", f"Source: {self.format.source}."]
-        return [*lines, f"Mapping: {self.workload.mapping}.", *self._rounded(), *(f"- {note}" for note in self.notes)]
+        notes = (f"- {note}" for note in self.notes)
+        return [
+            *lines,
+            f"Mapping: {self.workload.mapping}.",
+            *self._rounded(),
+            *(f"Warning: {each}." for each in self.warnings),
+            *notes,
+        ]
 
     def _rounded(self) -> list[str]:
         """Return what rounding run times up costs, as a comment of the scenario."""
@@ -320,6 +357,9 @@ def import_trace(
     catalogue: Catalogued | None = None,
     cache: Cache = "none",
     skip_malformed: bool = False,
+    spread: bool = False,
+    seed: int = 0,
+    objective: str | None = None,
     watch: Callable[[int], None] = lambda rows: None,
 ) -> Imported:
     """Import the files of a log.
@@ -344,6 +384,10 @@ def import_trace(
         Of prompts with tokens: ``none``, or ``ideal``, whatever blocks an earlier request of the window had.
     skip_malformed
         Whether malformed rows are counted rather than refused.
+    spread, seed
+        Whether requests are spread within the ticks of the log's clock, at random by this seed.
+    objective
+        Of the scenario, such as ``makespan``; with `driven`, the scenario has its own.
     watch
         Told how many rows are read, now and then.
 
@@ -356,25 +400,26 @@ def import_trace(
     """
     chosen, reader = parse_format(format_text)
     assert_each_once(files)
-    if cache != "none" and chosen.name != TOKENS:
-        raise QuestionError(f"{cache} is about tokens; allowed is with the format tokens", "cache")
-    if chosen.name == TOKENS and (catalogue is None or runtime_classes != "auto"):
-        raise QuestionError("tokens takes --catalogue with streams; allowed is with it, and without runtime classes")
+    _assert_fits(chosen, catalogue, cache, runtime_classes, rate_factor)
+    if objective is not None and driven is not None:
+        raise QuestionError("is that of the scenario; allowed is without workflows of one", "objective")
+    minimised = None if objective is None else choose(Objective, objective, "objective").value
     dated = chosen.is_dated(reader, files)
     span = None if window is None else ImportWindow.parse(*window, dated=dated)
     classes, tally = Classes.parse(runtime_classes), Tally(skip_malformed)
-    if not 0 < rate_factor <= MAX_JOBS:
-        raise QuestionError(
-            f"{float(rate_factor):g} is out of range; allowed is up to {MAX_JOBS}, above 0", "rate_factor"
-        )
     target: Target = driven or catalogue or _document(chosen, files, tally, override)
     try:
         found = gather(_watched(reader.read(files, tally), tally, watch))
-        rows, release_us = cut(found.release_us, span, rate_factor, dated)
+        if spread:
+            found = replace(found, release_us=spread_within_ticks(found.release_us, seed))
+            tally.notes.append(f"requests are spread evenly within the ticks of the log's clock, by seed {seed}")
+        runs_before = chosen.any_clock and not dated and _ran_before(found.release_us)
+        rows, release_us = cut(found.release_us, span, rate_factor, dated or runs_before)
         if len(rows) > MAX_JOBS:
             raise QuestionError(f"gives {len(rows):,} jobs; allowed are {MAX_JOBS:,}: choose a window that holds fewer")
-        if not isinstance(found, DagJobs) and found.user is not None:
-            tally.notes.append(_users(found.user[rows]))
+        tally.notes += [_RAN_BEFORE] if runs_before else []
+        if not isinstance(found, DagJobs):
+            _describe(found.at(rows), tally, spread, driven is not None)
         if isinstance(found, TokenRequests):
             if catalogue is None:
                 raise ValueError("requests with tokens take a catalogue")
@@ -388,9 +433,35 @@ def import_trace(
     except QuestionError as error:
         if error.argument:
             raise
-        raise InputError(str(files[0]), None, "rows", str(error)) from None
+        why = "".join(f"; left out: {count:,} {reason}" for reason, count in tally.left_out.most_common(1))
+        raise InputError(str(files[0]), None, "rows", f"{error}{why}") from None
     assert_valid(target, workload)
-    return Imported(chosen, tuple(files), tally, target, workload, span, rate_factor)
+    return Imported(chosen, tuple(files), tally, target, workload, span, rate_factor, minimised)
+
+
+def _assert_fits(
+    chosen: Format, catalogue: Catalogued | None, cache: Cache, runtime_classes: str, rate_factor: Fraction
+) -> None:
+    """Refuse what the format cannot do, and a rate that nothing can."""
+    if cache != "none" and chosen.name != TOKENS:
+        raise QuestionError(f"{cache} is about tokens; allowed is with the format tokens", "cache")
+    if chosen.name == TOKENS and (catalogue is None or runtime_classes != "auto"):
+        raise QuestionError("tokens takes --catalogue with streams; allowed is with it, and without runtime classes")
+    if not 0 < rate_factor <= MAX_JOBS:
+        allowed_is = f"allowed is up to {MAX_JOBS}, above 0"
+        raise QuestionError(f"{float(rate_factor):g} is out of range; {allowed_is}", "rate_factor")
+
+
+def _describe(asked: Requests | TokenRequests, tally: Tally, spread: bool, driven: bool) -> None:
+    """Say what a person should know of the requests of a window: their clock, jobs on several GPUs, and who asks."""
+    told = "" if spread else coarse(asked.release_us)
+    tally.notes += [told] if told else []
+    gpus = asked.gpus if isinstance(asked, Requests) else None
+    if gpus is not None and (gpus > 1).any() and not driven:
+        wide = int((gpus > 1).sum())
+        tally.warnings.append(f"{wide:,} of {len(gpus):,} jobs ran on several GPUs (up to {gpus.max():,}) {_SPLIT}")
+    if asked.user is not None:
+        tally.notes.append(_users(asked.user))
 
 
 def _users(asking: Texts) -> str:

@@ -369,7 +369,8 @@ def _single(model: str, kind: dict[Any, int], known: dict[str, int]) -> Workflow
     """
     gpus, runtime_us = kind.pop("gpus"), kind.pop("runtime_us")
     share, memory = kind.pop("share", WHOLE), kind.pop(MEMORY, 0)
-    name = f"{model} {seconds(runtime_us)}" + (f" x {gpus}" if gpus > 1 else "")
+    name = f"{model or 'job'} {seconds(runtime_us)}" + (f" x {gpus}" if gpus > 1 else "")
+    models = (model,) if model else ()
     # Workflows are known by name, also where only memory or batches differ.
     known[name] = known.get(name, 0) + 1
     if known[name] > 1:
@@ -377,9 +378,9 @@ def _single(model: str, kind: dict[Any, int], known: dict[str, int]) -> Workflow
     steps = ["run"] if gpus == 1 else [f"run{index}" for index in range(gpus)]
     if kind:
         table = {ANY_KIND: {1: runtime_us} | kind}
-        batch = BatchClass(name, table, (model,), share, memory)
+        batch = BatchClass(name, table, models, share, memory)
         return Workflow(name, tuple(Task.of_class(step, batch) for step in steps))
-    return Workflow(name, tuple(Task(step, {ANY_KIND: runtime_us}, (model,), (), share, memory) for step in steps))
+    return Workflow(name, tuple(Task(step, {ANY_KIND: runtime_us}, models, (), share, memory) for step in steps))
 
 
 def _of_jobs(workflows: Sequence[Workflow], release_us: Ints) -> Workload:

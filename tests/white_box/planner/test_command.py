@@ -23,7 +23,7 @@ from truenorth.solvers.result import Progress, Search
 SIMULATE_KEYS = {"policy", "objective", "metrics"}
 PLAN_KEYS = {
     "status", "objective", "lower_bound", "bound_method", "gap", "runtime_s", "cpu_s", "within_time_limit",
-    "converged", "fell_back", "left_out", "proved_by", "confirmed_by", "faults",
+    "converged", "fell_back", "left_out", "jobs_apart", "proved_by", "confirmed_by", "faults",
     "incumbents", "metrics", "plan",
 }  # fmt: skip
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from truenorth.planner.inputs.importers.format import Format, Hardware, Reader
@@ -21,6 +22,10 @@ def _format(name: str, reader: type[Reader], **more: Any) -> Format:
     return Format(name, reader=reader, notes=tuple(said.pop("notes", ())), hardware=documented, **said)
 
 
+def _is_dated(reader: Any, paths: Sequence[Path]) -> bool:
+    return bool(reader.clock(paths))
+
+
 FORMATS: Mapping[str, Format] = {
     known.name: known
     for known in (
@@ -34,8 +39,8 @@ FORMATS: Mapping[str, Format] = {
         _format("rltune", cluster_jobs.RLTune),
         _format("wfcommons", dags.WfCommons),
         _format("asynchow", dags.AsyncHow),
-        _format("table", table.TableReader, dated=lambda reader, paths: bool(reader.clock(paths))),
-        _format(tokens.NAME, tokens.TokenReader, dated=lambda reader, paths: bool(reader.clock(paths))),
+        _format("table", table.TableReader, dated=_is_dated, any_clock=True),
+        _format(tokens.NAME, tokens.TokenReader, dated=_is_dated, any_clock=True),
     )
 }
 """Every format by name."""

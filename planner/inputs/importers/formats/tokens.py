@@ -1,12 +1,7 @@
 """Logs of requests to language models: when each came, its prompt and its answer in tokens, perhaps hashes of blocks.
 
-Shapes that are known by their columns:
-
-- Azure's LLM inference traces of 2023 and 2024 (github.com/Azure/AzurePublicDataset);
-- Mooncake's traces of FAST'25 (github.com/kvcache-ai/Mooncake): milliseconds, blocks of 512 tokens;
-- what vLLM and other servers of OpenAI's interface answer, an object per line with ``created`` and ``usage``.
-
-Options name the columns of any other log, and change those of a known one.
+Sorts of logs that are known by their columns are listed in `shapes.TOKENS`. Options name the columns of any other log,
+and change those of a known one.
 """
 
 from __future__ import annotations
@@ -14,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,120 +17,109 @@ from truenorth.executor.policies.options import count_from_1, one_of, option
 from truenorth.models.scenario import InputError
 from truenorth.models.scenario.errors import quote
 from truenorth.models.scenario.quantities import MAX_TOKENS
-from truenorth.planner.inputs.importers.formats.table import read_releases, tell_clock
-from truenorth.planner.inputs.importers.json_files import columns_of, table_rows
-from truenorth.planner.inputs.importers.rows import Rows, Tally
+from truenorth.planner.inputs.importers.formats.shapes import TOKENS, names_of, no_column, shape_of, unit_in
+from truenorth.planner.inputs.importers.formats.table import UNITS, Clock, words_in
+from truenorth.planner.inputs.importers.log_files import columns_of, table_rows
+from truenorth.planner.inputs.importers.rows import SUCCESS, Rows, Tally
 from truenorth.planner.inputs.importers.tables import TokenRequests
 
 NAME = "tokens"
-_MOST_BLOCK = 10**6
-
-
-class LogShape(NamedTuple):
-    """A known sort of log: its columns, the unit of plain releases, and tokens per block."""
-
-    title: str
-    release: str
-    prompt: str
-    output: str
-    unit: str = "s"
-    model: str = ""
-    hashes: str = ""
-    block: int = 512
-
-
-SHAPES = (
-    LogShape("Azure's LLM inference trace", "TIMESTAMP", "ContextTokens", "GeneratedTokens"),
-    LogShape("Mooncake's trace", "timestamp", "input_length", "output_length", "ms", hashes="hash_ids"),
-    LogShape(
-        "answers of vLLM or OpenAI's interface",
-        "created",
-        "usage.prompt_tokens",
-        "usage.completion_tokens",
-        "s",
-        "model",
-    ),
-)
+_BLOCK, _MOST_BLOCK = 512, 10**6
 
 
 @dataclass(frozen=True, slots=True)
 class TokenReader:
-    """Reads the columns, or in JSON Lines the keys, that its options or the log's shape name.
+    """Reads the columns, or in JSON the keys, that its options or the log's shape name.
 
     Parameters
     ----------
     release, prompt, output
-        Columns of every row; empty: the shape's. Keys in objects are written as ``usage.prompt_tokens``.
+        Columns of every row. Keys in objects are written as ``usage.prompt_tokens``. An empty release: the log has no
+        arrivals, and all requests are released at time zero.
     model
-        Column of the models; empty: the shape's, or the catalogue's only model.
+        Column of the models; empty: the catalogue's only model.
     workflow, user
         Columns of what asks, which levels may be about, and of who asks, for the notes; empty: none.
     hashes
-        Column of the hashes of a prompt's blocks, a list; empty: the shape's.
+        Column of the hashes of a prompt's blocks, a list; empty: none.
     block
         Tokens per block.
     unit
-        Of releases that are plain numbers: ``s``, ``ms`` or ``us``; empty: the shape's.
+        Of releases that are plain numbers: ``s``, ``ms``, ``us`` or ``ns``; empty: what the name of the column ends in,
+        else s.
+    status, success
+        Column that says whether a request succeeded, and the words that say so; others are left out. Empty: all count.
     """
 
-    release: str = option("", str)
-    prompt: str = option("", str)
-    output: str = option("", str)
-    model: str = option("", str)
+    release: str | None = option(None, str)
+    prompt: str | None = option(None, str)
+    output: str | None = option(None, str)
+    model: str | None = option(None, str)
     workflow: str = option("", str)
     user: str = option("", str)
-    hashes: str = option("", str)
-    block: int = option(0, count_from_1(_MOST_BLOCK))
-    unit: str = option("", one_of("s", "ms", "us"))
+    hashes: str | None = option(None, str)
+    block: int = option(_BLOCK, count_from_1(_MOST_BLOCK))
+    unit: str | None = option(None, one_of(*UNITS))
+    status: str | None = option(None, str)
+    success: tuple[str, ...] | None = option(None, words_in)
 
     def read(self, files: Sequence[Path], tally: Tally) -> Iterator[TokenRequests]:
         """Yield the requests of the files, which are all of the first one's shape."""
         named = self._named(files[0], tally)
-        clock = tell_clock(files[0], named.release, named.unit)
-        tally.notes += [f"releases are {clock}"] if clock else []
-        columns = [named.release, named.prompt, named.output, named.model, named.workflow, named.user, named.hashes]
+        clock = named._clock(told=bool(self.unit)).look(files[0])
+        tally.notes += clock.words
+        # What a request that failed may lack: an object without tokens has none.
+        sparse = [named.hashes, named.status, *((named.prompt, named.output) if named.status else ())]
+        columns = [named.release, named.prompt, named.output, named.model, named.workflow, named.user, *sparse]
         for path in files:
             given = list(dict.fromkeys(filter(None, columns)))
             lists = [named.hashes] if named.hashes else []
-            for rows in table_rows(path, given, tally, lists, lists):
-                yield named.requests(rows, clock)
+            for rows in table_rows(path, given, tally, list(filter(None, sparse)), lists):
+                yield named._requests(rows, clock)
+        clock.settle(files[0])
 
     def clock(self, files: Sequence[Path]) -> str:
-        """Return which clock releases are of; InputError if the file cannot be read, or nobody names its columns."""
-        named = self._named(files[0], Tally())
-        return tell_clock(files[0], named.release, named.unit)
+        """Return which clock releases are of; InputError if the file cannot be read, or its columns are not known."""
+        return self._named(files[0], Tally())._clock(told=True).look(files[0]).sort
+
+    def _clock(self, told: bool) -> Clock:
+        column = self.release or ""
+        return Clock(column, self.unit or unit_in(column) or "s", told, "unit=")
 
     def _named(self, path: Path, tally: Tally) -> TokenReader:
         """Return this reader with the columns that the shape of a file adds."""
-        if self.release and self.prompt and self.output:
-            return replace(self, unit=self.unit or "s", block=self.block or SHAPES[0].block)
-        found = columns_of(path, [name for shape in SHAPES for name in shape[1:4]])
-        shape = next((shape for shape in SHAPES if set(shape[1:4]) <= set(found)), None)
-        if shape is None:
-            known = ", or ".join(", ".join(shape[1:4]) for shape in SHAPES)
-            problem = f"of no known shape, with {', '.join(map(quote, found))[:200]}; allowed are {known}"
-            raise InputError(str(path), 1, "columns", f"{problem}, or release=, prompt= and output= with their names")
-        tally.notes.append(f"{path.name} has the shape of {shape.title}")
-        known_columns: dict[str, Any] = {
-            key: getattr(self, key) or getattr(shape, key) for key in ("release", "prompt", "output", "unit", "block")
-        }
-        optional: dict[str, Any] = {
-            key: getattr(self, key) or (getattr(shape, key) if getattr(shape, key) in found else "")
-            for key in ("model", "hashes")
-        }
-        return replace(self, **known_columns, **optional)
+        given = list(filter(None, (self.release, self.prompt, self.output)))
+        found = columns_of(path, [*given, *names_of(TOKENS)])
+        shape = shape_of(TOKENS, found, ("prompt", "output"))
+        known: dict[str, Any] = {"release": ""} if shape is None else {"release": ""} | shape.options(found)
+        made = replace(self, **{name: of for name, of in known.items() if getattr(self, name) is None})
+        if shape is None and not (self.prompt and self.output and self.release is not None):
+            problem = f"of no known shape, with {', '.join(map(quote, found))[:400]}"
+            likely = no_column(path, "", found, NAME, ("release", "prompt", "output", "model")).problem
+            shapes = ", ".join(shape.title for shape in TOKENS)
+            allowed = f"{likely[likely.index('allowed is') :]} (without arrivals: release=), or {shapes}"
+            raise InputError(str(path), 1, "columns", f"{problem}; {allowed}")
+        tally.notes += [] if shape is None else [f"{path.name} has the shape of {shape.title}"]
+        return made
 
-    def requests(self, rows: Rows, clock: str) -> TokenRequests:
+    def _requests(self, rows: Rows, clock: Clock) -> TokenRequests:
         """Return the rows that are well formed and ask for anything."""
-        release_us = read_releases(rows, self.release, self.unit, clock)
-        prompt = rows.wholes(self.prompt, 0, MAX_TOKENS)
-        output = rows.wholes(self.output, 0, MAX_TOKENS)
+        if self.status:
+            rows.leave_out_failed(self.status, SUCCESS if self.success is None else self.success)
+        release_us = clock.read(rows)
+        prompt = rows.wholes(self.prompt or "", 0, MAX_TOKENS)
+        output = rows.wholes(self.output or "", 0, MAX_TOKENS)
         texts = {key: rows.names(getattr(self, key)) for key in ("model", "workflow", "user") if getattr(self, key)}
         blocks = rows.lists(self.hashes) if self.hashes else None
         if blocks is not None:
             listed = np.fromiter((len(text.replace(",", " ").split()) for text in blocks), np.int64, len(blocks))
             most = f"at most one per {self.block} prompt tokens; block=N says how many tokens a block has"
-            rows.refuse(listed > -(-prompt // self.block), self.hashes, "are more blocks than the prompt has", most)
+            more = listed > -(-prompt // self.block)
+            if more.any():
+                row = int(np.argmax(more))
+                fits = (size for size in (256, 128, 64, 32, 16, 8, 4, 2) if -(-prompt[row] // size) >= listed[row])
+                most += f" (here {next(fits, 1)} would fit)"
+            rows.refuse(more, self.hashes or "", "are more blocks than the prompt has", most)
         rows.leave_out(prompt == 0, "of 0 prompt tokens")
         rows.leave_out(output == 0, "of 0 output tokens")
         unnamed = np.full(len(release_us), "", np.object_)
@@ -149,7 +133,7 @@ class TokenReader:
             blocks,
             np.full(len(release_us), rows.file, np.object_),
             rows.line,
-            self.prompt,
+            self.prompt or "",
             self.block,
         )
         return made.at(rows.kept)
