@@ -7,11 +7,15 @@ class PolicyError(UserError, ValueError):
     """A policy cannot be used: unknown, misconfigured, or unable to serve this instance."""
 
 
-class IllegalActionError(PolicyError):
+class PolicyFaultError(PolicyError):
+    """A policy is at fault: it raised, broke a rule or left tasks, and no other size or window says otherwise."""
+
+
+class IllegalActionError(PolicyFaultError):
     """A policy asked for something that the rules forbid; nothing was done."""
 
 
-class StalledError(PolicyError):
+class StalledError(PolicyFaultError):
     """Nothing is under way and nothing will arrive, yet tasks are left: the policy never started them."""
 
 

@@ -126,9 +126,7 @@ def _of_part(part: Part, device: str, rounds: int, repeats: int, folder: Path) -
     def compare_outputs() -> dict[str, Any]:
         """Run Compass once more, and every task alone."""
         scenario = load_scenario(profiled)
-        made = replay_on_devices(
-            scenario, "compass", make, settings, runner_name=part.runner, check_outputs=True
-        )
+        made = replay_on_devices(scenario, "compass", make, settings, runner_name=part.runner, check_outputs=True)
         write_atomically(folder / "compass_report.json", json.dumps(encode(made.record), indent=1))
         run = {"policy": "compass", **figures(made, part.large_bytes)}
         return {"runs": [run], "lines": [_line(run)]}
