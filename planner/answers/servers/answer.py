@@ -212,8 +212,15 @@ class ServersAnswer:
 
     @property
     def refutation(self) -> SizeRefutation | None:
-        """The refutation of the most expensive size below the answer: it says what forces one more."""
-        return max(self.refutations, key=lambda done: self.cost(done.mix), default=None)
+        """The refutation of the most expensive size below the floor: it says what forces one more.
+
+        Where that is refuted by a larger one alone, the least of those.
+        """
+        floor = None if self.least is None or self.impossible else self.cost(self.least)
+        below = [done for done in self.refutations if floor is None or self.cost(done.mix) < floor]
+        if below:
+            return max(below, key=lambda done: self.sizes.explains(done.mix))
+        return min(self.refutations, key=lambda done: self.cost(done.mix), default=None)
 
     def cost(self, mix: Mix) -> Fraction:
         """Return what was to be least: the price of several groups, the servers of one."""
