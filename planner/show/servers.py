@@ -49,11 +49,11 @@ from truenorth.planner.show.servers_words import (
     describe_size,
     information_in_words,
     measured,
+    missed_in_words,
     order_in_words,
     reached_in_words,
     say_spare,
     sentences,
-    stamps_in_words,
     strain_in_words,
     untried,
     up_to_counts,
@@ -163,8 +163,8 @@ def view(answer: ServersAnswer) -> Group:
     spare = say_spare(found, ", with {} gone")
     title = f"{answer.sizes.scenario.name}: servers for {answer.levels}{faster}{spare}"
     rounded = "" if found.rounded_up is None else rounded_in_words(found.rounded_up)
-    parts_said = (deployable_in_words(found), stamps_in_words(found), strain_in_words(found), rounded)
-    said = [f"{words}." for words in parts_said if words]
+    first = (deployable_in_words(found), *missed_in_words(found), strain_in_words(found), rounded)
+    said = [f"{words}." for words in first if words]
     parts: list[Any] = [Text(" ".join(said))] if said else []
     parts.append(terminal(sizes_table(found, title)))
     if len(found.alternatives) > 1:

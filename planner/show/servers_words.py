@@ -148,9 +148,9 @@ def sentences(found: ServersRecord) -> list[str]:
         said = f"With the future known, {size} {enough}; {_too_little(found)}, and what lies between is open"
     parts = [
         deployable_in_words(found),
-        stamps_in_words(found),
         strain_in_words(found),
         said,
+        *missed_in_words(found),
         "" if refutation is None else refutation.forces,
     ]
     return [f"{part}." for part in parts if part]
@@ -178,10 +178,10 @@ def _too_little(found: ServersRecord) -> str:
 def deployable_in_words(found: ServersRecord) -> str:
     """Return the policy that meets the level at the least size, the floor below it, and how much more traffic it takes.
 
-    It can be deployed without knowing the future. If no policy met the level, what came closest.
+    It can be deployed without knowing the future. Empty if no policy met the level.
     """
     if not found.alternatives:
-        return closest_in_words(found)
+        return ""
     best = found.alternatives[0]
     untried = found.policies[best.policy].not_simulated
     size = _sized(found, best.size)
@@ -203,8 +203,7 @@ def _who(found: ServersRecord, alternative: AlternativeSize) -> str:
     return f"{alternative.policy} (information used: {used})"
 
 
-def closest_in_words(found: ServersRecord) -> str:
-    """Return which policy came closest to the level, where none met it; empty if none was simulated."""
+def _closest(found: ServersRecord) -> str:
     missed = [(size.closest.share_of_limit or 0.0, name) for name, size in found.policies.items() if size.closest]
     if not missed:
         return ""
@@ -234,8 +233,12 @@ def measured(level: ServiceLevel) -> str:
     return str(level).split(" <= ")[0]
 
 
-def stamps_in_words(found: ServersRecord) -> str:
-    """Return that arrivals coincide since their stamps are coarse, where some policy met the level nowhere."""
+def missed_in_words(found: ServersRecord) -> tuple[str, str]:
+    """Return what came closest where no policy met the level, and that coarse stamps may be why one did not."""
+    return "" if found.alternatives else _closest(found), _stamps(found)
+
+
+def _stamps(found: ServersRecord) -> str:
     stamps, failed = found.coarse_stamps, any(size.closest for size in found.policies.values())
     if stamps is None or not failed:
         return ""

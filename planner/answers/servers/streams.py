@@ -29,7 +29,7 @@ ALONE = "alone"
 GATEWAYS = ("least_tokens", "least_requests", "round_robin")
 """Simulated unless others are named: what gateways of language models do, the one that needs least first."""
 KNOWING = "least_tokens:known=yes"
-"""Beside them, to see what knowing the lengths of answers would be worth."""
+"""Beside them: the same rule with exact lengths of answers, which can need more than without."""
 AFFINITY = "prefix_affinity"
 """Where a job sends several requests of one class; for others it is the first of them."""
 _APART = 1000

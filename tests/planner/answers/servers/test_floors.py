@@ -100,7 +100,7 @@ def unlike(count: int) -> Scenario:
 def test_weights_that_suit_a_fleet_refute_it() -> None:
     """26 of each ask for 2.6 A and 2.6 B at the least.
 
-    By price an A weighs 1 and a B 2: 2.6 + 2 x 2.6 = 7.8, so that fleets at 8 are left: 2 A + 3 B, 4 A + 2 B, 6 A + 1 B.
+    By price an A weighs 1 and a B 2: 2.6 + 2 x 2.6 = 7.8, so that fleets at 8 are left, as 2 A + 3 B and 4 A + 2 B.
     With a B weighing 3 a prompt counts 0.1 and an answer 0.3, wherever they run: 10.4 <= A + 3 B, where 4 A + 2 B
     are 10. With an A weighing 3: 10.4 <= 3 A + B, where 2 A + 3 B are 9. So no fleet costs less than 9.
     """

@@ -121,7 +121,7 @@ def test_a_price_is_the_least_of_the_counts_looked_at_and_says_so() -> None:
     minimum = found.minimum
     assert (minimum.lower_bound_price_per_hour, minimum.lower_bound_price_of_any_counts) == (10, 6)
     assert answer_in_words(found).startswith(
-        "jit, which knows how long queues take, needs 1 big at 10 per hour; "
+        "jit (information used: queue lengths) needs 1 big at 10 per hour; "
         "no plan, however clever, costs less than 10 on at most 1 big + 1 small, or on "
         "more less than 6. "
     )
@@ -156,9 +156,7 @@ def test_one_group_has_its_count_and_its_price() -> None:
     more = _ask(built, "p100 latency <= 1 s", policies=("srpt",), max=5)
     found = more.record()
     assert (more.mix, found.minimum.size.price_per_hour, found.minimum.lower_bound) == ((3,), 2.4, 3)
-    said = (
-        "srpt, which knows every run time exactly, needs 3 A at 2.4 per hour; no plan, however clever, costs less than "
-    )
+    said = "srpt (information used: run times) needs 3 A at 2.4 per hour; no plan, however clever, costs less than "
     assert answer_in_words(found).startswith(said)
     # Mere servers have no count but the scenario's size, and no price.
     bare = {"servers": 2, "gpu": {"kind": "A", "memory": "4 GB", "load_bandwidth": "1 GB/s"}, "network": NETWORK}
