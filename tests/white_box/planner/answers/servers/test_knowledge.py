@@ -71,6 +71,20 @@ def test_who_knows_more_than_a_gateway_is_no_order(tmp_path: Path) -> None:
     assert [row[:3] for row in section.tables[1].cells()] == [["jit", "queue lengths", "2"], ["srpt", "run times", "1"]]
 
 
+def test_the_page_draws_what_it_recommends_and_a_series_per_policy(tmp_path: Path) -> None:
+    answer = _ask(tmp_path, "srpt,jit,dally")
+    # The plan, and shortest first, would do with one server; jit is ordered for, on two.
+    assert (answer.mix, answer.alternatives[0].policy, answer.alternatives[0].mix) == ((1,), "jit", (2,))
+    tn.save(answer, tmp_path / "out")
+    (section,) = tn.report([tmp_path / "out"]).sections
+    assert section.timelines is not None
+    assert [gpu.id for gpu in section.timelines.instances[0].gpus] == ["s0/g0", "s1/g0"]
+    costs = section.figures[0]
+    assert costs.title.startswith("What a tighter or looser limit costs")
+    assert [curve.name for curve in costs.curves] == ["mean latency <= 40 s", "jit", "dally"]
+    assert all(words.startswith(curve.name) for curve in costs.curves[1:] for words in curve.words)
+
+
 def test_an_order_that_takes_more_knowledge_says_so(tmp_path: Path) -> None:
     words = answer_in_words(_ask(tmp_path, "srpt").record())
     assert words.startswith("srpt (information used: run times) needs 1 server")
