@@ -8,14 +8,14 @@ class PolicyError(UserError, ValueError):
 
 
 class PolicyFaultError(PolicyError):
-    """A policy is at fault: it raised, broke a rule or left tasks, and no other size or window says otherwise."""
+    """A policy is at fault: it raised or broke a rule, and no other size or window says otherwise."""
 
 
 class IllegalActionError(PolicyFaultError):
     """A policy asked for something that the rules forbid; nothing was done."""
 
 
-class StalledError(PolicyFaultError):
+class StalledError(PolicyError):
     """Nothing is under way and nothing will arrive, yet tasks are left: the policy never started them."""
 
 

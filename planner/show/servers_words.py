@@ -235,12 +235,14 @@ def measured(level: ServiceLevel) -> str:
 
 def missed_in_words(found: ServersRecord) -> tuple[str, str]:
     """Return what came closest where no policy met the level, and that coarse stamps may be why one did not."""
+    if found.refutation is not None and found.refutation.however_many:
+        return "", ""
     return "" if found.alternatives else _closest(found), _stamps(found)
 
 
 def _stamps(found: ServersRecord) -> str:
-    stamps, failed = found.coarse_stamps, any(size.closest for size in found.policies.values())
-    if stamps is None or not failed:
+    stamps, sizes = found.coarse_stamps, [found.minimum.size, *(each.size for each in found.policies.values())]
+    if stamps is None or all(size.servers is not None for size in sizes):
         return ""
     tick = {3600: "hours", 60: "minutes", 1: "seconds"}[stamps.tick_s]
     return (

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from truenorth.executor import Knows, PolicyError, PolicyFaultError, StoppedError
+from truenorth.executor import Knows, PolicyError, PolicyFaultError, StalledError, StoppedError
 from truenorth.models import InstanceError, ServiceLevels
 from truenorth.models.scenario import Scenario
 from truenorth.planner.answers.policies.parse import needs_solver, parse
@@ -264,12 +264,12 @@ def serve(ask: Sizing, policy: str, scenario: Callable[[], Scenario], reserve_s:
     ------
     StoppedError
         If time was up.
-    PolicyFaultError
-        If the policy raises or acts illegally, which no other size mends.
+    PolicyFaultError, StalledError
+        If the policy raises, acts illegally or leaves tasks while all servers are there, which no other size mends.
     """
     try:
         return simulate(scenario(), policy, seed=ask.budget.seed, noise=ask.noise, stop=lambda: ask.left_s <= reserve_s)
-    except PolicyFaultError:
+    except (PolicyFaultError, StalledError):
         raise
     except (InstanceError, PolicyError):
         return None

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 import truenorth as tn
-from truenorth.models import InstanceError, ServiceLevels
+from truenorth.models import InstanceError
 from truenorth.models.scenario import Scenario, scenario_from
 from truenorth.planner.answers.servers import ServersAnswer
 from truenorth.planner.answers.servers.decide import meets
+from truenorth.planner.answers.servers.record import CoarseStamps
 from truenorth.planner.answers.servers.sizes import Sizes
 from truenorth.planner.answers.simulate import simulate
+from truenorth.planner.show.servers_words import answer_in_words
 
 GPU = {"memory": "80 GB", "load_bandwidth": "50 GB/s"}
 
@@ -166,17 +168,20 @@ def test_no_floor_above_what_is_served_where_places_are_restricted(seed: int) ->
         assert not any(all(a <= b for a, b in zip(mix, done, strict=True)) for done in refuted)
 
 
-def test_coarse_stamps_are_said_where_a_level_fails() -> None:
-    """Three jobs a second at whole seconds, a second each: on one server the third of each waits for two more."""
-    jobs = [{"release": f"{second} s", "workflow": "w"} for second in range(4) for _ in range(3)]
+@pytest.mark.parametrize(
+    ("offsets", "most", "said"), [((0, 0, 0), 2, True), ((0, 0, 0), 3, False), ((0, 300, 600), 2, False)]
+)
+def test_coarse_stamps_are_said_where_a_level_fails(offsets: tuple[int, ...], most: int, said: bool) -> None:
+    """Three jobs of 900 ms at every second, due in one: all at once they take three servers."""
+    jobs = [{"release": f"{1000 * second + at} ms", "workflow": "w"} for second in range(4) for at in offsets]
     data: dict[str, Any] = {
         "cluster": {"servers": 1, "gpu": GPU | {"kind": "A"}, "network": {"bandwidth": "1 GB/s"}},
         "workflows": {"w": {"tasks": {"r": {"runtime": "900 ms"}}}},
         "workload": {"jobs": jobs},
         "slo": "p100 latency <= 1 s",
     }
-    levels = ServiceLevels.parse("p100 latency <= 1 s")
-    answer = tn.servers(scenario_from(data), levels, policies=["hash"], max=3, time_limit=10)
-    stamps = answer.record().coarse_stamps
-    assert stamps is not None
-    assert (stamps.tick_s, stamps.coinciding) == (1, 1.0)
+    found = tn.servers(scenario_from(data), policies=["jit:period=0us"], max=most, time_limit=10).record()
+    assert found.coarse_stamps == (CoarseStamps(1, 1.0) if not any(offsets) else None)
+    words = "Arrivals are stamped in whole seconds, and 100% of them coincide"
+    assert (words in answer_in_words(found)) == said
+    assert ("truenorth import --spread" in answer_in_words(found)) == said

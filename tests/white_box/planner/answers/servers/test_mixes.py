@@ -126,7 +126,7 @@ def test_a_price_is_the_least_of_the_counts_looked_at_and_says_so() -> None:
         "more less than 6. "
     )
     assert "and no cheaper size of at most 1 big + 1 small is, which is proved" in answer_in_words(found)
-    assert "; floor 10 on at most 1 big + 1 small. Served by jit, " in order_in_words(found)
+    assert "; floor 10 on at most 1 big + 1 small. Served by jit (" in order_in_words(found)
     assert rows(answer)[0][3] == "proved: a plan at this size, every cheaper one of at most 1 big + 1 small refuted"
     more = _ask(built, "p100 latency <= 2 s", max=2)
     assert (more.mix, more.proved) == ((0, 2), True)
