@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from truenorth.executor import Knows, StoppedError
@@ -196,9 +197,8 @@ def _takes(hunt: Hunt, best: Alternative, factor: Fraction, reserve_s: float) ->
     for left in (left for gone in range(ask.spare + 1) for left in remainders(best.mix, gone)):
         if ask.left_s <= reserve_s:
             return None
-        busier = with_traffic(ask.scenario(left), factor)
         try:
-            ran = serve(ask, best.policy, lambda busier=busier: busier, reserve_s)
+            ran = serve(ask, best.policy, partial(with_traffic, ask.scenario(left), factor), reserve_s)
         except StoppedError:
             return None
         if ran is None or not meets(ran.truth, ran.timeline, ask.levels):
@@ -253,7 +253,7 @@ def _strain(hunt: Hunt, best: Alternative, model: str, figure: ChangedFigure, re
     for left in (left for gone in range(ask.spare + 1) for left in remainders(best.mix, gone)):
         if ask.left_s <= reserve_s:
             raise StoppedError
-        ran = serve(ask, best.policy, lambda left=left: _with_more(ask.scenario(left), model, figure), reserve_s)
+        ran = serve(ask, best.policy, partial(_with_more, ask.scenario(left), model, figure), reserve_s)
         if ran is None:
             return StrainReached(model, figure, float(FACTOR), False, None, None)
         reached = reached_by(ran.truth, ran.timeline, ask.levels)
