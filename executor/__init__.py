@@ -1,6 +1,13 @@
 """Carry out plans and online policies, on a virtual clock or on devices; knows no solver."""
 
-from truenorth.executor.errors import DeviceError, IllegalActionError, PolicyError, StalledError, StoppedError
+from truenorth.executor.errors import (
+    DeviceError,
+    IllegalActionError,
+    PolicyError,
+    PolicyFaultError,
+    StalledError,
+    StoppedError,
+)
 from truenorth.executor.noise import Noise, NoiseError, NoiseSpread, parse_noise
 from truenorth.executor.policies.compass import twin_instance
 from truenorth.executor.policies.parse import POLICIES, ParsedPolicy, parse_policy
@@ -21,6 +28,7 @@ __all__ = [
     "ParsedPolicy",
     "Policy",
     "PolicyError",
+    "PolicyFaultError",
     "QueuePolicy",
     "Site",
     "StalledError",

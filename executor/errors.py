@@ -7,7 +7,11 @@ class PolicyError(UserError, ValueError):
     """A policy cannot be used: unknown, misconfigured, or unable to serve this instance."""
 
 
-class IllegalActionError(PolicyError):
+class PolicyFaultError(PolicyError):
+    """A policy is at fault: it raised or broke a rule, and no other size or window says otherwise."""
+
+
+class IllegalActionError(PolicyFaultError):
     """A policy asked for something that the rules forbid; nothing was done."""
 
 

@@ -25,6 +25,13 @@ class Knows(StrEnum):
     """The run time of every task of a released job: tasks are ordered, or planned, by it."""
     FUTURE = "the future"
     """Jobs that are still to come."""
+    UNDECLARED = "not declared"
+    """A policy of the user's that does not say; it can read run times."""
+
+    @property
+    def information(self) -> str:
+        """The information used, in words."""
+        return {"nothing": "none", "waits": "queue lengths", "the future": "clairvoyant"}.get(self, str(self))
 
 
 class Policy:
@@ -50,6 +57,8 @@ class Policy:
         Whether it is told how long answers will be.
     knows
         What its decisions make of run times, as long as it does not look ahead.
+    uses
+        The information used, in words, where `knows` does not say it: a gateway counts requests.
     name
         What messages call it; None: its class's name in lower case.
     """
@@ -60,6 +69,7 @@ class Policy:
     serves_streams: ClassVar[bool] = False
     knows_lengths: bool = False
     knows: ClassVar[Knows] = Knows.RUN_TIMES
+    uses: ClassVar[str | None] = None
     name: ClassVar[str | None] = None
     site: Site
 
@@ -72,6 +82,11 @@ class Policy:
     def knows_with(cls, options: object | None) -> Knows:
         """Return what its decisions make of run times, with these options."""
         return cls.knows
+
+    @classmethod
+    def uses_with(cls, options: object | None) -> str:
+        """Return the information used in words, with these options."""
+        return cls.uses or cls.knows_with(options).information
 
     def begin(self, site: Site) -> None:
         """Meet the site at time 0, before any job is released.

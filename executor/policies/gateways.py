@@ -162,6 +162,8 @@ class Gateway(Lru):
 class RoundRobin(Gateway):
     """Every class of requests goes around the nodes that can take it (vLLM router, SGLang: ``round_robin``)."""
 
+    uses: ClassVar[str | None] = "none"
+
     def begin(self, site: Site) -> None:
         """Begin with the first node."""
         super().begin(site)
@@ -177,6 +179,8 @@ class RoundRobin(Gateway):
 
 class LeastRequests(Gateway):
     """A request goes where the fewest are that have not ended, queued or served (AIBrix: ``least-request``)."""
+
+    uses: ClassVar[str | None] = "outstanding requests"
 
     def choose(self, task: int, gpus: Sequence[int]) -> int:
         """Return the node of the fewest requests."""
@@ -197,6 +201,7 @@ class TokenOptions(LruOptions):
     ----------
     known
         Whether it knows how long every answer will be, as no gateway does; else the mean of the class so far counts.
+        It then counts exact tokens by the same rule, which may need more servers than the mean does.
     """
 
     known: bool = option(False, switch)
@@ -209,6 +214,7 @@ class LeastTokens(LeastRequests):
     """
 
     Options: ClassVar[type[object]] = TokenOptions
+    uses: ClassVar[str | None] = "outstanding tokens"
 
     def __init__(self, options: TokenOptions | None = None) -> None:
         readings = options or TokenOptions()
@@ -219,6 +225,12 @@ class LeastTokens(LeastRequests):
     def knows_with(cls, options: object | None) -> Knows:
         """Return that it knows how long a request runs if it knows answers."""
         return Knows.RUN_TIMES if isinstance(options, TokenOptions) and options.known else cls.knows
+
+    @classmethod
+    def uses_with(cls, options: object | None) -> str:
+        """Return what it counts, exactly if it knows answers."""
+        exact = ", exact lengths of answers" if isinstance(options, TokenOptions) and options.known else ""
+        return f"{super().uses_with(options)}{exact}"
 
     def begin(self, site: Site) -> None:
         """Know of no answer yet."""
@@ -303,6 +315,7 @@ class PrefixAffinity(LeastTokens):
     """
 
     Options: ClassVar[type[object]] = PrefixOptions
+    uses: ClassVar[str | None] = "prefixes, outstanding tokens"
 
     def __init__(self, options: PrefixOptions | None = None) -> None:
         readings = options or PrefixOptions()

@@ -1,7 +1,8 @@
 """What a user names on the command line: ``name:key=value,key=value``, or ``module:attribute`` of the user's own code.
 
-Policies and runners are both named so; what differs is what they are called and the error they raise. Their options are
-frozen dataclasses whose fields say how they are read from text.
+In place of the module there may be the path of its file, ``mine.py``. Policies and runners are both named so; what
+differs is what they are called and the error they raise. Their options are frozen dataclasses whose fields say how they
+are read from text.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import module_from_spec
 from pathlib import Path
+from types import ModuleType
 from typing import TypeVar
 
 from truenorth.models.errors import UserError
@@ -183,13 +187,17 @@ class Kind:
     error: type[UserError]
 
     def load(self, module_name: str, attribute: str) -> object:
-        """Return an attribute of a module of the user's, installed or in the working folder."""
-        here, name = str(Path.cwd()), f"{self.word} {module_name}:{attribute}"
+        """Return an attribute of a module of the user's, named by its file, installed, or in the working folder."""
+        file = Path(module_name) if module_name.endswith(".py") else None
+        here, name = (
+            str(Path.cwd() if file is None else file.resolve().parent),
+            f"{self.word} {module_name}:{attribute}",
+        )
         added = here not in sys.path
         if added:
             sys.path.append(here)
         try:
-            module = importlib.import_module(module_name)
+            module = importlib.import_module(module_name) if file is None else _of_file(file)
         except Exception as error:  # a module of the user's may raise anything
             said = f"{error}" if isinstance(error, ImportError | SyntaxError) else f"{type(error).__name__}: {error}"
             folder = (getattr(error, "name", None) or "").partition(".")[0]
@@ -197,7 +205,7 @@ class Kind:
                 said += f" (import it from truenorth.{folder})"
             raise self.error(
                 f"{name}: module {module_name} cannot be imported: {said}; allowed is one that is installed or lies "
-                "in the working folder"
+                "in the working folder, or the path of its file, such as mine.py"
             ) from None
         finally:
             if added:
@@ -232,6 +240,23 @@ class Kind:
             return options(**values) if isinstance(options, type) else None
         except Exception as error:  # and so may a class of options
             raise self.error(f"{self.word} {name}: {type(error).__name__}: {error}") from None
+
+
+def _of_file(file: Path) -> ModuleType:
+    """Return the module of a file, executed once; its path is its name, since others may be called as it is."""
+    name = str(file.resolve())
+    if name not in sys.modules:
+        if not file.is_file():
+            raise ImportError(f"there is no file {file}")
+        loader = SourceFileLoader(name, name)
+        # Known by name while it runs: dataclasses look their module up.
+        sys.modules[name] = module = module_from_spec(ModuleSpec(name, loader, origin=name))
+        try:
+            loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
 
 
 def by_old_name(loaded: object) -> str:

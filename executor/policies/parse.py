@@ -1,6 +1,6 @@
 """Policies by name: ``name:key=value,key=value`` for the built-in ones, ``module:Class`` for one's own.
 
-Whatever goes wrong inside a user's own is told in one line that says where.
+``mine.py:Class`` names a class by its file. What goes wrong inside a user's own is told in one line that says where.
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
+from types import FunctionType
 from typing import Any
 
-from truenorth.executor.errors import IllegalActionError, PolicyError
+from truenorth.executor.errors import IllegalActionError, PolicyError, PolicyFaultError
 from truenorth.executor.policies.ahead import Ahead
 from truenorth.executor.policies.baselines import Hash, Heft, Jit, Lru
 from truenorth.executor.policies.compass import Compass, ReleasedCompass
@@ -81,6 +82,11 @@ class ParsedPolicy:
         """What its decisions make of run times."""
         return Knows.FUTURE if self.looks_ahead else self.policy.knows_with(self.options)
 
+    @property
+    def uses(self) -> str:
+        """The information used, in words."""
+        return Knows.FUTURE.information if self.looks_ahead else self.policy.uses_with(self.options)
+
 
 def parse_policy(text: str, policies: Mapping[str, type[Policy]] = POLICIES) -> ParsedPolicy:
     """Read a policy.
@@ -89,8 +95,8 @@ def parse_policy(text: str, policies: Mapping[str, type[Policy]] = POLICIES) -> 
     ----------
     text
         ``compass``, ``compass:prefetch=0,period=100ms,adjust=off``, or ``module:Class`` with a subclass of
-        `truenorth.executor.Policy`, importable or in the working folder; options may follow it as
-        ``module:Class:key=value`` if the class has a frozen dataclass named ``Options``.
+        `truenorth.executor.Policy`, importable or in the working folder, or ``mine.py:Class`` with the path of its
+        file; options may follow as ``module:Class:key=value`` if the class has a frozen dataclass named ``Options``.
     policies
         The policies that have a name.
 
@@ -116,7 +122,17 @@ def parse_policy(text: str, policies: Mapping[str, type[Policy]] = POLICIES) -> 
             "policies that run on the scenario as it stands"
         )
     own = f"{name}:{attribute}"
+    written = _by_the_user(policy)
+    if written and not any(isinstance(each, FunctionType) for base in written for each in vars(base).values()):
+        raise PolicyError(
+            f"policy {own} overrides no method of {policy.__mro__[1].__name__}; write for example `runnable`"
+        )
     return ParsedPolicy(text.strip(), guarded(policy, own), _options(own, policy, options))
+
+
+def _by_the_user(policy: type[Policy]) -> list[type]:
+    """Return the class and those of its bases that are not Truenorth's."""
+    return [base for base in policy.__mro__ if base.__module__.partition(".")[0] not in ("truenorth", "builtins")]
 
 
 def _options(name: str, policy: type[Policy], text: str) -> object | None:
@@ -143,10 +159,14 @@ def guarded(policy: type[Policy], name: str) -> type[Policy]:
     """Return a policy of the user's whose methods raise a PolicyError where they fail.
 
     It names the policy, the method, the job or task at hand, and what was raised; what a policy says for itself, as a
-    PolicyError, stays as it is.
+    PolicyError, stays as it is. What it knows of run times is not declared unless the user's own code says so.
     """
     methods = {method: _guard(getattr(policy, method), name, about) for method, about in _known(policy)}
-    return type(policy.__name__, (policy,), {"__module__": policy.__module__, "__doc__": policy.__doc__, **methods})
+    written = _by_the_user(policy)
+    says = not written or any({"knows", "knows_with"} & vars(base).keys() for base in written)
+    own = {} if says else {"knows": Knows.UNDECLARED, "uses": None}
+    kept = {"__module__": policy.__module__, "__doc__": policy.__doc__}
+    return type(policy.__name__, (policy,), {**kept, **methods, **own})
 
 
 def _known(policy: type[Policy]) -> list[tuple[str, str]]:
@@ -163,7 +183,7 @@ def _guard(method: Callable[..., Any], name: str, about: str) -> Callable[..., A
             if isinstance(error, UserError) and not isinstance(error, IllegalActionError):
                 raise
             where = f"policy {name}: {method.__name__}{_subject(self, about, arguments)}"
-            raise PolicyError(f"{where}: {type(error).__name__}: {error}") from error
+            raise PolicyFaultError(f"{where}: {type(error).__name__}: {error}") from error
 
     return call
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from truenorth.executor import Knows, Policy, PolicyError, instance_for, replay
+from truenorth.executor import Knows, Policy, PolicyError, PolicyFaultError, instance_for, replay
 from truenorth.executor import simulate as run
 from truenorth.executor.simulation import Action, change_future, first_difference, past
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class BrokenRulesError(PolicyError):
+class BrokenRulesError(PolicyFaultError):
     """What a policy of the user's made breaks a rule: nothing follows from it."""
 
 

@@ -47,8 +47,11 @@ from truenorth.planner.show.servers_words import (
     deployable_in_words,
     describe_mix,
     describe_size,
-    knowledge_in_words,
+    information_in_words,
+    measured,
+    missed_in_words,
     order_in_words,
+    reached_in_words,
     say_spare,
     sentences,
     strain_in_words,
@@ -64,17 +67,17 @@ NOT_MONOTONE = (
     "Policies are not monotone in the number of servers: where a size counts as simulated, so was every smaller one "
     "that is not refuted. The plan knows the future, the online policies do not."
 )
-Needed = tuple[str, Knows, Size, str]
-"""Who, what it knows of run times, what size it needs, and how that is known."""
+Needed = tuple[str, str, Size, str]
+"""Who, the information used, what size it needs, and the evidence."""
 
 
 def sizes_table(found: ServersRecord, title: str) -> Table[Needed]:
     """Return a row for the plan and one per policy."""
-    plan = ("plan (offline optimum)", Knows.FUTURE, found.minimum.size, _proof(found))
-    policies = [(name, size.knows, size.size, _trial(found, size)) for name, size in found.policies.items()]
+    plan = ("plan (offline optimum)", Knows.FUTURE.information, found.minimum.size, _proof(found))
+    policies = [(name, size.information_used, size.size, _trial(found, name)) for name, size in found.policies.items()]
     columns: list[Column[Needed]] = [
         Column("", lambda row: row[0], words=True),
-        Column("knows", lambda row: row[1], words=True),
+        Column("information used", lambda row: row[1], words=True),
         Column("cheapest mix" if found.priced else "servers", lambda row: describe_size(found, row[2])),
         Column("how it is known", lambda row: row[3], words=True),
     ]
@@ -96,8 +99,9 @@ def _proof(found: ServersRecord) -> str:
     return "a plan; nothing is refuted" if refutation is None else f"a plan; the least lies between {least} and this"
 
 
-def _trial(found: ServersRecord, policy: PolicySize) -> str:
+def _trial(found: ServersRecord, name: str) -> str:
     """Return how the size of a policy is known: by simulation, as far as there was time."""
+    policy = found.policies[name]
     tried, left_out = len(policy.reached), policy.not_simulated
     time_up = f"no time for {left_out} {'size' if left_out == 1 else 'sizes'}"
     if policy.size.servers is not None:
@@ -105,17 +109,19 @@ def _trial(found: ServersRecord, policy: PolicySize) -> str:
     if not tried:
         return "not simulated: no time left" if left_out else "not simulated: every size is refuted"
     last = describe_size(found, policy.reached[-1].size)
+    fails = "cannot serve" if policy.closest is None else "misses the level"
+    closest = "" if policy.closest is None else f"; closest with {reached_in_words(found, name)}"
     if not left_out:
-        return f"misses the level at every size up to {last}"
+        return f"{fails} at every size up to {last}{closest}"
     sizes = "the one size" if tried == 1 else f"the {tried} sizes"
-    return f"misses the level at {sizes} simulated ({'' if tried == 1 else 'up to '}{last}); {time_up}"
+    return f"{fails} at {sizes} simulated ({'' if tried == 1 else 'up to '}{last}){closest}; {time_up}"
 
 
 def alternatives_table(found: ServersRecord) -> Table[AlternativeSize]:
     """Return a row for each policy and size near the best price, with its metrics."""
     columns: list[Column[AlternativeSize]] = [
         Column("policy", lambda row: row.policy, words=True),
-        Column("knows", lambda row: row.knows, words=True),
+        Column("information used", lambda row: row.information_used, words=True),
         Column("size", lambda row: describe_size(found, row.size), words=True),
         Column("mean latency in s", lambda row: row.metrics.mean_latency_s, ".4g"),
         Column("p95", lambda row: row.metrics.p95_latency_s, ".4g"),
@@ -157,7 +163,8 @@ def view(answer: ServersAnswer) -> Group:
     spare = say_spare(found, ", with {} gone")
     title = f"{answer.sizes.scenario.name}: servers for {answer.levels}{faster}{spare}"
     rounded = "" if found.rounded_up is None else rounded_in_words(found.rounded_up)
-    said = [f"{words}." for words in (deployable_in_words(found), strain_in_words(found), rounded) if words]
+    first = (deployable_in_words(found), *missed_in_words(found), strain_in_words(found), rounded)
+    said = [f"{words}." for words in first if words]
     parts: list[Any] = [Text(" ".join(said))] if said else []
     parts.append(terminal(sizes_table(found, title)))
     if len(found.alternatives) > 1:
@@ -229,7 +236,7 @@ def section(folder: Path) -> PageSection:
         [*_costs(found), *_reached(found)],
         leading=0,
         notes=[f"What this assumes: {' '.join(assumptions(found, origin.scenario))}", *untried(found), NOT_MONOTONE],
-        timelines=_plan(folder),
+        timelines=_timelines(folder, found),
         reproduce=origin.steps,
     )
 
@@ -271,30 +278,41 @@ def _of_level(at: ReachedSize, place: int) -> float | None:
 
 
 def _costs(found: ServersRecord) -> list[Curves]:
-    """Return, per level about times, the least size or price that was seen to keep each limit, tight or loose.
+    """Return, per level about times, the least size or price at which each policy kept each limit, tight or loose.
 
     Of policies that know no more of run times than the one to order.
     """
-    policies, made = [size for size in found.policies.values() if _knows_no_more(found, size)], []
+    made = []
     for place, level in enumerate(found.levels.levels):
-        values = [(_of_level(at, place), at.size) for policy in policies for at in policy.reached]
-        seen = sorted(
-            (value, cost_of(found, size), describe_size(found, size)) for value, size in values if value is not None
-        )
-        # What costs no less than a size that reaches less is no reason to loosen the level.
-        best = [each for rank, each in enumerate(seen) if all(each[1] < before[1] for before in seen[:rank])]
-        if level.measure == "lateness" or len(best) < 2:
+        curves = [
+            Curve(
+                name, [(value, cost) for value, cost, _ in best], colour_of(index), steps=True, words=_kept(name, best)
+            )
+            for index, (name, size) in enumerate(found.policies.items(), start=1)
+            if _knows_no_more(found, size) and (best := _cheapest(found, size, place))
+        ]
+        if level.measure == "lateness" or all(len(curve.points) < 2 for curve in curves):
             continue
         unit = "price per hour" if found.priced else "servers"
-        words = [f"{size} reaches {value:.5g}" for value, _, size in best]
-        limit, top = _limit(level), max(cost for _, cost, _ in best)
-        curves = [
-            Curve(limit[0], [(limit[1], 0.0), (limit[1], top)], bold=True),
-            Curve("least, of policies simulated", [(v, c) for v, c, _ in best], colour_of(0), steps=True, words=words),
-        ]
+        limit, top = _limit(level), max(cost for curve in curves for _, cost in curve.points)
+        asked = Curve(limit[0], [(limit[1], 0.0), (limit[1], top)], bold=True)
         title = f"What a tighter or looser limit costs: {unit} over {_measured(level)}"
-        made.append(Curves(title, f"{_measured(level)} (logarithmic)", unit, curves, x_logarithmic=True))
+        made.append(Curves(title, f"{_measured(level)} (logarithmic)", unit, [asked, *curves], x_logarithmic=True))
     return made
+
+
+def _cheapest(found: ServersRecord, policy: PolicySize, place: int) -> list[tuple[float, float, str]]:
+    """Return what a policy reached of one level's figure, and at what cost, where no lower cost reaches as much."""
+    values = [(_of_level(at, place), at.size) for at in policy.reached]
+    seen = sorted(
+        (value, cost_of(found, size), describe_size(found, size)) for value, size in values if value is not None
+    )
+    # What costs no less than a size that reaches less is no reason to loosen the level.
+    return [each for rank, each in enumerate(seen) if all(each[1] < before[1] for before in seen[:rank])]
+
+
+def _kept(name: str, best: list[tuple[float, float, str]]) -> list[str]:
+    return [f"{name}: {size} reaches {value:.5g}" for value, _, size in best]
 
 
 def _knows_no_more(found: ServersRecord, policy: PolicySize) -> bool:
@@ -309,10 +327,7 @@ def _at_price(found: ServersRecord, at: Size, value: float) -> tuple[float, floa
 
 
 def _measured(level: ServiceLevel) -> str:
-    if level.measure == "lateness":
-        of = f" of {level.workflow}" if level.workflow is not None else ""
-        return f"share of jobs{of} within their deadline"
-    return f"{str(level).split(' <= ')[0]}{' in s' if level.is_time else ''}"
+    return f"{measured(level)}{' in s' if level.is_time else ''}"
 
 
 def _limit(level: ServiceLevel) -> tuple[str, float]:
@@ -322,12 +337,17 @@ def _limit(level: ServiceLevel) -> tuple[str, float]:
     return str(level), level.reported(level.limit)
 
 
-def _plan(folder: Path) -> Timelines | None:
-    plan, scenario = folder / "plan.json", folder / "enough.json"
-    if not (plan.is_file() and scenario.is_file()):
+def _timelines(folder: Path, found: ServersRecord) -> Timelines | None:
+    """Return what is recommended, drawn; the plan where no policy met the level."""
+    best = next(iter(found.alternatives), None)
+    name, scenario, timeline = ("plan", "enough.json", "plan.json")
+    if best is not None:
+        name, scenario, timeline = (best.policy, "recommended.json", "served.json")
+    if not ((folder / scenario).is_file() and (folder / timeline).is_file()):
         return None
-    instance = load_scenario(scenario).instance
-    return timelines_of([Shown("plan", True, instance, read_timeline(plan, instance).timeline)])
+    instance = load_scenario(folder / scenario).instance
+    ahead = best is None or best.knows is Knows.FUTURE
+    return timelines_of([Shown(name, ahead, instance, read_timeline(folder / timeline, instance).timeline)])
 
 
 SCHEDULE_FILE = "schedule.json"
@@ -384,13 +404,14 @@ def schedule_to_order(found: ScheduleRecord) -> str:
     met = {name: costs for name, costs in found.schedule.policies.items() if costs.server_hours is not None}
     if not met:
         return f"No policy meets the level on any fleet looked at; a plan {_costs_in_words(found.schedule.optimum)}."
-    knows = {name: found.fixed.policies[name].knows for name in met}
+    sizes = found.fixed.policies
 
     def rank(name: str) -> tuple[int, float]:
-        return lead(knows[name], noise), met[name].price or met[name].server_hours or 0.0
+        return lead(sizes[name].knows, noise), met[name].price or met[name].server_hours or 0.0
 
     best = min(met, key=rank)
-    return f"Order by the interval for {best}, {knowledge_in_words(knows[best], noise)}: {_costs_in_words(met[best])}."
+    used = information_in_words(sizes[best].information_used, sizes[best].knows, noise)
+    return f"Order by the interval for {best} (information used: {used}): {_costs_in_words(met[best])}."
 
 
 def schedule_sentences(found: ScheduleRecord) -> list[str]:

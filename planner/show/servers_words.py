@@ -7,17 +7,12 @@ from __future__ import annotations
 
 from truenorth.executor import Knows
 from truenorth.models.record import ABSENT
+from truenorth.models.slo import ServiceLevel
 from truenorth.planner.answers.servers.record import AlternativeSize, AssumedWindow, ServersRecord, Size, StrainReached
 from truenorth.planner.answers.uncertain.spec import MEAN, parse_uncertainty
 
 HOURS_PER_MONTH = 730
 """A twelfth of a year."""
-_WORDS = {
-    Knows.NOTHING: "which knows no run times",
-    Knows.WAITS: "which knows how long queues take",
-    Knows.RUN_TIMES: "which knows every run time exactly",
-    Knows.FUTURE: "which knows the future",
-}
 
 
 def order_in_words(found: ServersRecord) -> str:
@@ -37,7 +32,7 @@ def order_in_words(found: ServersRecord) -> str:
         _floor_price(found),
     ]
     said = "; ".join(part for part in parts if part)
-    served = f"Served by {best.policy}, {knowledge_in_words(best.knows, found.noise)}."
+    served = f"Served by {_who(found, best)}."
     return f"Order{at_most} {size}{': ' if said else ''}{said}. {served}"
 
 
@@ -94,19 +89,20 @@ def _floor_price(found: ServersRecord) -> str:
     return "" if least is None else f"floor {_amount(least)}{up_to_counts(found, ' on at most {}')}"
 
 
-def knowledge_in_words(known: Knows, noise: str | None) -> str:
-    """Return what a policy knows, as a clause; `noise` is under what it was simulated.
+def information_in_words(used: str, known: Knows, noise: str | None) -> str:
+    """Return the information that a policy uses; `noise` is under what it was simulated.
 
-    >>> knowledge_in_words(Knows.WAITS, None), knowledge_in_words(Knows.RUN_TIMES, "told=mean")
-    ('which knows how long queues take', 'told mean run times only')
+    >>> information_in_words("queue lengths", Knows.WAITS, None)
+    'queue lengths'
+    >>> information_in_words("run times", Knows.RUN_TIMES, "told=mean")
+    'run times, told mean run times only'
     """
     asked = parse_uncertainty(noise)
     if noise is None or (known is Knows.NOTHING and asked.keeps_truth):  # what is told changes nothing
-        return _WORDS[known]
-    if asked.told_means and known in (Knows.WAITS, Knows.RUN_TIMES) and asked.noise is None:
-        return f"told {MEAN} run times only"
-    words = _WORDS[known].removesuffix(" exactly") if not asked.tells_exactly else _WORDS[known]
-    return f"{words}, under {noise}"
+        return used
+    if asked.told_means and known is not Knows.FUTURE and asked.noise is None:
+        return f"{used}, told {MEAN} run times only"
+    return f"{used}, under {noise}"
 
 
 def describe_size(found: ServersRecord, size: Size) -> str:
@@ -150,7 +146,13 @@ def sentences(found: ServersRecord) -> list[str]:
         said = f"With the future known, {size} {enough}; whether less is enough is open"
     else:
         said = f"With the future known, {size} {enough}; {_too_little(found)}, and what lies between is open"
-    parts = [deployable_in_words(found), strain_in_words(found), said, "" if refutation is None else refutation.forces]
+    parts = [
+        deployable_in_words(found),
+        strain_in_words(found),
+        said,
+        *missed_in_words(found),
+        "" if refutation is None else refutation.forces,
+    ]
     return [f"{part}." for part in parts if part]
 
 
@@ -196,8 +198,57 @@ def deployable_in_words(found: ServersRecord) -> str:
 
 
 def _who(found: ServersRecord, alternative: AlternativeSize) -> str:
-    """Return a policy with what it knows."""
-    return f"{alternative.policy}, {knowledge_in_words(alternative.knows, found.noise)},"
+    """Return a policy with the information that it uses."""
+    used = information_in_words(alternative.information_used, alternative.knows, found.noise)
+    return f"{alternative.policy} (information used: {used})"
+
+
+def _closest(found: ServersRecord) -> str:
+    missed = [(size.closest.share_of_limit or 0.0, name) for name, size in found.policies.items() if size.closest]
+    if not missed:
+        return ""
+    name = min(missed)[1]
+    return f"No policy simulated meets the level; the closest is {name} with {reached_in_words(found, name)}"
+
+
+def reached_in_words(found: ServersRecord, policy: str) -> str:
+    """Return the size at which a policy came closest to the level, and what it reached there."""
+    closest = found.policies[policy].closest
+    if closest is None:
+        return ""
+    values = closest.value if isinstance(closest.value, list) else [closest.value]
+    reached = [
+        f"{measured(level)} {value:.4g}{' s' if level.is_time else ''}"
+        for level, value in zip(found.levels, values, strict=True)
+        if value is not None
+    ]
+    return f"{_sized(found, closest.size)} ({', '.join(reached)})"
+
+
+def measured(level: ServiceLevel) -> str:
+    """Return what a level limits."""
+    if level.measure == "lateness":
+        of = f" of {level.workflow}" if level.workflow is not None else ""
+        return f"share of jobs{of} within their deadline"
+    return str(level).split(" <= ")[0]
+
+
+def missed_in_words(found: ServersRecord) -> tuple[str, str]:
+    """Return what came closest where no policy met the level, and that coarse stamps may be why one did not."""
+    if found.refutation is not None and found.refutation.however_many:
+        return "", ""
+    return "" if found.alternatives else _closest(found), _stamps(found)
+
+
+def _stamps(found: ServersRecord) -> str:
+    stamps, sizes = found.coarse_stamps, [found.minimum.size, *(each.size for each in found.policies.values())]
+    if stamps is None or all(size.servers is not None for size in sizes):
+        return ""
+    tick = {3600: "hours", 60: "minutes", 1: "seconds"}[stamps.tick_s]
+    return (
+        f"Arrivals are stamped in whole {tick}, and {stamps.coinciding:.0%} of them coincide, which alone can break "
+        "the level; truenorth import --spread spreads them within the tick"
+    )
 
 
 def _sized(found: ServersRecord, size: Size) -> str:

@@ -11,8 +11,10 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import compress
 
 import numpy as np
+from numpy.typing import NDArray
 
 from truenorth.models.cluster import GPU
 from truenorth.models.instance import NONE, Instance, Ints
@@ -27,6 +29,10 @@ NO_DUE = 2**62
 """The due time of a job without one."""
 _FINE = 1024
 """Charges are whole numbers of this part of a microsecond, rounded down, unless their sum would not fit 64 bits."""
+WAYS = ("energy", "energy with KV", "seats", "KV")
+"""What requests are charged for."""
+_TURNS, _STEEPEST = 40, 1000
+"""How often weights of groups are changed, and how much more one may weigh than another."""
 _GRID, _ROUNDS = 24, 3
 """Beginnings, and ends, of windows that are tried at once, and how often the grid is laid closer around the best."""
 
@@ -74,6 +80,11 @@ class Cut:
     way: str
     begin_us: int
     end_us: int
+
+    def fullness(self, gpus: Sequence[int]) -> float:
+        """Return what is needed of so many GPUs of each group, as a share of what they are."""
+        there = float(sum((each * count for each, count in zip(self.weights, gpus, strict=True)), Fraction(0)))
+        return float(self.least) / there
 
     def refutes(self, gpus: Sequence[int]) -> bool:
         """Say whether so many GPUs of each group are too few."""
@@ -155,13 +166,17 @@ class StreamFloor:
     Parameters
     ----------
     gpus
-        One GPU of each group that there may be; restrictions are not looked at, so that the bound holds without them.
+        One GPU of each group that there may be.
+    allowed
+        Whether restrictions let tasks run on a group; None: everywhere. Shape [templates, groups].
     """
 
-    def __init__(self, instance: Instance, gpus: Sequence[GPU]) -> None:
+    def __init__(self, instance: Instance, gpus: Sequence[GPU], allowed: NDArray[np.bool_] | None = None) -> None:
         if instance.streams is None:
             raise ValueError("the instance has no requests of streams")
         self._instance, self._streams, self._gpus = instance, instance.streams, gpus
+        templates = len(instance.streams.template)
+        self._allowed = np.ones((templates, len(gpus)), np.bool_) if allowed is None else allowed
         self._stream: Ints = instance.streams.template[instance.task_template]
         weights = {model.name: model.weight_bytes for model in instance.models}
         self._speeds = [[stream.speed_on(gpu.kind) for gpu in gpus] for stream in instance.streams.classes]
@@ -200,7 +215,7 @@ class StreamFloor:
         span_us = steps * np.array(step_us, np.int64)[self._stream[several]]
         return TokenTimes(self.shortest_us(first_token=True), self._instance.task_job[several], span_us, steps)
 
-    def cuts(self, limit: Limit, weights: Sequence[Sequence[Fraction]]) -> list[Cut] | None:
+    def cuts(self, limit: Limit, weights: Sequence[Sequence[Fraction]], ways: Sequence[str] = WAYS) -> list[Cut] | None:
         """Return what each way of charging asks of the GPUs, for each weighting of the groups; None: no number will do.
 
         Weights are above 0.
@@ -220,7 +235,7 @@ class StreamFloor:
         found = []
         in_time = self._charges(calls, latest, limit.step_us)
         in_the_end = self._charges(calls, surely, None)
-        for way, table in in_time.items():
+        for way, table in ((way, in_time[way]) for way in ways):
             for each in weights:
                 # The cut takes the floats as they are: rounding a weight makes another cut, no false one.
                 weight = np.array([float(one) for one in each])
@@ -229,6 +244,32 @@ class StreamFloor:
                 begin_us, end_us, least = load.fullest()
                 found.append(Cut(tuple(Fraction(float(one)) for one in each), least, way, begin_us, end_us))
         return found
+
+    def balance(self, limit: Limit, cut: Cut, gpus: Sequence[int]) -> list[Fraction]:
+        """Return weights of the groups under which the window of a cut asks about the most of so many GPUs.
+
+        Any weights hold. Weighed so, groups are about equally full of the requests that are cheapest there: the weight
+        of a group rises as long as more is charged to it than it offers.
+        """
+        due_us, late = self._without_hopeless(limit)
+        calls, latest = self._due(limit, due_us)
+        inside = np.flatnonzero((calls.earliest_us >= cut.begin_us) & (latest <= cut.end_us))
+        costs = self._charges(calls, latest, limit.step_us)[cut.way][inside]
+        costs = costs[np.isfinite(costs).any(axis=1)]
+        offered = np.array(gpus, np.float64) * (cut.end_us - cut.begin_us)
+        best, weights = (-np.inf, np.ones(len(gpus))), np.array([float(each) for each in cut.weights])
+        for turn in range(_TURNS):
+            weighed = costs * weights
+            where, least = np.argmin(weighed, axis=1), np.min(weighed, axis=1)
+            # The dearest are given up, as many as may be late.
+            kept = np.argsort(-least, kind="stable")[late:] if late else np.arange(len(least))
+            asked = float(least[kept].sum() / max(1.0, float(weights @ offered)))
+            best = max(best, (asked, weights), key=lambda each: each[0])
+            charged = np.bincount(where[kept], costs[kept, where[kept]], minlength=len(gpus))
+            over = np.clip((charged - offered) / np.maximum(offered, 1.0), -1, 1)
+            weights = weights * np.exp(over / (1 + turn / 4))
+            weights = np.maximum(weights / weights.max(), 1 / _STEEPEST)
+        return [Fraction(float(each)) for each in best[1]]
 
     def demands(self, limit: Limit) -> RequestDemands | None:
         """Return what requests demand of GPUs that are there for a time only, of whatever group; None: none will do."""
@@ -260,13 +301,13 @@ class StreamFloor:
 
         They end at `latest`, and decode in mean steps of at most `step_us` (per job), where that is given.
         """
-        ways = ("energy", "energy with KV", "seats", "KV")
-        found = {way: np.full((len(calls.task), len(self._gpus)), np.inf) for way in ways}
+        found = {way: np.full((len(calls.task), len(self._gpus)), np.inf) for way in WAYS}
         for stream, row in enumerate(self._speeds):
             of_class = np.flatnonzero(self._stream[calls.task] == stream)
             held = self._streams.held[calls.task[of_class]]
             within = latest[of_class] - calls.earliest_us[of_class]
             asked = ChargedRequests(calls.uncached[of_class], calls.decodes[of_class], held, within)
+            may_run = self._allowed[self._instance.task_template[calls.task[of_class]]]
             for group, speed in enumerate(row):
                 room = self._room[stream][group]
                 if speed is None or room < 1:
@@ -280,8 +321,8 @@ class StreamFloor:
                     "KV": stream_costs.kv_us(speed, asked, room),
                 }
                 for way, costs in charged.items():
-                    # A request that never fits costs nothing there but the impossible.
-                    found[way][of_class, group] = np.where(held <= room, costs, np.inf)
+                    # A request that never fits, or may not be there, costs nothing there but the impossible.
+                    found[way][of_class, group] = np.where((held <= room) & may_run[:, group], costs, np.inf)
         return found
 
     def _calls(self, first_token: bool) -> _Calls:
@@ -315,25 +356,32 @@ class StreamFloor:
         return _Calls(chosen, job, streams.uncached[chosen], decodes[chosen], earliest, tail[chosen])
 
     def _shortest(self, task: Ints, uncached: Ints, decodes: Ints) -> Ints:
-        """Return how long tasks take at the least on their fastest group. Shape [tasks given]."""
-        kinds = {gpu.kind for gpu in self._gpus}
+        """Return how long tasks take at the least on the fastest group that may run them. Shape [tasks given]."""
+        templates = [each for workflow in self._instance.workflows for each in workflow.tasks]
         plain = [
             # What a batch takes each is not asked.
             0
             if each.batch is not None
-            else min((us for us in map(each.runtime_on, kinds) if us is not None), default=0)
-            for workflow in self._instance.workflows
-            for each in workflow.tasks
+            else min(
+                (us for gpu in compress(self._gpus, may) if (us := each.runtime_on(gpu.kind)) is not None), default=0
+            )
+            for each, may in zip(templates, self._allowed.tolist(), strict=True)
         ]
-        found = np.array(plain, np.int64)[self._instance.task_template[task]]
+        template = self._instance.task_template[task]
+        found = np.array(plain, np.int64)[template]
         for stream, row in enumerate(self._speeds):
             of_class = self._stream[task] == stream
             times = [
-                stream_costs.alone_us(speed, uncached[of_class], decodes[of_class])
-                for speed in row
+                np.where(
+                    self._allowed[template[of_class], group],
+                    stream_costs.alone_us(speed, uncached[of_class], decodes[of_class]),
+                    NO_DUE,
+                )
+                for group, speed in enumerate(row)
                 if speed is not None
             ]
-            found[of_class] = np.min(times, axis=0) if times else 0
+            least = np.min(times, axis=0) if times else np.zeros(int(of_class.sum()), np.int64)
+            found[of_class] = np.where(least == NO_DUE, 0, least)
         return found
 
 

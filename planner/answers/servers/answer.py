@@ -13,9 +13,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from truenorth.models import Instance, ServiceLevels, Timeline, scenario_hash
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.errors import QuestionError
+from truenorth.models.instance import Ints
 from truenorth.models.record import encode, take
 from truenorth.models.scenario import Scenario, TimelineHeader, load_scenario, write_atomically, write_timeline
 from truenorth.models.scenario.errors import FieldError
@@ -29,23 +32,18 @@ from truenorth.planner.answers.servers.by_policy import (
     SizeTrial,
     begin_trials,
     scan,
+    try_largest_size,
     try_own_size,
 )
-from truenorth.planner.answers.servers.decide import SizeRefutation, figures, reached_by
-from truenorth.planner.answers.servers.deployable import (
-    Alternative,
-    fail,
-    grow,
-    look_nearby,
-    rank,
-    strain,
-    with_traffic,
-)
+from truenorth.planner.answers.servers.decide import SizeRefutation, figures, reached_by, share_of_limit
+from truenorth.planner.answers.servers.deployable import Alternative, Deployable, deploy, with_traffic
 from truenorth.planner.answers.servers.goal import refuse_vacuous, tolerances
 from truenorth.planner.answers.servers.hunt import LONG_TRACE, Hunt, dispatch, floor_of, floor_takes_s
 from truenorth.planner.answers.servers.record import (
     AlternativeSize,
     AssumedWindow,
+    ClosestSize,
+    CoarseStamps,
     GroupOfServers,
     GrowthTaken,
     Minimum,
@@ -58,7 +56,7 @@ from truenorth.planner.answers.servers.record import (
 )
 from truenorth.planner.answers.servers.sizes import Mix, Sizes, Sizing, candidates, leave_out_idle
 from truenorth.planner.answers.servers.streams import refute_sizes, stream_policies
-from truenorth.planner.answers.simulate import is_file
+from truenorth.planner.answers.simulate import is_file, write_simulation
 from truenorth.planner.answers.uncertain.spec import refuse_estimates
 from truenorth.planner.answers.versions import named, provenance
 from truenorth.solvers.budget import Budget
@@ -84,6 +82,10 @@ _REST_SHARES = (0.1, 0.1, 0.1, 0.1)
 """And then to what costs little more than the best of them, to a failure of that, to more traffic, to other figures."""
 _LAST_POLICY_SHARE, _LAST_SHARES = 0.7, (0.1, 0.3, 0.6, 1.0)
 """The same where no plans are searched for after it."""
+_LARGEST_SHARE = 0.1
+"""At most this share goes to the largest size where nothing has met the levels and plans are still to be searched."""
+_LATER_SHARES = (0.9, 1.0)
+"""Shares of what is left after all that, which policies get again while they have sizes that are not simulated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,8 @@ class ServersAnswer:
         Fewest GPUs that any size needs, whatever its groups' counts.
     rate
         So many times as many requests come per second as the scenario says.
+    coarse_stamps
+        What the arrivals' clock shows, if it is so coarse that many coincide; None otherwise.
     interrupted
         Whether the search was interrupted: what was found by then.
     """
@@ -149,6 +153,7 @@ class ServersAnswer:
     noise: str | None = None
     least_gpus: int = 1
     rate: Fraction = Fraction(1)
+    coarse_stamps: CoarseStamps | None = None
     interrupted: bool = False
 
     @property
@@ -207,8 +212,15 @@ class ServersAnswer:
 
     @property
     def refutation(self) -> SizeRefutation | None:
-        """The refutation of the most expensive size below the answer: it says what forces one more."""
-        return max(self.refutations, key=lambda done: self.cost(done.mix), default=None)
+        """The refutation of the most expensive size below the floor: it says what forces one more.
+
+        Where that is refuted by a larger one alone, the least of those.
+        """
+        floor = None if self.least is None or self.impossible else self.cost(self.least)
+        below = [done for done in self.refutations if floor is None or self.cost(done.mix) < floor]
+        if below:
+            return max(below, key=lambda done: self.sizes.explains(done.mix))
+        return min(self.refutations, key=lambda done: self.cost(done.mix), default=None)
 
     def cost(self, mix: Mix) -> Fraction:
         """Return what was to be least: the price of several groups, the servers of one."""
@@ -231,6 +243,8 @@ class ServersAnswer:
                 sum(list(row.reached)[-1]) if row.reached and not priced else None,
                 row.skipped,
                 [ReachedSize(size(mix), figures(self.levels, value)) for mix, value in row.reached.items()],
+                row.uses,
+                self._closest(row),
             )
             for row in self.policies
         }
@@ -249,12 +263,27 @@ class ServersAnswer:
             minimum=minimum,
             policies=policies,
             alternatives=[
-                take(AlternativeSize, each, size=size(each.mix), value=figures(self.levels, each.reached))
+                take(
+                    AlternativeSize,
+                    each,
+                    size=size(each.mix),
+                    value=figures(self.levels, each.reached),
+                    information_used=each.uses,
+                )
                 for each in self.alternatives
             ],
+            coarse_stamps=self.coarse_stamps,
             sensitivity=list(self.strains),
             refutation=None if self.refutation is None else self._refuted(self.refutation, certificate),
         )
+
+    def _closest(self, row: SizeTrial) -> ClosestSize | None:
+        mix = row.closest(self.levels)
+        reached = None if mix is None else row.reached[mix]
+        if mix is None or reached is None:
+            return None
+        share = share_of_limit(self.levels, reached)
+        return ClosestSize(self.sizes.size(mix), figures(self.levels, reached), share)
 
     def _refuted(self, done: SizeRefutation, certificate: Path | None) -> SizeRefuted:
         return take(
@@ -275,6 +304,7 @@ def servers_within(asked: SizesQuestion[Any], scenario: Scenario, budget: Budget
     """Find the least size of a scenario within a budget."""
     noise, rate, most, spare, tell = asked.noise, asked.rate, asked.most, asked.spare, budget.watch
     refuse_estimates(noise)
+    stamps = coarse_stamps(scenario.instance.job_release_us)
     scenario = scenario if rate == 1 else _at_rate(scenario, rate)
     chosen = levels_of(scenario, asked.slo)
     streams, long = scenario.instance.streams is not None, scenario.instance.n_tasks > LONG_TRACE
@@ -304,17 +334,18 @@ def servers_within(asked: SizesQuestion[Any], scenario: Scenario, budget: Budget
     # Before policies are simulated at more sizes: where a bound says that nothing helps, none is.
     if searched:
         hunt.bisect(_FORMULAS_SHARE)
-    scan(hunt, trials, _POLICY_SHARE if searched else _LAST_POLICY_SHARE)
-    nearby, failing, growing, straining = _REST_SHARES if searched else _LAST_SHARES
-    look_nearby(hunt, trials, nearby)
+    deployed = Deployable()
+    for share in (_POLICY_SHARE if searched else _LAST_POLICY_SHARE, *_LATER_SHARES):
+        scan(hunt, trials, share)
+        try_largest_size(hunt, trials, _LARGEST_SHARE if searched else 1.0)
+        deployed = deploy(hunt, trials, _REST_SHARES if searched else _LAST_SHARES, deployed)
+        if searched:
+            hunt.search()
+        # What the others did not take of the time goes to sizes that are left.
+        if not any(trial.untried(hunt.unrefuted) for trial in trials):
+            break
     for trial in trials:
         trial.close(hunt)
-    alternatives = rank(hunt, trials)
-    survives = fail(hunt, trials, alternatives[0], failing) if alternatives else None
-    growth = grow(hunt, alternatives[0], growing) if alternatives else None
-    strains = strain(hunt, alternatives[0], straining) if alternatives else ()
-    if searched:
-        hunt.search()
     planned, timeline = hunt.worst_plan or (None, None)
     return ServersAnswer(
         sizes,
@@ -327,16 +358,36 @@ def servers_within(asked: SizesQuestion[Any], scenario: Scenario, budget: Budget
         question.candidates[-1],
         budget.elapsed_s,
         tuple(replace(asked, slo=None, policies=None).typed()),
-        tuple(alternatives),
-        growth,
-        strains,
-        survives,
+        deployed.alternatives,
+        deployed.growth,
+        deployed.strains,
+        deployed.survives_failure,
         spare,
         planned,
         noise,
         least_gpus,
         rate,
+        stamps,
     )
+
+
+_TICKS_S, _ON_TICKS, _COINCIDING = (3600, 60, 1), 0.9, 0.5
+"""Ticks of clocks, and from which shares of arrivals on ticks, and coinciding there, their stamps are coarse."""
+
+
+def coarse_stamps(release_us: Ints) -> CoarseStamps | None:
+    """Return the coarsest tick that arrivals are stamped in, if most lie on it and many of them coincide.
+
+    None where all come at one instant, which is a batch and no log.
+    """
+    instants, counts = np.unique(release_us, return_counts=True)
+    coinciding = float(counts[counts > 1].sum() / len(release_us))
+    if len(instants) < 2 or coinciding < _COINCIDING:
+        return None
+    for tick_s in _TICKS_S:
+        if (release_us % (tick_s * MICROSECONDS_PER_SECOND) == 0).mean() >= _ON_TICKS:
+            return CoarseStamps(tick_s, coinciding)
+    return None
 
 
 def _policies(instance: Instance, long: bool, noise: str | None) -> tuple[str, ...]:
@@ -380,7 +431,15 @@ def levels_of(scenario: Scenario, levels: ServiceLevels | None) -> ServiceLevels
     return chosen
 
 
-_FILES = ("enough.json", "plan.json", "too_few.json", "certificate.json", "answer.json")
+_FILES = (
+    "enough.json",
+    "plan.json",
+    "recommended.json",
+    "served.json",
+    "too_few.json",
+    "certificate.json",
+    "answer.json",
+)
 
 
 def write(answer: ServersAnswer, folder: Path) -> list[Path]:
@@ -394,6 +453,7 @@ def write(answer: ServersAnswer, folder: Path) -> list[Path]:
     written = [_write_answer(answer, folder, [])]
     try:
         written += _write_plan(answer, folder)
+        written += _write_recommended(answer, folder)
         written += _write_certificate(answer, folder)
         _write_answer(answer, folder, written)
     finally:
@@ -421,6 +481,17 @@ def _write_plan(answer: ServersAnswer, folder: Path) -> list[Path]:
     header = TimelineHeader(status="FEASIBLE", versions=origin.versions, command=origin.command)
     write_timeline(plan, enough.instance, answer.timeline, header)
     return [path, plan]
+
+
+def _write_recommended(answer: ServersAnswer, folder: Path) -> list[Path]:
+    """Write what the first alternative does on its size, unless it ran on a twin."""
+    best = next(iter(answer.alternatives), None)
+    if best is None or best.ran.on_a_twin:
+        return []
+    size = answer.sizes.at(best.mix)
+    path = _write_scenario(folder / "recommended.json", size, size.instance, best.mix, answer.levels.written)
+    write_simulation(best.ran, folder / "served.json")
+    return [path, folder / "served.json"]
 
 
 def _write_certificate(answer: ServersAnswer, folder: Path) -> list[Path]:

@@ -9,16 +9,17 @@ lie below the least that met. Policies that plan with a solver take as long as a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from truenorth.executor import Knows, PolicyError, StoppedError
-from truenorth.models import InstanceError, Metrics
+from truenorth.executor import Knows, PolicyError, PolicyFaultError, StalledError, StoppedError
+from truenorth.models import InstanceError, ServiceLevels
+from truenorth.models.scenario import Scenario
 from truenorth.planner.answers.policies.parse import needs_solver, parse
-from truenorth.planner.answers.servers.decide import Reached, meets, reached_by
+from truenorth.planner.answers.servers.decide import Reached, meets, reached_by, share_of_limit
 from truenorth.planner.answers.servers.hunt import Hunt
-from truenorth.planner.answers.servers.sizes import Mix, is_within, remainders
-from truenorth.planner.answers.simulate import simulate
+from truenorth.planner.answers.servers.sizes import Mix, Sizing, is_within, remainders
+from truenorth.planner.answers.simulate import Simulation, simulate
 
 DEFAULT_POLICIES = ("srpt", "compass", "jit", "heft", "hash", "static", "receding")
 """Cheap ones first: what they find is where plans start."""
@@ -30,11 +31,11 @@ _FIRST_SHARE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class _SizeRun:
-    """A simulation: whether it met the levels, what it reached of them, and its metrics; neither if it cannot run."""
+    """Whether a simulation met the levels, what it reached (None: the policy cannot serve), and itself if it met."""
 
     met: bool
     reached: Reached | None = None
-    metrics: Metrics | None = None
+    ran: Simulation | None = None
 
 
 @dataclass(slots=True)
@@ -43,8 +44,8 @@ class SizeTrial:
 
     Attributes
     ----------
-    knows
-        What its decisions make of run times.
+    knows, uses
+        What its decisions make of run times, and the information used in words.
     runs
         Simulations by the servers that were left.
     reached
@@ -52,22 +53,23 @@ class SizeTrial:
     mix
         The cheapest size at which it met the levels; None if it met them nowhere.
     met_at
-        The metrics at every size at which it met them.
+        The simulation at every size at which it met them.
     skipped
         How many sizes cheaper than `mix`, or of all without one, are neither refuted nor simulated: time was up.
     """
 
     policy: str
     knows: Knows
+    uses: str
     runs: dict[Mix, _SizeRun] = field(default_factory=dict)
     reached: dict[Mix, Reached | None] = field(default_factory=dict)
     mix: Mix | None = None
-    met_at: dict[Mix, Metrics] = field(default_factory=dict)
+    met_at: dict[Mix, Simulation] = field(default_factory=dict)
     skipped: int = 0
 
     def close(self, hunt: Hunt) -> None:
         """Note what is left out of sizes that are not refuted, and put what was reached in order of cost."""
-        self.skipped = sum(mix not in self.reached for mix in self.before_met(hunt.unrefuted))
+        self.skipped = len(self.untried(hunt.unrefuted))
         self.reached = {mix: self.reached[mix] for mix in sorted(self.reached, key=hunt.question.sizes.order)}
 
     def promising(self, sizes: Sequence[Mix]) -> list[Mix]:
@@ -79,6 +81,16 @@ class SizeTrial:
             if mix not in self.reached and not any(is_within(mix, f) for f in failed)
         ]
 
+    def untried(self, sizes: Sequence[Mix]) -> list[Mix]:
+        """Return the sizes before that which are not simulated yet."""
+        return [mix for mix in self.before_met(sizes) if mix not in self.reached]
+
+    def closest(self, levels: ServiceLevels) -> Mix | None:
+        """Return the size at which it came closest to the levels; None if it met them somewhere, or served nowhere."""
+        shares = {mix: share_of_limit(levels, reached) for mix, reached in self.reached.items() if reached is not None}
+        known = [mix for mix, share in shares.items() if share is not None]
+        return min(known, key=lambda mix: shares[mix] or 0.0, default=None) if self.mix is None else None
+
     def before_met(self, sizes: Sequence[Mix]) -> Sequence[Mix]:
         """Return the sizes that come before the one at which the level was met; all if it was met nowhere."""
         return sizes if self.mix is None else sizes[: sizes.index(self.mix)]
@@ -86,8 +98,8 @@ class SizeTrial:
 
 def begin_trials(hunt: Hunt, policies: Sequence[str]) -> list[SizeTrial]:
     """Return the policies with what they know, none of them simulated yet."""
-    scenario = hunt.question.sizes.scenario
-    return [SizeTrial(policy, parse(policy, scenario).knows) for policy in policies]
+    parsed = [parse(policy, hunt.question.sizes.scenario) for policy in policies]
+    return [SizeTrial(policy, each.knows, each.uses) for policy, each in zip(policies, parsed, strict=True)]
 
 
 def try_own_size(hunt: Hunt, trials: Sequence[SizeTrial]) -> None:
@@ -113,6 +125,14 @@ def scan(hunt: Hunt, trials: Sequence[SizeTrial], share: float) -> None:
         _simulate_in_turn(hunt, among, sizes, reserve_s)
         for trial in sorted(among, key=lambda trial: len(trial.before_met(sizes))):
             _simulate_below(hunt, trial, sizes, reserve_s)
+
+
+def try_largest_size(hunt: Hunt, trials: Sequence[SizeTrial], share: float) -> None:
+    """Simulate policies at the largest size where nothing has met the levels: it shows how far off they are."""
+    reserve_s, largest = (1 - share) * hunt.question.left_s, hunt.unrefuted[-1:]
+    for trial in trials if largest and not any(trial.met_at for trial in trials) else ():
+        if largest[0] not in trial.reached:
+            simulate_at(hunt, trial, largest[0], reserve_s)
 
 
 def _simulate_in_turn(hunt: Hunt, trials: Sequence[SizeTrial], sizes: Sequence[Mix], reserve_s: float) -> None:
@@ -188,8 +208,8 @@ def simulate_at(hunt: Hunt, trial: SizeTrial, mix: Mix, reserve_s: float) -> boo
             return True
     whole = trial.runs[mix]
     trial.reached[mix] = whole.reached
-    if whole.metrics is not None:
-        trial.met_at[mix] = whole.metrics
+    if whole.ran is not None:
+        trial.met_at[mix] = whole.ran
     if trial.mix is None or ask.sizes.order(mix) < ask.sizes.order(trial.mix):
         trial.mix = mix
     return True
@@ -221,16 +241,35 @@ def _run(hunt: Hunt, policy: str, mix: Mix, reserve_s: float) -> _SizeRun | None
     """Simulate once, and hand the timeline to the hunt; None if time was up."""
     ask = hunt.question
     try:
-        scenario = ask.scenario(mix)
-        ran = simulate(scenario, policy, seed=ask.budget.seed, noise=ask.noise, stop=lambda: ask.left_s <= reserve_s)
-    except (InstanceError, PolicyError):
-        return _SizeRun(False)  # for instance a static placement whose models do not all fit
+        ran = serve(ask, policy, lambda: ask.scenario(mix), reserve_s)
     except StoppedError:
         return None
+    if ran is None:
+        return _SizeRun(False)
     met = meets(ran.truth, ran.timeline, ask.levels)
     # On a twin, or where run times held that nobody was told, it is no plan of this scenario.
-    if ran.instance is scenario.instance and not ran.timeline.realised:
+    if not ran.on_a_twin and not ran.timeline.realised:
         hunt.starts.setdefault(mix, []).append(ran.timeline)
         if met:
             hunt.offer(mix, ran.timeline)
-    return _SizeRun(met, reached_by(ran.truth, ran.timeline, ask.levels), ran.metrics)
+    return _SizeRun(met, reached_by(ran.truth, ran.timeline, ask.levels), ran if met else None)
+
+
+def serve(ask: Sizing, policy: str, scenario: Callable[[], Scenario], reserve_s: float) -> Simulation | None:
+    """Simulate a policy as long as more than a reserve is left.
+
+    None if it cannot serve the scenario, for instance a static placement whose models do not all fit.
+
+    Raises
+    ------
+    StoppedError
+        If time was up.
+    PolicyFaultError, StalledError
+        If the policy raises, acts illegally or leaves tasks while all servers are there, which no other size mends.
+    """
+    try:
+        return simulate(scenario(), policy, seed=ask.budget.seed, noise=ask.noise, stop=lambda: ask.left_s <= reserve_s)
+    except (PolicyFaultError, StalledError):
+        raise
+    except (InstanceError, PolicyError):
+        return None

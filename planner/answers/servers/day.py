@@ -16,7 +16,7 @@ from math import ceil
 
 import numpy as np
 
-from truenorth.executor import PolicyError, StoppedError
+from truenorth.executor import PolicyError, PolicyFaultError, StoppedError
 from truenorth.models import Cluster, Instance, InstanceError, ServiceLevels, completion_us
 from truenorth.models.cluster import FOREVER, Availability, Interval
 from truenorth.models.errors import QuestionError
@@ -247,6 +247,8 @@ def autoscale(
                 engines = working_us / (day.by_us * day.sizes.gpus_per_server[0])
                 wanted.append(min(most[0], max(1, ceil(engines / TARGET))))
                 counts.append(max(wanted[-COOL_DOWN:]))
+    except PolicyFaultError:
+        raise
     except (InstanceError, PolicyError, StoppedError):
         return None
     latency = completion_us(ran.truth, ran.timeline) - ran.truth.job_release_us

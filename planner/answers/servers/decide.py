@@ -105,6 +105,18 @@ def figures(levels: ServiceLevels, values: Reached | None) -> Figures:
     return found[0] if len(found) == 1 else found
 
 
+def share_of_limit(levels: ServiceLevels, reached: Reached) -> float | None:
+    """Return the greatest share of its limit that any figure takes up; of jobs on time, the share asked by that had."""
+    shares = [
+        (level.share or Fraction(1)) / max(value, Fraction(1, 10**9))
+        if level.measure == "lateness"
+        else value / level.limit
+        for level, value in zip(levels, reached, strict=True)
+        if value is not None
+    ]
+    return float(max(shares)) if shares else None
+
+
 def refuted_by_formula(
     scenario: Scenario,
     mix: Mix,

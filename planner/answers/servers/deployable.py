@@ -10,19 +10,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
-from truenorth.executor import Knows, PolicyError, StoppedError
-from truenorth.models import BatchClass, Instance, InstanceError, Metrics, ServiceLevels, Task
+from truenorth.executor import Knows, StoppedError
+from truenorth.models import BatchClass, Instance, Metrics, Task
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.scenario import Scenario
 from truenorth.models.streams import StreamSpeed
-from truenorth.planner.answers.servers.by_policy import SizeTrial, simulate_at, survives
-from truenorth.planner.answers.servers.decide import Reached, figures, meets, reached_by
+from truenorth.planner.answers.servers.by_policy import SizeTrial, serve, simulate_at, survives
+from truenorth.planner.answers.servers.decide import Reached, figures, meets, reached_by, share_of_limit
 from truenorth.planner.answers.servers.hunt import Hunt
 from truenorth.planner.answers.servers.record import GrowthTaken, StrainReached, WorkDone
 from truenorth.planner.answers.servers.sizes import Mix, Sizing, remainders
-from truenorth.planner.answers.simulate import simulate
+from truenorth.planner.answers.simulate import Simulation
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty
 
 NEAR = Fraction(11, 10)
@@ -38,8 +39,10 @@ class Alternative:
 
     Parameters
     ----------
-    knows
-        What it knows of run times.
+    knows, uses
+        What it knows of run times, and the information used in words.
+    ran
+        The simulation.
     work
         What is computed of what is offered until the last job ends, as far as servers are there: a batch counts once,
         with its share of the GPU.
@@ -47,10 +50,44 @@ class Alternative:
 
     policy: str
     knows: Knows
+    uses: str
     mix: Mix
     reached: Reached | None
-    metrics: Metrics
+    ran: Simulation
     work: WorkDone
+
+    @property
+    def metrics(self) -> Metrics:
+        """The metrics of the simulation."""
+        return self.ran.metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Deployable:
+    """What met the levels, and what is known of the first of them; `ServersAnswer` has the same fields."""
+
+    alternatives: tuple[Alternative, ...] = ()
+    growth: GrowthTaken | None = None
+    strains: tuple[StrainReached, ...] = ()
+    survives_failure: bool | None = None
+
+
+def deploy(hunt: Hunt, trials: Sequence[SizeTrial], shares: Sequence[float], before: Deployable) -> Deployable:
+    """Return what can be deployed: look nearby, then try the first answer unless it was the first before.
+
+    Parameters
+    ----------
+    shares
+        Of the time left, in turn: for what costs little more, for a failure, for more traffic, and for other figures.
+    """
+    nearby, failing, growing, straining = shares
+    look_nearby(hunt, trials, nearby)
+    found = tuple(rank(hunt, trials))
+    if not found or [(each.policy, each.mix) for each in before.alternatives[:1]] == [(found[0].policy, found[0].mix)]:
+        return replace(before, alternatives=found)
+    survives = fail(hunt, trials, found[0], failing)
+    growth = grow(hunt, found[0], growing)
+    return Deployable(found, growth, strain(hunt, found[0], straining), survives)
 
 
 def look_nearby(hunt: Hunt, trials: Sequence[SizeTrial], share: float) -> None:
@@ -74,9 +111,9 @@ def rank(hunt: Hunt, trials: Sequence[SizeTrial]) -> list[Alternative]:
     """
     ask = hunt.question
     every = [
-        Alternative(row.policy, row.knows, mix, row.reached[mix], metrics, _work(ask, mix, metrics))
+        Alternative(row.policy, row.knows, row.uses, mix, row.reached[mix], ran, _work(ask, mix, ran.metrics))
         for row in trials
-        for mix, metrics in row.met_at.items()
+        for mix, ran in row.met_at.items()
     ]
     least = _least(ask, ((each.knows, each.mix) for each in every))
     near = [each for each in every if ask.sizes.cost(each.mix) <= NEAR * least[lead(each.knows, ask.noise)]]
@@ -97,9 +134,10 @@ def _work(ask: Sizing, mix: Mix, metrics: Metrics) -> WorkDone:
 def lead(knows: Knows, noise: str | None) -> int:
     """Return by how much a policy knows more than can be known when requests come: not, exact run times, the future.
 
-    Under noise on run times or on what is told of them nobody but who looks ahead does.
+    Under noise on run times or on what is told of them only clairvoyant policies do. One that does not say may use run
+    times.
     """
-    if knows is Knows.RUN_TIMES:
+    if knows in (Knows.RUN_TIMES, Knows.UNDECLARED):
         return int(parse_uncertainty(noise).tells_exactly)
     return 2 if knows is Knows.FUTURE else 0
 
@@ -160,15 +198,10 @@ def _takes(hunt: Hunt, best: Alternative, factor: Fraction, reserve_s: float) ->
         if ask.left_s <= reserve_s:
             return None
         try:
-            busier = with_traffic(ask.scenario(left), factor)
-            ran = simulate(
-                busier, best.policy, seed=ask.budget.seed, noise=ask.noise, stop=lambda: ask.left_s <= reserve_s
-            )
+            ran = serve(ask, best.policy, partial(with_traffic, ask.scenario(left), factor), reserve_s)
         except StoppedError:
             return None
-        except PolicyError:
-            return False
-        if not meets(ran.truth, ran.timeline, ask.levels):
+        if ran is None or not meets(ran.truth, ran.timeline, ask.levels):
             return False
     return True
 
@@ -220,17 +253,12 @@ def _strain(hunt: Hunt, best: Alternative, model: str, figure: ChangedFigure, re
     for left in (left for gone in range(ask.spare + 1) for left in remainders(best.mix, gone)):
         if ask.left_s <= reserve_s:
             raise StoppedError
-        scenario = ask.scenario(left)
-        try:
-            worse = replace(scenario, instance=_worse(scenario.instance, model, figure))
-            ran = simulate(
-                worse, best.policy, seed=ask.budget.seed, noise=ask.noise, stop=lambda: ask.left_s <= reserve_s
-            )
-        except (InstanceError, PolicyError):
+        ran = serve(ask, best.policy, partial(_with_more, ask.scenario(left), model, figure), reserve_s)
+        if ran is None:
             return StrainReached(model, figure, float(FACTOR), False, None, None)
         reached = reached_by(ran.truth, ran.timeline, ask.levels)
         met = meets(ran.truth, ran.timeline, ask.levels)
-        share = _share_of_limit(ask.levels, reached)
+        share = share_of_limit(ask.levels, reached)
         made.append(StrainReached(model, figure, float(FACTOR), met, figures(ask.levels, reached), share))
     # The worst of all remainders, as the level must hold with whatever is gone.
     return max(made, key=lambda each: (not each.met, each.share_of_limit or 0))
@@ -242,6 +270,10 @@ def _figures(instance: Instance) -> Iterator[tuple[str, ChangedFigure]]:
     for model in instance.models:
         if model.name in used:
             yield from ((model.name, figure) for figure in ChangedFigure)
+
+
+def _with_more(scenario: Scenario, model: str, figure: ChangedFigure) -> Scenario:
+    return replace(scenario, instance=_worse(scenario.instance, model, figure))
 
 
 def _worse(instance: Instance, model: str, figure: ChangedFigure) -> Instance:
@@ -271,15 +303,3 @@ def _slower(task: Task) -> Task:
 def _slower_steps(speed: StreamSpeed) -> StreamSpeed:
     steps = {count: int(us * FACTOR) for count, us in speed.step_us.items()}
     return replace(speed, prefill_rate=speed.prefill_rate / FACTOR, step_us=steps)
-
-
-def _share_of_limit(levels: ServiceLevels, reached: Reached) -> float | None:
-    """Return the greatest share of its limit that any figure takes up; of jobs on time, the share asked by that had."""
-    shares = [
-        (level.share or Fraction(1)) / max(value, Fraction(1, 10**9))
-        if level.measure == "lateness"
-        else value / level.limit
-        for level, value in zip(levels, reached, strict=True)
-        if value is not None
-    ]
-    return float(max(shares)) if shares else None

@@ -143,11 +143,18 @@ class Hunt:
     def apply(self, proof: Callable[[Mix], SizeRefutation | None]) -> None:
         """Refute what a proof says is too small, the largest sizes first, for each group's last servers."""
         # The largest first: what refutes it refutes all that it contains, which are then not asked about.
-        lefts = dict.fromkeys(left for mix in reversed(self.open) for left in self.question.left_of(mix))
+        ask = self.question
+        lefts = dict.fromkeys(left for mix in reversed(self.open) for left in ask.left_of(mix))
         for mix in lefts:
             found = None if self._too_few(mix) else proof(mix)
             if found is not None:
                 self.refutations.append(found)
+        # Said again of the dearest size below the floor, since what was refuted may be dearer.
+        floor = ask.sizes.cost(self.open[0]) if self.open else None
+        below = [mix for mix in ask.candidates if floor is not None and ask.sizes.cost(mix) < floor]
+        dearest = max(below, key=ask.sizes.explains, default=None)
+        again = (proof(left) for left in (() if dearest is None else ask.left_of(dearest)))
+        self.refutations += [found for found in again if found is not None][:1]
 
     def _by_floor(self, mix: Mix, floor: Floor) -> SizeRefutation:
         try:

@@ -54,6 +54,21 @@ class ReachedSize(Spreading):
 
 
 @dataclass(frozen=True, slots=True)
+class ClosestSize(ReachedSize):
+    """What came closest to the level, and the largest share of a limit that it takes up: above 1."""
+
+    share_of_limit: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class CoarseStamps:
+    """Arrivals are stamped in whole ticks, and so large a share of them coincide."""
+
+    tick_s: int
+    coinciding: float
+
+
+@dataclass(frozen=True, slots=True)
 class PolicySize(Spreading):
     """The least size at which a policy meets the level."""
 
@@ -62,6 +77,8 @@ class PolicySize(Spreading):
     simulated_up_to: int | None
     not_simulated: int
     reached: list[ReachedSize]
+    information_used: str
+    closest: ClosestSize | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +99,7 @@ class AlternativeSize(Spreading):
     value: Figures
     metrics: StreamMetrics | Metrics
     work: WorkDone
+    information_used: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +166,7 @@ class ServersRecord:
     alternatives: list[AlternativeSize]
     growth: GrowthTaken | None
     survives_failure: bool | None
+    coarse_stamps: CoarseStamps | None
     sensitivity: list[StrainReached]
     refutation: SizeRefuted | None
     runtime_s: float

@@ -18,7 +18,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from truenorth.executor import PolicyError, StoppedError
+from truenorth.executor import PolicyError, PolicyFaultError, StoppedError
 from truenorth.models import Instance, InstanceError, ServiceLevels, Timeline, completion_us, scenario_hash
 from truenorth.models.instance import Ints
 from truenorth.models.scenario import Scenario, write_atomically
@@ -377,6 +377,8 @@ class _ScheduleSearch:
             ran = simulate(
                 scenario, policy, seed=self._budget.seed, noise=self._fixed.noise, stop=lambda: self._left_s <= until_s
             )
+        except PolicyFaultError:
+            raise
         except (InstanceError, PolicyError):
             return False
         except StoppedError:

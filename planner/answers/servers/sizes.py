@@ -215,6 +215,10 @@ class Sizes:
         """Return what sizes are sorted by: the cheapest first, then the fewest servers."""
         return self.cost(mix), sum(mix), mix
 
+    def explains(self, mix: Mix) -> tuple[Fraction, int, int]:
+        """Return what sizes below a floor are compared by: the dearest says most, of those the one of most groups."""
+        return self.cost(mix), sum(map(bool, mix)), -sum(mix)
+
     def size(self, mix: Mix | None) -> Size:
         """Return how many servers, and of priced groups also how many of each and for how much an hour."""
         if self.prices is None:

@@ -16,8 +16,7 @@ from operator import mul
 import numpy as np
 
 from truenorth.models import Instance, InstanceError, ServiceLevel, ServiceLevels
-from truenorth.models.cluster import GPU
-from truenorth.models.instance import Ints
+from truenorth.models.instance import NEVER, Ints
 from truenorth.planner.answers.servers.decide import SizeRefutation
 from truenorth.planner.answers.servers.forces import broken_at_best
 from truenorth.planner.answers.servers.goal import late_together, tolerances
@@ -30,11 +29,13 @@ ALONE = "alone"
 GATEWAYS = ("least_tokens", "least_requests", "round_robin")
 """Simulated unless others are named: what gateways of language models do, the one that needs least first."""
 KNOWING = "least_tokens:known=yes"
-"""Beside them, to see what knowing the lengths of answers would be worth."""
+"""Beside them: the same rule with exact lengths of answers, which can need more than without."""
 AFFINITY = "prefix_affinity"
 """Where a job sends several requests of one class; for others it is the first of them."""
 _APART = 1000
 """A group that is weighed so much more than the others leaves cuts to those that lack it."""
+_MOST_TURNS, _CUTS_EACH = 200, 3
+"""Sizes that weights of their own are sought for, and how many weights for each that is not refuted."""
 _WAYS = {
     "energy": "prompts and steps",
     "energy with KV": "prompts and steps with the KV memory there is",
@@ -55,18 +56,18 @@ def refute_sizes(hunt: Hunt, most: int | None, share: float) -> int:
     ask = hunt.question
     ask.budget.watch("floors of requests")
     instance = ask.sizes.scenario.instance
-    floor = StreamFloor(instance, _one_of_each(ask.sizes))
+    floor = _floor(ask.sizes)
     latency = np.maximum(floor.shortest_us(first_token=False), 0)  # of jobs without requests nothing is known
     alone = broken_at_best(instance, ask.levels, latency, floor.least_times(), "Prompts and steps")
     if alone is not None:
         beyond = tuple(count + 1 for count in ask.candidates[-1])
         hunt.refutations.append(SizeRefutation(beyond, ALONE, None, None, None, alone.in_words(), True, alone))
         return 1
-    reserve_s, cuts = (1 - share) * ask.left_s, list[Cut]()
+    reserve_s, found = (1 - share) * ask.left_s, list[tuple[Limit, Cut]]()
     for limit, weights in product(limits(instance, ask.levels), _weightings(ask.sizes)):
         if ask.left_s > reserve_s:
-            cuts += floor.cuts(limit, [weights]) or []
-    least_gpus = max((ceil(cut.least) for cut in cuts if set(cut.weights) == {1}), default=1)
+            found += [(limit, cut) for cut in floor.cuts(limit, [weights]) or []]
+    least_gpus = max((ceil(cut.least) for _, cut in found if set(cut.weights) == {1}), default=1)
     ask.candidates = candidates(ask.sizes, most, least_gpus, ask.spare)
     # Building a scenario takes far longer than a cut, so that each combination of groups is tried once.
     served = set[tuple[bool, ...]]()
@@ -79,16 +80,38 @@ def refute_sizes(hunt: Hunt, most: int | None, share: float) -> int:
             except InstanceError as error:
                 return nowhere(mix, error)
             served.add(groups)
-        return _cut_off(ask, cuts, mix)
+        return _cut_off(ask, [cut for _, cut in found], mix)
 
     hunt.apply(too_small)
+    # Then the cheapest size that is left, by the weights that ask for the most of it, until one is not refuted.
+    for _ in range(_MOST_TURNS if len(ask.sizes.counts) > 1 else 0):
+        if not hunt.open or ask.left_s <= reserve_s or not _refute_cheapest(hunt, floor, found):
+            break
+        hunt.apply(too_small)
     return least_gpus
+
+
+def _refute_cheapest(hunt: Hunt, floor: StreamFloor, found: list[tuple[Limit, Cut]]) -> bool:
+    """Add cuts by weights that suit the cheapest open size; say whether one refutes it.
+
+    They begin at the cut that comes closest to it, whose window they keep at first.
+    """
+    ask = hunt.question
+    left = min(ask.left_of(hunt.open[0]), key=ask.sizes.order)
+    gpus = [count * each for count, each in zip(left, ask.sizes.gpus_per_server, strict=True)]
+    for _ in range(_CUTS_EACH):
+        limit, closest = max(found, key=lambda each: each[1].fullness(gpus))
+        made = floor.cuts(limit, [floor.balance(limit, closest, gpus)], [closest.way]) or []
+        found += [(limit, cut) for cut in made]
+        if any(cut.refutes(gpus) for cut in made):
+            return True
+    return False
 
 
 def requests_asked(sizes: Sizes, levels: ServiceLevels) -> list[RequestDemands]:
     """Return what levels ask of GPUs that are there for a time only."""
     instance = sizes.scenario.instance
-    floor = StreamFloor(instance, _one_of_each(sizes))
+    floor = _floor(sizes)
     asked = [floor.demands(limit) for limit in limits(instance, levels)]
     return [each for each in asked if each is not None]
 
@@ -134,10 +157,16 @@ def _never(due_us: Ints) -> Ints:
     return np.where(due_us >= NO_DEADLINE, NO_DUE, due_us)
 
 
-def _one_of_each(sizes: Sizes) -> list[GPU]:
-    """Return a GPU of each group."""
-    gpus = [count * each for count, each in zip(sizes.counts, sizes.gpus_per_server, strict=True)]
-    return [sizes.scenario.instance.cluster.gpus[sum(gpus[:group])] for group in range(len(gpus))]
+def _floor(sizes: Sizes) -> StreamFloor:
+    """Return the floor on a GPU of each group; a group can run what some GPU of it may."""
+    instance = sizes.scenario.instance
+    counts = [count * each for count, each in zip(sizes.counts, sizes.gpus_per_server, strict=True)]
+    firsts = [sum(counts[:group]) for group in range(len(counts))]
+    runs = np.asarray(instance.run_us != NEVER)[:, instance.gpu_class]
+    allowed = np.stack(
+        [runs[:, first : first + n].any(axis=1) for first, n in zip(firsts, counts, strict=True)], axis=1
+    )
+    return StreamFloor(instance, [instance.cluster.gpus[first] for first in firsts], allowed)
 
 
 def _weightings(sizes: Sizes) -> list[tuple[Fraction, ...]]:

@@ -49,7 +49,7 @@ def test_a_policy_that_breaks_a_rule_is_a_row_without_a_rank(scenario: Scenario,
     )
     assert (made.best, len(made.simulations)) == ("plan", 1)
     tn.save(made, tmp_path)
-    assert f"| {OWN}:Hasty (breaks the rules) | run times | - | - | - | - |" in (tmp_path / "table.md").read_text()
+    assert f"| {OWN}:Hasty (breaks the rules) | not declared | - | - | - | - |" in (tmp_path / "table.md").read_text()
     assert "runs for the wrong time" in html(made)
     assert "Hasty (breaks the rules)" in tn.report([tmp_path]).html
 

@@ -83,7 +83,7 @@ def test_answer_plan_and_certificate(call: Call, file: Path, tmp_path: Path) -> 
     }
     reached = [{"servers": 4, "value": 1.0}]
     found = {"servers": 4, "knows": "run times", "simulated_up_to": 4, "not_simulated": 0, "reached": reached}
-    assert document["policies"] == {"srpt": found}
+    assert document["policies"] == {"srpt": found | {"information_used": "run times", "closest": None}}
     assert document["refutation"]["servers"] == 3
     # s0 and s2 offer 1 s, s1 nothing, and 1.2 s are needed: the energetic bound knows that s1 is out.
     assert document["refutation"]["method"] == "energetic"
@@ -255,3 +255,60 @@ def test_a_level_is_needed(call: Call, tmp_path: Path) -> None:
     path.write_text(TEXT.replace("slo: no late jobs\n", ""))
     code, _, err = call("servers", path)
     assert (code, "--slo: is missing" in err) == (2, True)
+
+
+OWN = '''
+from truenorth.executor import Knows, QueuePolicy
+
+class Boom(QueuePolicy):
+    def runnable(self, task, server):
+        raise ValueError("boom")
+
+class Eager(QueuePolicy):
+    def runnable(self, task, server):
+        self.place(task, 0)
+        self.site.start(task)
+        self.site.start(task)
+
+class Same(QueuePolicy):
+    """Decides as QueuePolicy does."""
+
+class First(QueuePolicy):
+    def runnable(self, task, server):
+        self.place(task, self.site.eligible_gpus(task)[0])
+
+class Blind(First):
+    knows = Knows.NOTHING
+'''
+
+
+@pytest.mark.parametrize("policy", ["Boom", "Eager", "Same"])
+@pytest.mark.parametrize("more", [(), ("--by", "1 s")])
+def test_a_policy_at_fault_ends_servers_as_it_ends_simulate(
+    call: Call, file: Path, tmp_path: Path, policy: str, more: tuple[str, ...]
+) -> None:
+    """Its error, not a policy that misses the level at every size."""
+    own = tmp_path / "mine.py"
+    own.write_text(OWN)
+    alone = call("simulate", file, "--policy", f"{own}:{policy}")
+    asked = call("servers", file, "--slo", "no late jobs", "--policies", f"{own}:{policy}", "--time-limit", "10", *more)
+    assert (asked[0], asked[1], asked[2].count("\n")) == (2, "", 1)
+    assert asked == alone
+    assert f"policy {own}:{policy}" in asked[2]
+
+
+def test_a_policy_that_does_not_say_what_it_knows_is_shown_so(call: Call, file: Path, tmp_path: Path) -> None:
+    own = tmp_path / "mine.py"
+    own.write_text(OWN)
+    found = _json(call, file, "--policies", f"{own}:First,{own}:Blind,jit")["policies"]
+    assert {name.removeprefix(f"{own}:"): (row["knows"], row["information_used"]) for name, row in found.items()} == {
+        "First": ("not declared", "not declared"),
+        "Blind": ("nothing", "none"),
+        "jit": ("waits", "queue lengths"),
+    }
+    # All goes to one GPU, whatever the size, so that the level is met nowhere.
+    closest = found[f"{own}:First"]["closest"]
+    assert found[f"{own}:First"]["servers"] is None
+    reached = [each["value"] for each in found[f"{own}:First"]["reached"]]
+    assert closest["value"] == max(reached)
+    assert closest["share_of_limit"] == pytest.approx(1 / max(reached))

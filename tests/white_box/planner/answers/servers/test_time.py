@@ -12,6 +12,7 @@ from tests.planner.answers.servers.scenarios import NO_LATE_JOBS, scenario
 from truenorth.executor import StoppedError
 from truenorth.models import Workflow
 from truenorth.planner.answers.questions import ScheduleQuestion
+from truenorth.planner.answers.servers.sizes import Sizing
 from truenorth.planner.answers.simulate import simulate
 from truenorth.solvers.bounds import fluid
 
@@ -43,6 +44,12 @@ class Clock:
 
         return run
 
+    def wait(self, ask: Sizing, policy: str, made: object, reserve_s: float) -> None:
+        """Take until it is stopped."""
+        while ask.left_s > reserve_s:
+            self.now += 1
+        raise StoppedError
+
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
@@ -65,11 +72,28 @@ def test_a_long_window_is_planned_before_simulations_take_the_time(
     assert (answer.servers, [row.mix for row in answer.policies], clock.now) == (planned, [None, None], 60)
 
 
+def test_time_that_is_asked_for_is_used_while_sizes_are_left(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ten sizes that are not refuted, 4 to 13, a minute has room for eight simulations of 7 s and a part of one.
+
+    It ended at 42 s, which are 0.7 of it, without the largest.
+    """
+    monkeypatch.setattr("truenorth.planner.answers.servers.by_policy.simulate", clock.simulate_within(7))
+    answer = tn.servers(WINDOW, NO_LATE_JOBS, policies=("hash",), max=13, time_limit=60, workers=1)
+    (row,) = answer.policies
+    assert (clock.now, row.mix, len(row.reached), row.skipped) == (60, None, 8, 2)
+    assert (13,) in row.reached
+    closest = answer.record().policies["hash"].closest
+    assert closest is not None
+    shares = [float(reached[0] or 0) for reached in row.reached.values() if reached is not None]
+    assert (closest.value, closest.share_of_limit) == (max(shares), 1 / max(shares))
+
+
 def test_schedules_have_what_the_fleet_that_stays_leaves(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     # Five jobs every 100 ms in each of three seconds, in the middle one four times as long: 1, 4, 1 servers. More
     # traffic and what an autoscaler orders take until they are stopped, what an interval demands 20 s.
-    for part, seconds in (("by_policy", 5), ("schedule", 5), ("deployable", 1000), ("day", 1000)):
+    for part, seconds in (("by_policy", 5), ("schedule", 5), ("day", 1000)):
         monkeypatch.setattr(f"truenorth.planner.answers.servers.{part}.simulate", clock.simulate_within(seconds))
+    monkeypatch.setattr("truenorth.planner.answers.servers.deployable.serve", clock.wait)
     jobs = [
         (1000 * second + 100 * index, "run" if second == 1 else "short", 450)
         for second in range(3)

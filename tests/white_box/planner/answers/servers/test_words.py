@@ -60,8 +60,8 @@ def test_what_can_be_deployed_comes_before_every_bound(tmp_path: Path) -> None:
 def test_prices_are_bounded_and_mixes_named(tmp_path: Path) -> None:
     answer = _ask(tmp_path, "bounds")
     assert rows(answer) == [
-        ("plan (offline optimum)", "the future", "3 L4 + 1 2xH100 at 8.9 per hour", "a plan; nothing is refuted"),
-        ("jit", "waits", "3 L4 + 1 2xH100 at 8.9 per hour", "simulated; no time for 6 sizes below"),
+        ("plan (offline optimum)", "clairvoyant", "3 L4 + 1 2xH100 at 8.9 per hour", "a plan; nothing is refuted"),
+        ("jit", "queue lengths", "3 L4 + 1 2xH100 at 8.9 per hour", "simulated; no time for 6 sizes below"),
     ]
     tn.save(answer, tmp_path / "out")
     made = tn.report([tmp_path / "out"])
@@ -70,10 +70,10 @@ def test_prices_are_bounded_and_mixes_named(tmp_path: Path) -> None:
     # 8.9 per hour is 6,497 in a month of 730 hours.
     assert section.answer == (
         "Order at most 3 L4 + 1 2xH100: 8.90 per hour, 6,500 a month; 6 cheaper mixes untried. "
-        "Served by jit, which knows how long queues take."
+        "Served by jit (information used: queue lengths)."
     )
     assert section.remarks == [
-        "jit, which knows how long queues take, needs at most 3 L4 + 1 2xH100 at 8.9 per hour "
+        "jit (information used: queue lengths) needs at most 3 L4 + 1 2xH100 at 8.9 per hour "
         "(6 cheaper mixes were not tried for lack of time).",
         "With the future known, 3 L4 + 1 2xH100 at 8.9 per hour are enough; whether less is enough is open.",
     ]
@@ -81,7 +81,12 @@ def test_prices_are_bounded_and_mixes_named(tmp_path: Path) -> None:
         "Not settled within the time limit: 6 sizes of jit; more traffic; one failure; "
         "whether a plan would do with 6 cheaper sizes."
     ) in section.notes
-    assert [column.heading for column in section.tables[0].columns] == ["", "knows", "cheapest mix", "how it is known"]
+    assert [column.heading for column in section.tables[0].columns] == [
+        "",
+        "information used",
+        "cheapest mix",
+        "how it is known",
+    ]
     (figure,) = section.figures
     assert figure.x_label == "price per hour"
     # Mixes of one price are no series: each is a dot, and so says the legend.
@@ -121,13 +126,13 @@ def test_what_to_order_comes_first_with_its_floor_and_how_much_more_traffic_it_t
     assert growth is not None
     assert (growth.size.mix, growth.holds, growth.fails) == ([2, 0], 27 / 16, 15 / 8)
     assert answer_in_words(answer.record()).startswith(
-        "jit, which knows how long queues take, needs 2 L4 at 1.6 per hour; "
+        "jit (information used: queue lengths) needs 2 L4 at 1.6 per hour; "
         "no plan, however clever, costs less than 1.6. "
         "It takes 1.688 times the traffic there, but not 1.875 times. "
     )
     assert order_in_words(answer.record()) == (
         "Order 2 L4: 1.60 per hour, 1,170 a month; 69 % headroom; survives one failure: no; floor 1.60. "
-        "Served by jit, which knows how long queues take."
+        "Served by jit (information used: queue lengths)."
     )
 
 
@@ -143,8 +148,8 @@ def test_a_bound_that_may_take_longer_than_the_limit_is_not_begun(tmp_path: Path
 def test_nothing_is_said_of_what_was_not_looked_at(tmp_path: Path) -> None:
     answer = _ask(tmp_path, "fluid bound")
     assert rows(answer) == [
-        ("plan (offline optimum)", "the future", "-", "no plan found"),
-        ("jit", "waits", "-", "not simulated: no time left"),
+        ("plan (offline optimum)", "clairvoyant", "-", "no plan found"),
+        ("jit", "queue lengths", "-", "not simulated: no time left"),
     ]
     words = answer_in_words(answer.record())
     assert words == "No plan within p100 latency <= 500 ms was found on up to 3 L4 + 1 2xH100 at 8.9 per hour."

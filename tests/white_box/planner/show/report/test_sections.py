@@ -34,7 +34,7 @@ def test_servers_are_counted_and_the_plan_is_drawn(tmp_path: Path) -> None:
     assert section.question == "by-hand: how many servers are enough for p99 slowdown <= 2?"
     said = "With the future known, 1 server is enough, and no cheaper size is, which is proved"
     assert section.answer.startswith(said)
-    assert section.tables[0].cells()[0] == ["plan (offline optimum)", "the future", "1", "a plan; the smallest"]
+    assert section.tables[0].cells()[0] == ["plan (offline optimum)", "clairvoyant", "1", "a plan; the smallest"]
     # What is drawn is the p99 slowdown: the plan's and jit's at 1 server, beside the most allowed.
     assert [curve.name for curve in section.figures[0].curves] == [
         "p99 slowdown <= 2",
@@ -61,7 +61,7 @@ def test_servers_by_the_interval_are_a_chart_and_a_table(tmp_path: Path) -> None
     (section,) = tn.report([tmp_path / "out"]).sections
     assert section.question == "day: how many servers in every 5 s are enough for no late jobs?"
     assert section.answer == (
-        "Order by the interval for jit, which knows how long queues take: "
+        "Order by the interval for jit (information used: queue lengths): "
         "0.005556 server-hours at 0.002778, a fleet that stays 0.008333 at 0.004167."
     )
     headings = [column.heading for column in section.tables[0].columns]
