@@ -443,7 +443,6 @@ def _too_large(needed: list[set[int]], size: list[int], room: Fraction) -> int:
 
 _FINE, _SCALE = 1024, 1 << 60
 """Parts of a microsecond of GPU time; parts of the objective in which weights and prices are whole."""
-_LARGEST_US = 1 << 40
 _MOST_WINDOWS = 1 << 12
 
 _Curve = list[tuple[int, int]]
@@ -497,7 +496,7 @@ def _read_curves(instance: Instance, listed: object) -> list[list[_Curve | None]
                 curves.append(None)
                 continue
             pairs = [as_list(pair, 2, "corners") for pair in as_list(corners, None, "corners")]
-            curve = [(whole(s, 0, _LARGEST_US, "corners"), whole(e, 0, _LARGEST_US, "corners")) for s, e in pairs]
+            curve = [(whole(s, 0, LATEST, "corners"), whole(e, 0, LATEST, "corners")) for s, e in pairs]
             steps = enumerate(speed.tau[1:], 1)
             if not _is_convex(curve) or any(_height(curve, tau) * k > tau * _FINE for k, tau in steps):
                 raise RefusedError("corners lie above a step time, or make no falling convex curve")
