@@ -104,11 +104,10 @@ class Question(Generic[Answer]):
         words: list[str] = []
         for each, found in options_of(self):
             value = getattr(self, each.name)
-            if value is None or (not found.repeated and value == each.default):
+            if value is None or value is False or (not found.repeated and value == each.default):
                 continue
-            words += (
-                word for said in say(value, found.kind) for word in (f"--{name_of(each).replace('_', '-')}", said)
-            )
+            name = f"--{name_of(each).replace('_', '-')}"
+            words += [name] if value is True else (word for said in say(value, found.kind) for word in (name, said))
         return words
 
     def key(self) -> list[object]:
@@ -511,7 +510,7 @@ class ReplayQuestion(Question["Replayed"]):
         name, make = _runner(self.runner, scenario)
         from truenorth.planner.answers.replay import replay_on_devices
 
-        return replay_on_devices(
+        made = replay_on_devices(
             scenario,
             self.policy,
             make,
@@ -521,6 +520,7 @@ class ReplayQuestion(Question["Replayed"]):
             check_outputs=self.check_outputs,
             samples=_samples(self.samples),
         )
+        return replace(made, asked=replace(self, runner=name))
 
 
 @dataclass(frozen=True)
@@ -562,7 +562,7 @@ class TrialQuestion(Question["Trial"]):
         name, make = _runner(self.runner, scenario)
         from truenorth.planner.answers.trial import trial
 
-        return trial(
+        made = trial(
             scenario,
             self.policies,
             make,
@@ -577,6 +577,7 @@ class TrialQuestion(Question["Trial"]):
             watch=self.watch,
             stop=self.stop,
         )
+        return replace(made, asked=replace(self.alone(), runner=name))
 
 
 def _runner(named: str | None, scenario: Scenario) -> tuple[str, MakeRunner]:
