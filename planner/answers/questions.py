@@ -64,6 +64,8 @@ class Question(Generic[Answer]):
     """What is asked of a scenario: plain, and small enough to be sent to another process."""
 
     verb: ClassVar[str]
+    searches: ClassVar[bool] = True
+    """Whether answering takes the kernels of the solvers."""
 
     def answer(self, scenario: Scenario, budget: Budget) -> Answer:
         """Return the answer, found within a budget."""
@@ -80,7 +82,8 @@ class Question(Generic[Answer]):
 
         ray = getattr(self, "ray", None)
         refuse_absent(ray)
-        compile_once(scenario.instance)
+        if self.searches:
+            compile_once(scenario.instance)
         with farm_at(ray) as farm:
             if getattr(self, "stop", None) is not None:  # whoever stops it knows that it was stopped
                 return self.answer(scenario, self.budget(farm))
@@ -250,6 +253,7 @@ class SimulateQuestion(Question["Simulation"]):
     """Run a policy on a scenario in simulated time; the fields are the keywords of `truenorth.simulate`."""
 
     verb: ClassVar[str] = "simulate"
+    searches: ClassVar[bool] = False
     policy: str = asked(
         MISSING, "A policy with parameters, module:Class, or a plan or timeline file.", OptionKind.POLICY
     )
