@@ -138,13 +138,19 @@ def check(
 def verify(
     scenario: ScenarioPath,
     certificate: Annotated[Path, typer.Argument(metavar="CERTIFICATE", help="What bound -o wrote.")],
+    window: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the window as the canonical JSON that is hashed.")
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Compute a certificate's bound again, without a solver, and accept or refuse it."""
-    from truenorth.models.scenario import load_scenario
+    from truenorth.models.identity import canonical_text
+    from truenorth.models.scenario import load_scenario, write_atomically
     from truenorth.planner.answers.bound import verdict_record, verify_file
 
     loaded = load_scenario(scenario)
+    if window is not None:
+        write_atomically(window, canonical_text(loaded.instance))
     verdict = verify_file(loaded, certificate)
     found = verdict_record(loaded, verdict)
     how = "" if found.how is None else f" ({found.how})"
