@@ -37,7 +37,6 @@ from truenorth.planner.answers.servers.record import (
 )
 from truenorth.planner.answers.servers.scheduled import ScheduleAnswer
 from truenorth.planner.answers.shown import Shown
-from truenorth.planner.show.canvas import colour_of
 from truenorth.planner.show.comparison import StreamRow, tokens
 from truenorth.planner.show.curves import Curve, Curves, Point, dots, lines
 from truenorth.planner.show.section import PageSection, read_both
@@ -55,6 +54,7 @@ from truenorth.planner.show.servers_words import (
     untried,
     up_to_counts,
 )
+from truenorth.planner.show.styles import STYLES, Style
 from truenorth.planner.show.summaries import rounded_in_words
 from truenorth.planner.show.table import Column, Table, terminal
 from truenorth.planner.show.timelines import Timelines, timelines_of
@@ -66,6 +66,9 @@ NOT_MONOTONE = (
 )
 Needed = tuple[str, Knows, Size, str]
 """Who, what it knows of run times, what size it needs, and how that is known."""
+
+
+_LEAST = "least, of policies simulated"
 
 
 def sizes_table(found: ServersRecord, title: str) -> Table[Needed]:
@@ -290,7 +293,7 @@ def _costs(found: ServersRecord) -> list[Curves]:
         limit, top = _limit(level), max(cost for _, cost, _ in best)
         curves = [
             Curve(limit[0], [(limit[1], 0.0), (limit[1], top)], bold=True),
-            Curve("least, of policies simulated", [(v, c) for v, c, _ in best], colour_of(0), steps=True, words=words),
+            Curve(_LEAST, [(v, c) for v, c, _ in best], STYLES[0].colour, steps=True, words=words),
         ]
         title = f"What a tighter or looser limit costs: {unit} over {_measured(level)}"
         made.append(Curves(title, f"{_measured(level)} (logarithmic)", unit, curves, x_logarithmic=True))
@@ -493,4 +496,5 @@ def _steps(rows: list[IntervalRow], name: str, counts: list[int | None], place: 
     if not known:
         return None
     points = [*known, (rows[-1].to_s, known[-1][1])]
-    return Curve(name, points, colour_of(place - 1) if place else "", bold=not place, dashed=place > 1, steps=True)
+    style = STYLES[place - 1] if place else Style("", "solid")
+    return Curve(name, points, style.colour, bold=not place, stroke="dashed" if place > 1 else "solid", steps=True)
