@@ -68,10 +68,8 @@ def contenders(record: ComparisonRecord) -> Table[ComparedPolicy]:
 def _percentiles(objective: Objective) -> list[Column[ComparedPolicy]]:
     """Return the percentiles of slowdowns where the objective is about them, else of latencies."""
     what, end, unit = ("slowdown", "", "") if "slowdown" in objective else ("latency", "_s", "s")
-    return [
-        Column(f"{rank} {what}", _measured(attrgetter(f"{rank}_{what}{end}")), ".3g", unit)
-        for rank in ("p50", "p95", "p99")
-    ]
+    names = {"p50": f"p50 {what}", "p95": "p95", "p99": "p99"}
+    return [Column(name, _measured(attrgetter(f"{rank}_{what}{end}")), ".3g", unit) for rank, name in names.items()]
 
 
 def _measured(figure: Callable[[Metrics], Any]) -> Callable[[ComparedPolicy], Any]:
