@@ -92,7 +92,8 @@ class Gateway(Lru):
     def _able(self, task: int, server: int) -> list[int]:
         """Return the GPUs that take a request and hold or load its models, or have room; else that of least wait."""
         site = self.site
-        able, needs = site.eligible_gpus(task), site.needs[site.template[task]]
+        needs = site.needs[site.template[task]]
+        able: Sequence[int] = site.eligible_gpus(task)
         if self._homes is not None:
             able = self._homes.of(task)
             if not able:
