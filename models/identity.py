@@ -16,8 +16,12 @@ from truenorth.models.workload import WHOLE, BatchClass, Job, Task
 
 def scenario_hash(instance: Instance) -> str:
     """Return the SHA-256 of the canonical JSON of an instance: no scenario name, objective or service level in it."""
-    text = json.dumps(canonical(instance), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(canonical_text(instance).encode()).hexdigest()
+
+
+def canonical_text(instance: Instance) -> str:
+    """Return an instance as canonical JSON: keys sorted, no white space, ASCII."""
+    return json.dumps(canonical(instance), sort_keys=True, separators=(",", ":"))
 
 
 def canonical(instance: Instance) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class Objective(StrEnum):
     WEIGHTED_TARDINESS
         sum w max(0, F - deadline), in time.
     LATE_JOBS
-        Number of jobs with F > deadline.
+        sum w over the jobs with F > deadline: their number where all weigh 1.
     MAX_SLOWDOWN
         max F / P, a ratio.
     """
@@ -241,7 +241,7 @@ _TABLE = {
     Objective.WEIGHTED_LATENCY: _Definition(_shared_as_given, Term.LATENCY, True, "s"),
     Objective.MAKESPAN: _Definition(_one_each, Term.COMPLETION, False, "s"),
     Objective.WEIGHTED_TARDINESS: _Definition(_given, Term.TARDINESS, True, "s"),
-    Objective.LATE_JOBS: _Definition(_one_each, Term.LATE, True, "jobs"),
+    Objective.LATE_JOBS: _Definition(_given, Term.LATE, True, "jobs"),
     Objective.MAX_SLOWDOWN: _Definition(_per_path, Term.LATENCY, False, ""),
 }
 

@@ -214,6 +214,18 @@ def solve(
     starts
         Further plans to begin with, as far as there is time to make and check them.
     """
+    return solve_and_price(instance, objective, budget, hint=hint, starts=starts)[0]
+
+
+def solve_and_price(
+    instance: Instance,
+    objective: Objective,
+    budget: Budget,
+    *,
+    hint: Timeline | None = None,
+    starts: Starts = no_starts,
+) -> tuple[Result, tuple[Fraction, str] | None, Priced | None]:
+    """Return what `solve` returns, and the best bound of a formula and of prices, of which certificates are made."""
     # One task at a time on more GPUs: all that is faster and stronger for such windows serves this one.
     lanes = lanes_of(instance)
     if lanes is not None:
@@ -221,10 +233,10 @@ def solve(
         found = solve(
             lanes.twin, objective, budget, hint=spread, starts=lambda left_s: map(lanes.to_twin, starts(left_s))
         )
-        return replace(found, timeline=None if found.timeline is None else lanes.back(found.timeline))
+        return replace(found, timeline=None if found.timeline is None else lanes.back(found.timeline)), None, None
     search = Search.within(budget, instance, objective)
-    _run(search, budget, hint, starts)
-    return search.result("truenorth", budget.as_dict())
+    formula, priced = _run(search, budget, hint, starts)
+    return search.result("truenorth", budget.as_dict()), formula, priced
 
 
 def _run(

@@ -38,7 +38,7 @@ BEGIN_SHARE = 0.05
 """What looks for a plan to begin with has this share of an annealing's time: more costs more than it gains."""
 _BEFORE_PARTS_SHARE = 0.3
 """Where proofs part by part follow the bound has this share of the time: they want good prices and a good plan."""
-_GUIDE_SHARE, _SHORT_GUIDE_S, _SHORT_GUIDE_SHARE = 0.15, 8.0, 0.4
+_GUIDE_SHARE, _SHORT_GUIDE_S, _SHORT_GUIDE_SHARE = 0.25, 8.0, 0.4
 """Beams wait for prices of the bound for a share of the time, and of a short limit for so many seconds or this share:
 soon prices are nearly as good a guide as they will ever be. With one worker the bound gets its usual share."""
 
@@ -247,10 +247,6 @@ def _raise_and_prove(search: Search, limit_s: float, priced: Priced | None, farm
 def share_of_bound_s(limit_s: float) -> float:
     """Return for how long the bound is raised beside plans where nothing comes after it."""
     return max(_BOUND_SHARE * limit_s, min(_SHORT_BOUND_S, limit_s))
-
-
-_GUIDE_SHARE = 0.25
-"""Of the moves, before there are prices that guide beams."""
 
 
 def count_out(search: Search, budget: Budget, moves: int) -> Priced | None:

@@ -2,6 +2,7 @@ from truenorth.calls import bound as bound
 from truenorth.calls import check as check
 from truenorth.calls import compare as compare
 from truenorth.calls import gantt as gantt
+from truenorth.calls import import_trace as import_trace
 from truenorth.calls import load as load
 from truenorth.calls import plan as plan
 from truenorth.calls import plan_uncertain as plan_uncertain
@@ -47,7 +48,6 @@ from truenorth.planner.answers.uncertain.planning import UncertainPlan as Uncert
 from truenorth.planner.answers.whatif import sweep as sweep
 from truenorth.planner.answers.whatif.result import Sweep as Sweep
 from truenorth.planner.inputs.importers.trace import Imported as Imported
-from truenorth.planner.inputs.importers.trace import import_trace as import_trace
 from truenorth.planner.show.pictures import curve as curve
 from truenorth.planner.show.pictures import draw_workflow as draw_workflow
 from truenorth.planner.show.pictures import heat_map as heat_map

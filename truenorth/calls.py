@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from truenorth.given import ask, asks, read_question, watch_cells
 from truenorth.models.scenario import Scenario, load_scenario, scenario_from
@@ -28,8 +29,10 @@ from truenorth.planner.answers.questions import (
 )
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
+    from truenorth.executor import Policy
     from truenorth.planner.answers.bound import Bound, VerdictRecord
     from truenorth.planner.answers.check import Checked
     from truenorth.planner.answers.compare import Comparison
@@ -45,9 +48,12 @@ if TYPE_CHECKING:
     from truenorth.planner.answers.uncertain.planning import UncertainPlan
     from truenorth.planner.answers.uncertain.told import Told
     from truenorth.planner.answers.whatif import Sweep
+    from truenorth.planner.inputs.importers.trace import Imported
 
 ScenarioGiven = Scenario | str | Path | Mapping[str, object]
 """A scenario that was loaded, the file of one, or its keys as Python data."""
+LogGiven: TypeAlias = "str | Path | pd.DataFrame"
+"""A file of a log, or its rows."""
 LevelsGiven = ServiceLevels | str | Sequence[str] | None
 """Levels that were read, or their words; None: the scenario's own."""
 
@@ -91,11 +97,12 @@ def bound(scenario: ScenarioGiven, **asked: Any) -> Bound:
 
 
 @asks(SimulateQuestion)
-def simulate(scenario: ScenarioGiven, policy: str | Path, **asked: Any) -> Simulation:
-    """Return what happens under a policy."""
+def simulate(scenario: ScenarioGiven, policy: str | Path | type[Policy], **asked: Any) -> Simulation:
+    """Return what happens under a policy: its name, its file, or a class of your own."""
     from truenorth.planner.answers.simulate import simulate as run
 
-    question = read_question(SimulateQuestion, asked | {"policy": str(policy)})
+    name = f"{policy.__module__}:{policy.__qualname__}" if isinstance(policy, type) else str(policy)
+    question = read_question(SimulateQuestion, asked | {"policy": name})
     return run(load(scenario), question.policy, seed=question.seed, noise=question.noise, warmup=question.warmup)
 
 
@@ -175,6 +182,23 @@ def whatif(scenario: ScenarioGiven, grid: Mapping[str, object], *, verb: str = "
         settings["time_limit"] = f"{settings['time_limit']} s"
     with watch_cells(settings.pop("watch", None)) as watch:
         return answer(scenario, grid, verb=verb, watch=watch, **settings)
+
+
+def import_trace(format_text: str, files: LogGiven | Sequence[LogGiven], **asked: Any) -> Imported:
+    """Import the files of a log, or tables as data frames; `asked` is as `planner.inputs.importers.trace` has it."""
+    from truenorth.planner.inputs.importers.trace import import_trace as run
+
+    listed = files if isinstance(files, Sequence) and not isinstance(files, str) else [files]
+    with TemporaryDirectory() as folder:
+        return run(format_text, [_log_file(log, Path(folder) / f"{at}.csv") for at, log in enumerate(listed)], **asked)
+
+
+def _log_file(log: LogGiven, path: Path) -> Path:
+    """Return the file of a log; a data frame is written as CSV."""
+    if isinstance(log, str | Path):
+        return Path(log)
+    log.to_csv(path, index=False)
+    return path
 
 
 def timeline(scenario: Scenario, given: Timeline | WithTimelines | str | Path) -> Timeline:

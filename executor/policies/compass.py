@@ -303,8 +303,11 @@ def twin_instance(instance: Instance) -> Instance:
 
     A cache entry of the released Compass simulator is a workflow's model, so that a model which two workflows use is
     on a GPU twice. Tasks and jobs keep their numbers. A model without users keeps its name; an initial residency goes
-    to the first workflow that uses the model. A twin is its own twin.
+    to the first workflow that uses the model. A twin is its own twin, and so is an instance with requests of streams,
+    which `compass-released` does not serve.
     """
+    if instance.streams is not None:
+        return instance
     # Dictionaries in place of sets: the order of models decides their numbers.
     used: dict[str, dict[str, None]] = {}
     for workflow in instance.workflows:

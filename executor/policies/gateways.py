@@ -15,8 +15,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from truenorth.executor.errors import PolicyError
 from truenorth.executor.execution import NOWHERE
 from truenorth.executor.policies.baselines import Lru, LruOptions
+from truenorth.executor.policies.homed import Homes
 from truenorth.executor.policies.options import count, factor, option, switch
 from truenorth.executor.policy import Knows
 from truenorth.executor.site import Site
@@ -34,6 +36,13 @@ class Gateway(Lru):
 
     serves_streams: ClassVar[bool] = True
 
+    def _accept(self, site: Site) -> None:
+        """Keep to every restriction: where models may not leave, or be on many GPUs, they have homes."""
+        keeps, limited = site.restrictions.no_swaps, bool(site.restrictions.max_replicas)
+        if self._keep_alive_us is not None:
+            super()._accept(site)
+        self._stay, self._homes = keeps, Homes(site, keeps) if keeps or limited else None
+
     def begin(self, site: Site) -> None:
         """Count nothing yet."""
         super().begin(site)
@@ -50,7 +59,10 @@ class Gateway(Lru):
         site = self.site
         template = site.template[task]
         if site.stream[template] == NONE:
-            super().runnable(task, server)
+            if self._homes is None:
+                super().runnable(task, server)
+            else:
+                self.place_in_queue(task, self._able(task, server)[0])
             return
         gpu = self._tied(task)
         # A request that is tied to one that has gone has no choice.
@@ -80,7 +92,13 @@ class Gateway(Lru):
     def _able(self, task: int, server: int) -> list[int]:
         """Return the GPUs that take a request and hold or load its models, or have room; else that of least wait."""
         site = self.site
-        able, needs = site.eligible_gpus(task), site.needs[site.template[task]]
+        needs = site.needs[site.template[task]]
+        able: Sequence[int] = site.eligible_gpus(task)
+        if self._homes is not None:
+            able = self._homes.of(task)
+            if not able:
+                listed = ", ".join(site.models[model].name for model in needs)
+                raise PolicyError(f"policy {self.name}: under no_swaps, max_replicas no GPU has room for {listed}")
         if not needs:
             return list(able)
         found = [gpu for gpu in able if self._has_room(gpu, needs)]
@@ -90,6 +108,10 @@ class Gateway(Lru):
         waits = self.view.waits(server)
         # Somebody has to leave anyway: where it has to wait least.
         return [min(able, key=lambda gpu: (waits[gpu], gpu))]
+
+    def eviction_order(self, gpu: int) -> list[int]:
+        """Return the models that may leave a GPU, in order: none where none may."""
+        return [] if self._stay else super().eviction_order(gpu)
 
     def _has_room(self, gpu: int, needs: Sequence[int]) -> bool:
         memory = self.site.memory[gpu]

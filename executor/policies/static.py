@@ -12,6 +12,7 @@ import numpy as np
 from truenorth.executor.errors import PolicyError
 from truenorth.executor.execution import NOWHERE
 from truenorth.executor.policies.eviction import fit_slots
+from truenorth.executor.policies.homed import leave_out_excess
 from truenorth.executor.policies.options import QueueOptions, ViewOptions, nearest, option
 from truenorth.executor.policies.planning import mean_run
 from truenorth.executor.policies.queueing import QueuePolicy
@@ -114,6 +115,7 @@ class Static(QueuePolicy):
 
     def _accept(self, site: Site) -> None:
         """Keep to every restriction: nothing is evicted, and the pins respect the replicas."""
+        leave_out_excess(site)
 
     def runnable(self, task: int, server: int) -> None:
         """Place the task on a GPU that holds its models."""

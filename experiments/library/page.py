@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from experiments.bench import canvas, markdown, shown
 from experiments.library.store import Found, Known
+from truenorth.planner.show.styles import styles
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PICTURE = "library.png"
-_COLOURS = {"compass": "#EE6677", "srpt": "#228833", "ahead": "#CCBB44", "jit": "#66CCEE", "lru": "#AA3377"}
-"""P. Tol's bright set."""
+_SHOWN = styles(["compass", "srpt", "ahead", "jit", "lru"])
 _NO_GAP = 1e-5
 """Where a logarithmic axis shows what is closed."""
 
@@ -152,7 +152,7 @@ def figure(known: Sequence[Known], results: Sequence[PolicyResult]) -> Figure:
         left.plot(gaps, [place] * len(gaps), "o", color="#4477AA", alpha=0.5)
     left.set(xscale="log", xlabel="gap to the certificate in % (at the left edge: closed)")
     left.set_yticks(range(len(groups)), list(groups))
-    for policy, colour in _COLOURS.items():
+    for policy, (colour, _) in _SHOWN.items():
         found = over.get(policy, {})
         places = [place for place, sort in enumerate(groups) if sort in found]
         right.plot([found[sort] for sort in groups if sort in found], places, "s", color=colour, label=policy)

@@ -143,7 +143,11 @@ class Window:
             due, weight, counts = r + whole(deadline or 0), Fraction(row.get("weight", 1)), int(deadline is not None)
             pays: Any = {"mean_latency": (Fraction(1, n), r), "mean_slowdown": (Fraction(1, n * ideals[f]), r)}
             pays |= {"weighted_latency": (weight / total, r), "weighted_tardiness": (weight * counts, due)}
-            pays |= {"late_jobs": (counts, due), "makespan": (1, 0), "max_slowdown": (Fraction(1, ideals[f]), r)}
+            pays |= {
+                "late_jobs": (weight * counts, due),
+                "makespan": (1, 0),
+                "max_slowdown": (Fraction(1, ideals[f]), r),
+            }
             demand(weight >= 0, "a weight is negative")
             yield Job(f, r, weight, deadline, *pays[self.objective])
 
@@ -511,8 +515,12 @@ def proved(window: Window, proof: Any) -> Any:
     value, sure = METHODS[method](window, p, proof.get("prices"))
     with suppress(*UNFIT):  # what stands beside what is not known may prove nothing
         value = value if sure or method == "parts" else proved(window, proof["otherwise"])[0]
-    steps = {"late_jobs": 1, "makespan": 1, "mean_latency": len(window.jobs)}.get(window.objective)
-    return Fraction(math.ceil(value * steps), steps) if steps else value, sure
+    weights = [job.w for job in window.jobs if job.w]
+    unit = Fraction(math.gcd(*(w.numerator for w in weights)), math.lcm(*(w.denominator for w in weights)))
+    step = {"late_jobs": unit, "makespan": Fraction(1), "mean_latency": Fraction(1, len(window.jobs))}.get(
+        window.objective
+    )
+    return math.ceil(value / step) * step if step else value, sure
 
 
 METHODS: dict[str, Any] = dict.fromkeys(BEYOND, lambda *_: (Fraction(), False))  # nothing of these is believed

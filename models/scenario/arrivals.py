@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
+from math import floor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -138,7 +139,16 @@ def _trace(section: TraceSection, document: ScenarioDocument, forms: Forms, fold
         spans = f"the {trace.rows} arrivals of {path} lie from {trace.first_us} us to {trace.last_us} us"
         problem = f"is an empty window: {spans}; allowed is a window with an arrival"
         raise FieldError(("workload", "trace", "window"), problem)
-    return trace.arrivals
+    return trace.arrivals if section.rate_factor == 1 else [_faster(a, section.rate_factor) for a in trace.arrivals]
+
+
+def _faster(arrival: Arrival, factor: Fraction) -> Arrival:
+    """Return an arrival with its release divided by a factor, rounded half up."""
+    release_us = floor(arrival.release_us / factor + Fraction(1, 2))
+    if release_us > MAX_TIME_US:
+        problem = f"moves a release beyond {MAX_TIME_US} us; allowed is a larger factor"
+        raise FieldError(("workload", "trace", "rate_factor"), problem)
+    return arrival._replace(release_us=release_us)
 
 
 def _list_jobs(document: ScenarioDocument, forms: Forms) -> list[Arrival]:

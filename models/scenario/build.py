@@ -28,7 +28,7 @@ from truenorth.models.scenario.document import (
     ResidencySection,
     ScenarioDocument,
 )
-from truenorth.models.scenario.errors import FieldError, Source, Where, allowed, blame, quote
+from truenorth.models.scenario.errors import FieldError, InputError, Source, Where, allowed, blame, quote
 from truenorth.models.scenario.limits import (
     blame_initial,
     blame_workflows,
@@ -345,7 +345,11 @@ def load_scenario(path: str | Path) -> Scenario:
         With file and line of what is wrong.
     """
     source = read_document(Path(path))
-    return build(validate(ScenarioDocument, source.data(), source), source)
+    data = source.data()
+    if isinstance(data, Mapping) and "scenario_hash" in data:
+        what = "certificate" if "method" in data else "plan or timeline"
+        raise InputError(source.file, 1, "document", f"is a {what}, not a scenario; write the SCENARIO file first")
+    return build(validate(ScenarioDocument, data, source), source)
 
 
 def scenario_from(data: Mapping[str, object], folder: str | Path = ".") -> Scenario:

@@ -18,6 +18,7 @@ _SCALE = re.compile(r"x\s*(\d+(?:\.\d*)?|\.\d+)", re.ASCII)
 _QUANTITY = re.compile(r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?)\s*(\S*(?:\s*\S+)*)\s*", re.ASCII)
 _MISSING, _REMOVED = object(), object()
 _LONGEST_PATH = 2_000
+_FACTOR = "rate_factor"
 _EXACT = Context(prec=200)
 """More digits than two numbers of a scenario have together."""
 
@@ -62,6 +63,8 @@ def _wanted(data: object, where: Where, value: object) -> object:
     """Return what is to stand at a place."""
     times = factor(value)
     missing = first_missing(data, where) if times is not None or value is None else None
+    if missing == len(where) - 1 and where[-1] == _FACTOR and times is not None:
+        return scale_quantity(1, times)  # a factor that is left out is 1
     if missing is not None and not _may_lack(data, where):
         verb = "remove" if value is None else f"scale by {times}"
         raise PathError(f"there is nothing to {verb}; {_known_beside(data, where, missing)}")

@@ -26,6 +26,7 @@ from truenorth.models.scenario.quantities import (
     Minimised,
     Name,
     Number,
+    PositiveNumber,
     PositiveSize,
     PositiveTime,
     Rate,
@@ -318,6 +319,9 @@ class TraceSection(Section):
 
     file: Name = Field(description="Path, relative to the scenario file.")
     window: Window | None = None
+    rate_factor: PositiveNumber = Field(
+        default=1, description="Multiply the arrival rate: releases are divided by it.", validate_default=True
+    )
 
 
 class JobSection(Section):

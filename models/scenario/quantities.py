@@ -141,6 +141,13 @@ def _number(value: object) -> Fraction:
         raise problem(str(error)) from None
 
 
+def _positive_number(value: object) -> Fraction:
+    number = _number(value)
+    if not number:
+        raise problem("0 is no factor; write a number above 0, for example 2")
+    return number
+
+
 def _share(value: object) -> int:
     text = _text(value, "a share of a GPU")
     parts = parse_number(text) * WHOLE if _PLAIN_NUMBER.fullmatch(text) else Fraction(0)
@@ -190,6 +197,11 @@ def _describe_whole(what: str, least: int, most: int) -> WithJsonSchema:
 
 
 Number = Annotated[Fraction, PlainValidator(_number), _said("number", "A plain number.", minimum=0, maximum=MAX_NUMBER)]
+PositiveNumber = Annotated[
+    Fraction,
+    PlainValidator(_positive_number),
+    _said("number", "A plain number above 0.", exclusiveMinimum=0, maximum=MAX_NUMBER),
+]
 Share = Annotated[
     int,
     PlainValidator(_share),

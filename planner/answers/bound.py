@@ -23,9 +23,36 @@ from truenorth.planner.answers.take_apart import take_apart, with_given_loads
 from truenorth.solvers import portfolio
 from truenorth.solvers.bounds.certificate import closed_form_document, lagrangian_document
 from truenorth.solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
+from truenorth.solvers.bounds.lagrangian.improve import Priced
 from truenorth.solvers.bounds.verify import Verdict, verify
 from truenorth.solvers.budget import Budget
 from truenorth.solvers.result import Result
+
+
+@dataclass(frozen=True, slots=True)
+class Certifiable:
+    """The best bound of a formula, and that of prices: what a certificate can be made of without further search."""
+
+    scenario: Scenario
+    formula: tuple[Fraction, str]
+    priced: Priced | None
+
+    @property
+    def lower_bound(self) -> Fraction:
+        """The higher of the two, in the units of `models.objective_value`."""
+        return max(self.formula[0], Fraction(-1) if self.priced is None else self.priced.bound)
+
+    @property
+    def method(self) -> str:
+        """Where it comes from."""
+        return self.formula[1] if self.lower_bound == self.formula[0] else LAGRANGIAN
+
+    def certificate(self) -> dict[str, Any]:
+        """Return its certificate, as plain JSON data."""
+        instance, objective = self.scenario.instance, self.scenario.objective
+        if self.priced is not None and self.method == LAGRANGIAN:
+            return lagrangian_document(instance, objective, self.priced)
+        return closed_form_document(instance, objective, self.method, self.formula[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,11 +180,8 @@ def _read_schedule(scenario: Scenario, path: Path) -> tuple[Instance, Timeline]:
 def _bound(scenario: Scenario, budget: Budget, hint: Timeline | None = None) -> Bound:
     instance, objective = scenario.instance, scenario.objective
     found = portfolio.bound(instance, objective, budget, hint=hint, starts=starts_for(instance, budget.seed))
-    (best, method), result = found.formula, found.found
-    certificate = closed_form_document(instance, objective, method, best)
-    if found.priced is not None and found.priced.bound > best:
-        best, method = found.priced.bound, LAGRANGIAN
-        certificate = lagrangian_document(instance, objective, found.priced)
+    certifiable, result = Certifiable(scenario, found.formula, found.priced), found.found
+    best, method, certificate = certifiable.lower_bound, certifiable.method, certifiable.certificate()
     if found.written is not None and found.written[0] > best:
         best, certificate = found.written
         method = certificate["method"]

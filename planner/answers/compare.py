@@ -16,17 +16,19 @@ from truenorth.executor import IllegalActionError, Knows, NoiseError, PolicyErro
 from truenorth.models.errors import QuestionError
 from truenorth.models.instance import UnsupportedInstanceError
 from truenorth.models.metrics import Metrics, StreamMetrics, measure
-from truenorth.models.objective import Objective, Status, gap, reported_value
+from truenorth.models.objective import Objective, Status, gap, reported_bound, reported_value
 from truenorth.models.record import take
 from truenorth.models.scenario import Scenario
 from truenorth.models.timeline import Timeline
-from truenorth.planner.answers.plan import Plan, plan_within
+from truenorth.planner.answers.bound import Certifiable
+from truenorth.planner.answers.plan import Plan, starts_for
 from truenorth.planner.answers.policies.parse import parse
 from truenorth.planner.answers.regret import Regret, RegretRecord
 from truenorth.planner.answers.shown import (
     Shown,
     WithRows,
     WithTimelines,
+    describe_bound,
     frame_of,
     is_converged,
     tell_proof,
@@ -37,6 +39,7 @@ from truenorth.planner.answers.simulate import BrokenRulesError, Simulation, sim
 from truenorth.planner.answers.take_apart import HeldSteps, clairvoyance_in, hold
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty
 from truenorth.planner.answers.versions import Origin, ScenarioNamed, named, provenance
+from truenorth.solvers import portfolio
 from truenorth.solvers.budget import Budget
 
 if TYPE_CHECKING:
@@ -171,6 +174,7 @@ class Comparison(WithTimelines, WithRows):
     `regrets` takes apart what policies, unless named the best online one and Compass, lose to plan and lower bound.
     `asked` is the question that repeats it, with the policies that ran. `left_out` says why, by the names of policies
     that nobody asked for by name and that cannot serve the window. `interrupted` says whether the plan's search was.
+    `certifiable` is the highest bound that was found of which a certificate can be written.
     """
 
     scenario: Scenario
@@ -182,6 +186,7 @@ class Comparison(WithTimelines, WithRows):
     regrets: tuple[Regret, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
     interrupted: bool = False
+    certifiable: Certifiable | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         return f"<Comparison of {self.plan!r} with {', '.join(repr(s.policy) for s in self.simulations)}>"
@@ -189,7 +194,7 @@ class Comparison(WithTimelines, WithRows):
     @property
     def note(self) -> str:
         """What has to be known to read the figures."""
-        wrongly = [] if self.asked.noise is None else [TOLD_WRONGLY.format(noise=self.asked.noise)]
+        wrongly = [] if self.told is None else [self.told]
         why = {policy: problem.removeprefix(f"policy {policy} ") for policy, problem in self.left_out.items()}
         alike = {problem: [policy for policy in why if why[policy] == problem] for problem in why.values()}
         without = [f"Left out: {', '.join(policies)}: {problem}." for problem, policies in alike.items()]
@@ -200,8 +205,9 @@ class Comparison(WithTimelines, WithRows):
         return " ".join([knows, *wrongly, *without, *divided, *ended, *self._remarks])
 
     def frame(self) -> pd.DataFrame:
-        """Return a row per contender, with the columns of grids."""
-        return with_value(frame_of(self.rows), self.scenario.objective)
+        """Return a row per contender, with the columns of grids; of wrongly told run times also what was told."""
+        found = with_value(frame_of(self.rows), self.scenario.objective)
+        return found if self.asked.noise is None else found.assign(noise=self.asked.noise)
 
     @property
     def _remarks(self) -> list[str]:
@@ -212,9 +218,26 @@ class Comparison(WithTimelines, WithRows):
         return on_twins + [f"Without a rank: {row.problem}." for row in self.rows if row.problem]
 
     @property
+    def told(self) -> str | None:
+        """That policies are told wrong run times, and which; None if they are not."""
+        return None if self.asked.noise is None else TOLD_WRONGLY.format(noise=self.asked.noise)
+
+    @property
     def proof(self) -> str:
-        """What is proved of the plan: the method of its bound, and its gap."""
-        return tell_proof(self.plan.result.gap, self.plan.result.bound_method)
+        """What is proved of the plan: the method of its bound, its gap, and what a certificate proves of that."""
+        said = tell_proof(self.plan.result.gap, self.plan.result.bound_method)
+        if self.certifiable is None:
+            return said
+        if self.certifiable.lower_bound == self.plan.result.lower_bound:
+            return f"{said} certificate.json, written by -o, proves this bound."
+        bound = f"{self.certified_lower_bound:.5g} {self.scenario.objective.unit}".rstrip()
+        return f"{said} certificate.json, written by -o, proves {bound} ({describe_bound(self.certifiable.method)})."
+
+    @property
+    def certified_lower_bound(self) -> float | None:
+        """The bound that a certificate proves, in its reported unit."""
+        found = self.certifiable
+        return None if found is None else reported_bound(self.scenario.objective, found.lower_bound)
 
     @property
     def warning(self) -> str | None:
@@ -272,6 +295,7 @@ class ComparisonRecord:
     objective: Objective
     rows: tuple[ComparedPolicy, ...]
     lower_bound: float | None
+    certified_lower_bound: float | None
     bound_method: str | None
     gap: float | None
     converged: bool
@@ -333,12 +357,18 @@ def compare_within(asked: CompareQuestion, scenario: Scenario, budget: Budget) -
     held_s = min(_LONGEST_HOLD_S, held_share * budget.time_limit_s)
     held = [hold(scenario, s.timeline, s.policy, replace(budget, time_limit_s=held_s)) for s in apart]
     # Started from all that ran: the plan is then no worse than any of them, however short the limit.
-    planned = plan_within(scenario, budget.share(1), starts=_starts(scenario, simulations, held) or None)
+    first = starts_for(scenario.instance, budget.seed, _starts(scenario, simulations, held) or None)
+    solved = portfolio.solve_and_price(scenario.instance, scenario.objective, budget.share(1), starts=first)
+    result, formula, priced = solved
+    planned = Plan.of(scenario, result)
+    certifiable = None if formula is None else Certifiable(scenario, formula, priced)
     regrets = tuple(steps.closed_by(planned.result, clairvoyance_in(simulations)) for steps in held)
     rows = rows_of(planned, simulations, broken, asked.warmup)
     # With the policies that ran, so that the command repeats what is shown, not what was guessed.
     repeated = replace(asked, policies=(*(s.policy for s in simulations), *broken))
-    return Comparison(scenario, planned, simulations, asked.warmup, rows, repeated, regrets, left_out)
+    return Comparison(
+        scenario, planned, simulations, asked.warmup, rows, repeated, regrets, left_out, certifiable=certifiable
+    )
 
 
 def _default_policies(scenario: Scenario, noise: str | None) -> tuple[str, ...]:

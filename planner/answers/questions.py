@@ -64,6 +64,8 @@ class Question(Generic[Answer]):
     """What is asked of a scenario: plain, and small enough to be sent to another process."""
 
     verb: ClassVar[str]
+    searches: ClassVar[bool] = True
+    """Whether answering takes the kernels of the solvers."""
 
     def answer(self, scenario: Scenario, budget: Budget) -> Answer:
         """Return the answer, found within a budget."""
@@ -80,7 +82,8 @@ class Question(Generic[Answer]):
 
         ray = getattr(self, "ray", None)
         refuse_absent(ray)
-        compile_once(scenario.instance)
+        if self.searches:
+            compile_once(scenario.instance)
         with farm_at(ray) as farm:
             if getattr(self, "stop", None) is not None:  # whoever stops it knows that it was stopped
                 return self.answer(scenario, self.budget(farm))
@@ -104,11 +107,10 @@ class Question(Generic[Answer]):
         words: list[str] = []
         for each, found in options_of(self):
             value = getattr(self, each.name)
-            if value is None or (not found.repeated and value == each.default):
+            if value is None or value is False or (not found.repeated and value == each.default):
                 continue
-            words += (
-                word for said in say(value, found.kind) for word in (f"--{name_of(each).replace('_', '-')}", said)
-            )
+            name = f"--{name_of(each).replace('_', '-')}"
+            words += [name] if value is True else (word for said in say(value, found.kind) for word in (name, said))
         return words
 
     def key(self) -> list[object]:
@@ -251,6 +253,7 @@ class SimulateQuestion(Question["Simulation"]):
     """Run a policy on a scenario in simulated time; the fields are the keywords of `truenorth.simulate`."""
 
     verb: ClassVar[str] = "simulate"
+    searches: ClassVar[bool] = False
     policy: str = asked(
         MISSING, "A policy with parameters, module:Class, or a plan or timeline file.", OptionKind.POLICY
     )
@@ -511,7 +514,7 @@ class ReplayQuestion(Question["Replayed"]):
         name, make = _runner(self.runner, scenario)
         from truenorth.planner.answers.replay import replay_on_devices
 
-        return replay_on_devices(
+        made = replay_on_devices(
             scenario,
             self.policy,
             make,
@@ -521,6 +524,7 @@ class ReplayQuestion(Question["Replayed"]):
             check_outputs=self.check_outputs,
             samples=_samples(self.samples),
         )
+        return replace(made, asked=replace(self, runner=name))
 
 
 @dataclass(frozen=True)
@@ -562,7 +566,7 @@ class TrialQuestion(Question["Trial"]):
         name, make = _runner(self.runner, scenario)
         from truenorth.planner.answers.trial import trial
 
-        return trial(
+        made = trial(
             scenario,
             self.policies,
             make,
@@ -577,6 +581,7 @@ class TrialQuestion(Question["Trial"]):
             watch=self.watch,
             stop=self.stop,
         )
+        return replace(made, asked=replace(self.alone(), runner=name))
 
 
 def _runner(named: str | None, scenario: Scenario) -> tuple[str, MakeRunner]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
 from itertools import pairwise
@@ -32,6 +32,7 @@ from truenorth.planner.answers.check import feasible_timeline
 from truenorth.planner.answers.forecast import Forecast, forecast
 from truenorth.planner.answers.policies.parse import parse
 from truenorth.planner.answers.pool.on_ray import nodes_at
+from truenorth.planner.answers.questions import ReplayQuestion
 from truenorth.planner.answers.replay_report import CausesAdded, ReplayRecord, batched_tasks, replay_record
 from truenorth.planner.answers.shown import Shown, WithTimelines
 from truenorth.planner.answers.simulate import is_file
@@ -59,6 +60,8 @@ class Replayed(WithTimelines):
         Tasks whose output is not that of their models loaded alone; None if that was not asked.
     forecast
         What the same policy makes of runs and loads as in a profile; None without one.
+    asked
+        The question that repeats it, as far as it was put as one.
     """
 
     scenario: Scenario
@@ -71,6 +74,7 @@ class Replayed(WithTimelines):
     causes: CausesAdded | None
     different: Sequence[int] | None
     forecast: Forecast | None = None
+    asked: ReplayQuestion = field(default_factory=ReplayQuestion)
 
     @property
     def instance(self) -> Instance:
@@ -156,12 +160,8 @@ class Replayed(WithTimelines):
     @property
     def origin(self) -> Origin:
         """Of what it is, and how to repeat it."""
-        settings = self.settings
-        asked = ["--policy", self.policy] if self.plan is None else [self.policy]
-        asked += ["--device", settings.device, "--runner", self.runner, "--limit", f"{settings.limit_s:g}"]
-        asked += [] if settings.sharing is None else ["--virtual", settings.sharing]
-        asked += [] if settings.ray is None else ["--ray", settings.ray]
-        command = shlex.join(["truenorth", "replay", self.scenario.source.file, *asked])
+        what = ["--policy", self.policy] if self.plan is None else [self.policy]
+        command = shlex.join(["truenorth", "replay", self.scenario.source.file, *what, *self.asked.typed()])
         return Origin(ScenarioNamed(*named(self.scenario)), command, provenance() | {"torch": version("torch")})
 
     def save_measured(self, path: Path) -> None:

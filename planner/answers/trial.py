@@ -11,7 +11,7 @@ import shlex
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, partial
 from importlib.metadata import version
@@ -40,6 +40,7 @@ from truenorth.planner.answers.intervals import NO_INTERVAL, Interval, interval_
 from truenorth.planner.answers.kept import KeptRuns, identity, keeping
 from truenorth.planner.answers.policies.parse import parse
 from truenorth.planner.answers.pool.on_ray import nodes_at
+from truenorth.planner.answers.questions import TrialQuestion
 from truenorth.planner.answers.replay import Replayed
 from truenorth.planner.answers.replay_report import compare_clocks, measured_memory
 from truenorth.planner.answers.shown import Shown, WithRows, WithTimelines
@@ -98,6 +99,8 @@ class Trial(WithTimelines, WithRows):
         Whether runs with faults count in the means, too.
     ended
         Why it ended before all runs were made, or None.
+    asked
+        The question that repeats it, as far as it was put as one.
     """
 
     scenario: Scenario
@@ -109,6 +112,7 @@ class Trial(WithTimelines, WithRows):
     machine: Sequence[Mapping[str, Any]]
     count_faults: bool = False
     ended: str | None = None
+    asked: TrialQuestion = field(default_factory=TrialQuestion)
 
     @property
     def achieved(self) -> bool:
@@ -151,15 +155,9 @@ class Trial(WithTimelines, WithRows):
     @property
     def origin(self) -> TrialOrigin:
         """Of what it is, how to repeat it, and the latencies job by job."""
-        settings, contenders = self.settings, ",".join(contender.name for contender in self.contenders)
-        options = ["--policies", contenders, "--repeats", str(len(self.order))]
-        options += ["--device", settings.device, "--runner", self.runner]
-        options += [] if settings.sharing is None else ["--virtual", settings.sharing]
-        options += [] if settings.ray is None else ["--ray", settings.ray]
-        options += ["--count-faults"] if self.count_faults else []
         return TrialOrigin(
             ScenarioNamed(*named(self.scenario)),
-            shlex.join(["truenorth", "trial", self.scenario.source.file, *options]),
+            shlex.join(["truenorth", "trial", self.scenario.source.file, *self.asked.typed()]),
             provenance() | {"torch": version("torch")},
             {
                 contender.name: JobLatencies(

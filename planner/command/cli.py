@@ -13,7 +13,7 @@ from truenorth.planner.command.verbs.policies import compare, report, schema, si
 
 app = typer.Typer(
     name="truenorth",
-    no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -51,8 +51,11 @@ app.command("import")(import_)
 
 @app.callback()
 def every_verb(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
     ] = False,
 ) -> None:
     """Plan GPU inference clusters: task placement and model residency, with bounds, beside online policies."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())

@@ -128,6 +128,11 @@ def lazily(view: str, answer: object) -> Callable[[], object]:
     return lambda: getattr(import_module(f"truenorth.planner.show.{module}"), function)(answer)
 
 
+def kept(what: str, output: Path | None) -> str:
+    """Return where what was found before an interruption is; without a file it is shown and no more."""
+    return f"{what} is shown; without -o no file keeps it" if output is None else f"{what} is in {output}"
+
+
 def ended(achieved: bool, interrupted: str | None = None) -> int:
     """Return how a verb ends; of one that was interrupted say what is kept."""
     if interrupted is not None:

@@ -25,19 +25,6 @@ if TYPE_CHECKING:
     from truenorth.planner.command.console import Line
 
 
-def assert_finite(seconds: float) -> float:
-    """Return a time limit that ends.
-
-    Raises
-    ------
-    typer.BadParameter
-        If it does not.
-    """
-    if not math.isfinite(seconds):
-        raise typer.BadParameter(f"{seconds} never ends; allowed is a number of seconds of at least 0.1")
-    return seconds
-
-
 ScenarioPath = Annotated[Path, typer.Argument(metavar="SCENARIO", help="Scenario file, YAML or JSON.")]
 
 
@@ -59,7 +46,6 @@ Answer = TypeVar("Answer")
 Shown = TypeVar("Shown")
 _TYPES: Mapping[OptionKind, type] = {
     OptionKind.WHOLE: int,
-    OptionKind.SECONDS: float,
     OptionKind.FILE: Path,
     OptionKind.LEVELS: list[str],
     OptionKind.FLAG: bool,
@@ -116,16 +102,15 @@ def _parameter(each: Field[Any], option: Option) -> inspect.Parameter:
     if option.kind is OptionKind.CHOICE:
         choices = StrEnum(each.name.title(), {word: word for word in option.choices})  # type: ignore[misc]
         kind, default = choices, choices(default) if isinstance(default, str) else default
-    elif isinstance(default, Fraction | tuple):
+    elif isinstance(default, Fraction | tuple) or (option.kind is OptionKind.SECONDS and default is not MISSING):
         (default,) = say(default, option.kind)
     shown = typer.Option(
         f"--{name_of(each).replace('_', '-')}",
         help=option.help,
-        metavar=option.metavar,
+        metavar=option.metavar or ("SECONDS" if option.kind is OptionKind.SECONDS else None),
         show_default=option.otherwise or True,
-        min=0.1 if option.kind is OptionKind.SECONDS else option.least,
+        min=option.least,
         max=option.most,
-        callback=assert_finite if option.kind is OptionKind.SECONDS else None,
     )
     annotation = Annotated[kind | None if default is None else kind, shown]  # type: ignore[valid-type]
     given = {} if default is MISSING else {"default": default}
@@ -159,7 +144,24 @@ def _read(each: Field[Any], option: Option, typed: Any) -> Any:
         return manners.fraction(typed, name)
     if option.kind is OptionKind.FACTOR:
         return _factor(typed, name)
+    if option.kind is OptionKind.SECONDS:
+        return None if typed is None else _seconds(typed, name)
     return str(typed) if option.kind is OptionKind.CHOICE and typed is not None else typed
+
+
+def _seconds(text: str, name: str) -> float:
+    """Return a time limit in seconds: a number of them, or a time with its unit."""
+    from truenorth.models.units import QuantityError, parse_time
+
+    try:
+        seconds = float(text) if text.strip()[-1:].isdigit() else parse_time(text) / 1e6
+    except (ValueError, QuantityError):
+        seconds = math.nan
+    if not 0.1 <= seconds < math.inf:
+        raise manners.UsageError(
+            f"{name}: {text!r} is no time limit; write seconds, at least 0.1, or a time: 10 s, 2 min"
+        )
+    return seconds
 
 
 def _factor(text: str, name: str) -> Fraction:

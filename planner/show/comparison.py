@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -56,14 +57,19 @@ def contenders(record: ComparisonRecord) -> Table[ComparedPolicy]:
         Column("x best", lambda row: row.ratio_to_best, ".3f"),
         Column("x bound", lambda row: row.ratio_to_bound, ".3f"),
         Column("gap to bound", lambda row: row.gap_to_bound, ".1%"),
-        Column("p50 slowdown", _measured(lambda metrics: metrics.p50_slowdown), ".3g"),
-        Column("p95", _measured(lambda metrics: metrics.p95_slowdown), ".3g"),
-        Column("p99", _measured(lambda metrics: metrics.p99_slowdown), ".3g"),
+        *_percentiles(objective),
         Column("hit rate", _measured(lambda metrics: metrics.hit_rate), ".3f"),
         Column("loads", _measured(lambda metrics: metrics.loads)),
         Column("busy", _measured(lambda metrics: metrics.compute_busy), ".0%"),
     ]
     return Table("", columns, record.rows, ["lower bound", "-", record.lower_bound])
+
+
+def _percentiles(objective: Objective) -> list[Column[ComparedPolicy]]:
+    """Return the percentiles of slowdowns where the objective is about them, else of latencies."""
+    what, end, unit = ("slowdown", "", "") if "slowdown" in objective else ("latency", "_s", "s")
+    names = {"p50": f"p50 {what}", "p95": "p95", "p99": "p99"}
+    return [Column(name, _measured(attrgetter(f"{rank}_{what}{end}")), ".3g", unit) for rank, name in names.items()]
 
 
 def _measured(figure: Callable[[Metrics], Any]) -> Callable[[ComparedPolicy], Any]:
@@ -110,7 +116,7 @@ def name_with_marks(policy: str, twin: bool, problem: str | None, converged: boo
 
 def comparison_table(comparison: Comparison) -> Table[ComparedPolicy]:
     """Return the contenders under the scenario's name; below stand what is proved, and that ratios understate."""
-    note = comparison.proof + ("" if comparison.warning is None else f"\n{comparison.warning}")
+    note = "\n".join(filter(None, (comparison.proof, comparison.warning)))
     title = f"{comparison.scenario.name}: {in_words(comparison.scenario.objective)}"
     return replace(contenders(comparison.record), title=title, note=note)
 
@@ -202,9 +208,7 @@ def _on_page(found: ComparisonRecord, origin: ComparisonOrigin) -> Table[Compare
     levels = any(row.metrics is not None and row.metrics.slo_attainment is not None for row in found.rows)
     notes = [tell_proof(found.gap, found.bound_method), *([f"Service level: {slo}."] if slo else [])]
     if origin.warmup != "0":
-        notes.append(
-            f"The columns from p50 slowdown on leave out the first {origin.warmup} of the jobs; the others do not."
-        )
+        notes.append(f"The columns from p50 on leave out the first {origin.warmup} of the jobs; the others do not.")
     columns = [*table.columns, _SERVICE] if levels else table.columns
     return replace(table, title="Contenders, best first", columns=columns, note=" ".join(notes))
 
@@ -215,10 +219,15 @@ def write(comparison: Comparison, folder: Path) -> list[Path]:
     written, record, origin = [folder / "table.csv", folder / FILE], comparison.record, comparison.origin
     write_atomically(written[0], csv_text(comparison.frame()))
     write_atomically(written[1], json.dumps(encode(record) | encode(origin), indent=2))
-    written += write_table(comparison_table(comparison), folder / "table")
+    table = comparison_table(comparison)
+    note = "\n".join(filter(None, (table.note, comparison.told)))
+    written += write_table(replace(table, note=note), folder / "table")
     for table in tokens((row.policy, row.metrics) for row in record.rows):
         written += write_table(table, folder / "tokens")
     written.append(timelines.write(folder, comparison.shown))
+    if comparison.certifiable is not None:
+        written.append(folder / "certificate.json")
+        write_atomically(written[-1], json.dumps(comparison.certifiable.certificate()))
     if comparison.plan.timeline is not None:
         written.append(folder / "plan.json")
         write_plan(comparison.plan, written[-1], origin.command)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
@@ -22,9 +23,9 @@ from truenorth.planner.show.canvas import (
     LINE,
     SOFT,
     blank,
-    colour_of,
     svg,
 )
+from truenorth.planner.show.styles import styles
 
 Point = tuple[float, float]
 _MOST_STEPS = 400
@@ -51,8 +52,8 @@ class Curve:
         Where it goes, from left to right.
     colour
         Its colour, or empty for that of the text.
-    dashed
-        Whether what lies below it can be seen between its dashes.
+    stroke
+        ``solid``, ``dashed`` or ``dotted``: what lies below it can be seen between its dashes.
     steps
         Whether it keeps its height up to the next point, in place of a straight line there.
     joined
@@ -65,7 +66,7 @@ class Curve:
     points: Sequence[Point]
     colour: str = ""
     bold: bool = False
-    dashed: bool = False
+    stroke: str = "solid"
     steps: bool = False
     joined: bool = True
     words: Sequence[str] = ()
@@ -105,13 +106,13 @@ def slowdown_ecdf(slowdowns: Mapping[str, Sequence[float]], clairvoyant: Iterabl
     for name, values in slowdowns.items():
         alike.setdefault(tuple(sorted(values)), []).append(name)
     curves: list[Curve] = []
-    for index, (values, names) in enumerate(alike.items()):
+    own = styles(name for name in slowdowns if name not in known)
+    for values, names in alike.items():
         bold = not known.isdisjoint(names)
         who = " = ".join(f"{name} (knows the future)" if name in known else name for name in names)
         label = f"{who}: mean {np.mean(values):.3g}"
-        colour = "" if bold else colour_of(index)
-        # Every other curve is dashed: where two run together, both are seen.
-        curves.append(Curve(label, _distribution(values), colour, bold, dashed=index % 2 == 1, steps=True))
+        colour, stroke = ("", "solid") if bold else own[names[0]]
+        curves.append(Curve(label, _distribution(values), colour, bold, stroke, steps=True))
     return Curves(
         "Slowdown of the jobs: further to the upper left is better",
         "slowdown: latency / critical path (logarithmic)",
@@ -171,10 +172,13 @@ def lines(
     if limit is not None:
         across = [across for points in series.values() for across, _ in points] or [0.0, 1.0]
         curves.append(Curve(limit[0], [(min(across), limit[1]), (max(across), limit[1])], bold=True))
-    for index, (name, points) in enumerate((name, points) for name, points in series.items() if points):
-        ordered = sorted(points)
+    own = styles(series)
+    for name, points in series.items():
+        if not points:
+            continue
+        ordered, (colour, stroke) = sorted(points), own[name]
         words = [f"{name}: {value:.5g} at {across:g}" for across, value in ordered]
-        curves.append(Curve(name, ordered, colour_of(index), dashed=index % 2 == 1, words=words))
+        curves.append(Curve(name, ordered, colour, stroke=stroke, words=words))
     return Curves(title, x_label, y_label, curves, y_logarithmic=logarithmic)
 
 
@@ -189,9 +193,10 @@ def dots(
     """Return dots with their words per series, beside a line to compare with; the parameters are those of `lines`."""
     farthest = max(at for points in series.values() for at, _, _ in points)
     curves = [Curve(limit[0], [(0.0, limit[1]), (farthest, limit[1])], bold=True)]
-    for index, (name, points) in enumerate(series.items()):
+    own = styles(series)
+    for name, points in series.items():
         placed, words = [(at, height) for at, height, _ in points], [f"{name}: {said}" for _, _, said in points]
-        curves.append(Curve(name, placed, colour_of(index), joined=False, words=words))
+        curves.append(Curve(name, placed, own[name].colour, stroke=own[name].stroke, joined=False, words=words))
     return Curves(title, x_label, y_label, curves, y_logarithmic=logarithmic)
 
 
@@ -234,6 +239,10 @@ def draw_svg(shown: Curves) -> str:
     return svg(figure, shown.title, {_gid(index): curve.words for index, curve in enumerate(shown.curves)})
 
 
+_DASHES: Mapping[str, Any] = {"solid": "solid", "dashed": (0, (4, 3)), "dotted": (0, (1, 2))}
+_MARKERS = {"solid": "o", "dashed": "s", "dotted": "^"}
+
+
 def _gid(index: int) -> str:
     return f"dots-{index}"
 
@@ -269,15 +278,16 @@ def _draw_curve(axes: Axes, curve: Curve, index: int, ink: str) -> None:
         color=curve.colour or ink,
         drawstyle="steps-post" if curve.steps else "default",
         linewidth=3 if curve.bold else 1.8,
-        linestyle="none" if not curve.joined else (0, (4, 3)) if curve.dashed else "solid",
+        linestyle=_DASHES[curve.stroke] if curve.joined else "none",
         label=curve.name,
         # A bold line lies below the others, so that it frames those that run on it.
         zorder=2 if curve.bold else 3,
         clip_on=False,
     )
     if curve.words:
-        dots = slice(-len(curve.words), None)
-        axes.plot(xs[dots], ys[dots], "o", color=curve.colour or ink, markersize=6, gid=_gid(index), clip_on=False)
+        dots, marker = slice(-len(curve.words), None), _MARKERS[curve.stroke]
+        colour = curve.colour or ink
+        axes.plot(xs[dots], ys[dots], marker, color=colour, markersize=6, gid=_gid(index), clip_on=False)
 
 
 def _mark_logarithmic(axes: Axes, which: str) -> None:

@@ -37,7 +37,6 @@ from truenorth.planner.answers.servers.record import (
 )
 from truenorth.planner.answers.servers.scheduled import ScheduleAnswer
 from truenorth.planner.answers.shown import Shown
-from truenorth.planner.show.canvas import colour_of
 from truenorth.planner.show.comparison import StreamRow, tokens
 from truenorth.planner.show.curves import Curve, Curves, Point, dots, lines
 from truenorth.planner.show.section import PageSection, read_both
@@ -58,6 +57,7 @@ from truenorth.planner.show.servers_words import (
     untried,
     up_to_counts,
 )
+from truenorth.planner.show.styles import STYLES, Style, styles
 from truenorth.planner.show.summaries import rounded_in_words
 from truenorth.planner.show.table import Column, Table, terminal
 from truenorth.planner.show.timelines import Timelines, timelines_of
@@ -282,13 +282,18 @@ def _costs(found: ServersRecord) -> list[Curves]:
 
     Of policies that know no more of run times than the one to order.
     """
-    made = []
+    made, drawn = [], styles(found.policies)
     for place, level in enumerate(found.levels.levels):
         curves = [
             Curve(
-                name, [(value, cost) for value, cost, _ in best], colour_of(index), steps=True, words=_kept(name, best)
+                name,
+                [(value, cost) for value, cost, _ in best],
+                drawn[name].colour,
+                stroke=drawn[name].stroke,
+                steps=True,
+                words=_kept(name, best),
             )
-            for index, (name, size) in enumerate(found.policies.items(), start=1)
+            for name, size in found.policies.items()
             if _knows_no_more(found, size) and (best := _cheapest(found, size, place))
         ]
         if level.measure == "lateness" or all(len(curve.points) < 2 for curve in curves):
@@ -514,4 +519,5 @@ def _steps(rows: list[IntervalRow], name: str, counts: list[int | None], place: 
     if not known:
         return None
     points = [*known, (rows[-1].to_s, known[-1][1])]
-    return Curve(name, points, colour_of(place - 1) if place else "", bold=not place, dashed=place > 1, steps=True)
+    style = STYLES[place - 1] if place else Style("", "solid")
+    return Curve(name, points, style.colour, bold=not place, stroke="dashed" if place > 1 else "solid", steps=True)

@@ -22,9 +22,9 @@ from truenorth.planner.answers.shown import WHAT_COUNTS
 from truenorth.planner.answers.whatif.cell import SweepNote
 from truenorth.planner.answers.whatif.result import ASKED, UNITS, Sweep, Value
 from truenorth.planner.answers.whatif.verbs import Row
-from truenorth.planner.show.canvas import COLOURS
 from truenorth.planner.show.curves import Curves, Point, lines
 from truenorth.planner.show.section import PageSection, read_record
+from truenorth.planner.show.styles import STYLES
 from truenorth.planner.show.table import Column, Table, terminal
 
 _SEEN_ROWS = 40
@@ -226,7 +226,7 @@ def _drawn(rows: Sequence[Mapping[str, str]], keys: Sequence[str], asked: str, w
         if _is_number(row.get(asked, "")):
             name = ", ".join(say_value(key, row[key]) for key in keys if key != across) or what
             series.setdefault(name, []).append((float(row[across]), float(row[asked])))
-    if not series or len(series) > len(COLOURS):
+    if not series or len(series) > len(STYLES):
         return None
     return lines(f"{what} over {across}", across, what, series)
 

@@ -19,10 +19,10 @@ from truenorth.models.record import ABSENT, encode
 from truenorth.models.scenario import write_atomically
 from truenorth.planner.answers.trial_report import ContenderRow, TrialOrigin, TrialRecord
 from truenorth.planner.show import timelines
-from truenorth.planner.show.canvas import COLOURS
 from truenorth.planner.show.curves import Curve, Curves
 from truenorth.planner.show.regret import in_words
 from truenorth.planner.show.section import PageSection, read_both
+from truenorth.planner.show.styles import styles
 from truenorth.planner.show.table import Column, Table, terminal
 
 if TYPE_CHECKING:  # whoever only reads a report has no devices
@@ -122,15 +122,16 @@ def say_not_finite(rows: Iterable[ContenderRow]) -> list[str]:
 def _latencies(found: TrialOrigin) -> Curves:
     """Return every job's latency, the mean of all runs over the predicted one, and where both are equal."""
     curves, most = [], 0.0
-    for place, (policy, jobs) in enumerate(found.jobs.items()):
+    own = styles(found.jobs)
+    for policy, jobs in found.jobs.items():
         if not jobs.measured_s:
             continue
         measured = np.array(jobs.measured_s).mean(axis=0).tolist()
         points = sorted(zip(jobs.predicted_s, measured, strict=True))
         most = max([most, *jobs.predicted_s])
-        curves.append(Curve(policy, points, COLOURS[place % len(COLOURS)], joined=False))
+        curves.append(Curve(policy, points, own[policy].colour, stroke=own[policy].stroke, joined=False))
     if curves:
-        curves.append(Curve("as predicted", [(0.0, 0.0), (most, most)], dashed=True))
+        curves.append(Curve("as predicted", [(0.0, 0.0), (most, most)], stroke="dashed"))
     return Curves("Latency of every job", "predicted in s", "measured in s, mean of all runs", curves)
 
 

@@ -8,8 +8,9 @@ from fractions import Fraction
 from typing import Any
 
 from truenorth.models import Instance, Objective
+from truenorth.models.objective import charges
 from truenorth.solvers.bounds import critical_path, energetic, fluid, mean_busy_time, stream_prices
-from truenorth.solvers.bounds.proof import round_up
+from truenorth.solvers.bounds.proof import layers, round_up
 
 METHODS: Mapping[str, Callable[[Instance, Objective], Fraction | None]] = {
     "critical_path": critical_path.bound,
@@ -36,11 +37,18 @@ _ENERGETIC_S_PER_TASK = {Objective.MAX_SLOWDOWN: 6e-5, Objective.LATE_JOBS: 1e-5
 _LONGEST_S: Mapping[str, Callable[[Instance, Objective], float]] = {
     "critical_path": lambda instance, _: 0.0,
     "mean_busy_time": lambda instance, _: 2.5e-5 * instance.n_tasks,
-    "energetic": lambda instance, objective: _ENERGETIC_S_PER_TASK.get(objective, 2e-5) * instance.n_tasks,
-    "fluid": lambda instance, _: fluid.longest_s(instance),
+    "energetic": lambda instance, objective: (
+        _ENERGETIC_S_PER_TASK.get(objective, 2e-5) * instance.n_tasks * _layers(instance, objective)
+    ),
+    "fluid": lambda instance, objective: fluid.longest_s(instance) * _layers(instance, objective),
     "stream_prices": lambda instance, _: 0.0 if instance.streams is None else 1 + 1e-3 * instance.n_tasks,
 }
 """What each takes at most, as measured where it applies; the critical path counts as nothing: it is always counted."""
+
+
+def _layers(instance: Instance, objective: Objective) -> int:
+    """Return how many times late jobs are counted, once per layer of their weights; else 1."""
+    return len(layers(charges(objective, instance))) if objective is Objective.LATE_JOBS else 1
 
 
 def is_worth_a_try(instance: Instance, objective: Objective, method: str, left_s: float) -> bool:

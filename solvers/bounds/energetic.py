@@ -20,7 +20,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from truenorth.models import NEVER, Instance, Objective
 from truenorth.models.cluster import FOREVER
@@ -29,7 +28,7 @@ from truenorth.models.objective import Charges, Term, charges
 from truenorth.solvers.bounds import critical_path
 from truenorth.solvers.bounds.batch_work import Work
 from truenorth.solvers.bounds.critical_path import tails_us
-from truenorth.solvers.bounds.proof import Proof
+from truenorth.solvers.bounds.proof import Flags, Proof, layers, thinned
 
 SLOWDOWN_STEPS = 24
 """Most intervals tried, one after the other, to raise the largest slowdown; every step is one pass over the tasks."""
@@ -39,8 +38,6 @@ INTERVAL_ENDS = 200
 
 NO_END = 1 << 60
 """Stands for a time later than any plan's end."""
-
-Flags = NDArray[np.bool_]
 
 WORK_LEVELS = 128
 """Intervals are chosen by amounts of work rounded down to so many; what they prove is counted exactly."""
@@ -88,7 +85,7 @@ def bound(instance: Instance, objective: Objective) -> Fraction | None:
 def prove(instance: Instance, objective: Objective) -> Proof | None:
     """Return the same bound with the intervals that prove it."""
     charged = charges(objective, instance)
-    if charged.is_sum and charged.term is Term.LATE and charged.alike:
+    if charged.term is Term.LATE:
         return _late_jobs(instance, charged)
     if charged.term is Term.TARDINESS or not charged.is_sum:
         return _last_end(instance, objective, charged)
@@ -226,27 +223,56 @@ def _cost_of_ending(charged: Charges, work: _Captive, end_us: int) -> Fraction:
 
 
 def _late_jobs(instance: Instance, charged: Charges) -> Proof:
-    """Return jobs late even alone, plus the most that disjoint intervals prove late among the others.
+    """Return what jobs late even alone weigh, plus the most that disjoint intervals prove late among the others.
 
     Job j occupies [release, release + deadline] if it is on time. An interval [a, b] holds the captive work of the
     jobs that lie inside it.
     """
     ends = np.maximum.reduceat(critical_path.earliest(instance).end_us, instance.job_first_task[:-1])
-    each = charged.weights.distinct[0]
-    due = np.where(charged.weights.of_job == 0, charged.due_us, -1)
-    hopeless = int(np.count_nonzero((due >= 0) & (ends > due)))
-    best = Proof(each * hopeless, {})
+    due, hopeless, of_layers = charged.due_us, charged.value(ends), layers(charged)
+    best = Proof(hopeless, {})
+    if not of_layers:
+        return best
     for work in _captive_work(instance):
         captive = np.zeros(len(instance.jobs), np.int64)
         np.add.at(captive, work.job, work.work)
-        jobs = np.flatnonzero((due >= ends) & (captive > 0))
-        spans = _Spans(instance.job_release_us[jobs], due[jobs], captive[jobs], work.speed)
-        intervals = spans.overfull() if len(jobs) else []
-        late = hopeless + sum(spans.late(first, last) for first, last in intervals)
-        if each * late > best.value:
+        spans = list[tuple[Fraction, _Spans]]()
+        for worth, inside in of_layers:
+            jobs = np.flatnonzero(inside & (due >= ends) & (captive > 0))
+            if len(jobs):
+                spans.append((worth, _Spans(instance.job_release_us[jobs], due[jobs], captive[jobs], work.speed)))
+        intervals = _overfull(spans) if spans else []
+        late = sum((worth * each.late(*interval) for worth, each in spans for interval in intervals), hopeless)
+        if late > best.value:
             witness = work.witness() | {"intervals": [list(interval) for interval in intervals]}
-            best = Proof(each * late, witness)
+            best = Proof(late, witness)
     return best
+
+
+def _overfull(spans: list[tuple[Fraction, _Spans]]) -> list[tuple[int, int]]:
+    """Return disjoint intervals, in the order of time, that together hold the most too much, by worth.
+
+    The first layer holds the jobs of all others. Only the choice is made in floats.
+    """
+    all_jobs = spans[0][1]
+    begins, ends = (
+        np.array(thinned(np.unique(at).tolist(), INTERVAL_ENDS), np.int64) for at in (all_jobs.release, all_jobs.due)
+    )
+    removed = sum((float(worth) * each.count_removed(begins, ends) for worth, each in spans), np.zeros(()))
+    most, chosen = np.zeros(len(ends)), dict[int, tuple[int, int]]()  # by end of the last interval
+    for b, begin in enumerate(begins.tolist()):
+        reached = int(np.searchsorted(ends, begin, side="right"))
+        before = int(np.argmax(most[:reached])) if reached else -1
+        total = removed[b] + (most[before] if reached else 0)
+        for e in np.flatnonzero((removed[b] > 0) & (total > most)).tolist():
+            most[e], chosen[e] = total[e], (b, before)
+    intervals = []
+    at = int(np.argmax(most))
+    while at in chosen:
+        b, before = chosen[at]
+        intervals.append((int(begins[b]), int(ends[at])))
+        at = before
+    return intervals[::-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,28 +299,9 @@ class _Spans:
                 removed += 1
         return removed
 
-    def overfull(self) -> list[tuple[int, int]]:
-        """Return disjoint intervals, in the order of time, that together hold the most jobs too many."""
-        begins, ends = (np.array(_thin(np.unique(at).tolist()), np.int64) for at in (self.release, self.due))
-        removed = self._count_removed(begins, ends)
-        most, chosen = np.zeros(len(ends), np.int64), dict[int, tuple[int, int]]()  # by end of the last interval
-        for b, begin in enumerate(begins.tolist()):
-            reached = int(np.searchsorted(ends, begin, side="right"))
-            before = int(np.argmax(most[:reached])) if reached else -1
-            total = removed[b] + (most[before] if reached else 0)
-            for e in np.flatnonzero((removed[b] > 0) & (total > most)).tolist():
-                most[e], chosen[e] = total[e], (b, before)
-        intervals = []
-        at = int(np.argmax(most))
-        while at in chosen:
-            b, before = chosen[at]
-            intervals.append((int(begins[b]), int(ends[at])))
-            at = before
-        return intervals[::-1]
-
-    def _count_removed(self, begins: Ints, ends: Ints) -> Ints:
+    def count_removed(self, begins: Ints, ends: Ints) -> Ints:
         """Return how many of the largest must go until the rest fits. Shape [begins, ends]."""
-        levels = np.array(_thin(np.unique(self.work).tolist(), WORK_LEVELS), np.int64)
+        levels = np.array(thinned(np.unique(self.work).tolist(), WORK_LEVELS), np.int64)
         level = np.searchsorted(levels, self.work, side="right") - 1
         count = np.zeros((len(levels), len(begins), len(ends)), np.int64)
         first = np.searchsorted(begins, self.release, side="right") - 1
@@ -309,10 +316,3 @@ class _Spans:
             removed += taken
             excess -= taken * amount
         return np.asarray(np.where(ends > begins[:, None], removed, 0), np.int64)
-
-
-def _thin(values: list[int], most: int = INTERVAL_ENDS) -> list[int]:
-    """Return at most so many of ascending values, evenly picked, the outermost included."""
-    if len(values) <= most:
-        return values
-    return [values[i * (len(values) - 1) // (most - 1)] for i in range(most)]

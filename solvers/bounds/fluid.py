@@ -13,12 +13,13 @@ seconds; short traces are looked at from every release to every due date.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
 from math import ceil
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from truenorth.models.instance import Ints
 from truenorth.models.objective import Term, charges
 from truenorth.solvers.bounds.batch_work import Work
 from truenorth.solvers.bounds.critical_path import heads_us, tails_us
-from truenorth.solvers.bounds.proof import Proof
+from truenorth.solvers.bounds.proof import Proof, layers, thinned
 
 Resource = Literal["compute", "copy engine", "memory"]
 
@@ -109,7 +110,7 @@ class Demand:
 
 
 def bound(instance: Instance, objective: Objective) -> Fraction | None:
-    """Return the bound on late jobs; None for another objective."""
+    """Return the bound on the weight of late jobs; None for another objective."""
     found = prove(instance, objective)
     return None if found is None else found.value
 
@@ -117,16 +118,20 @@ def bound(instance: Instance, objective: Objective) -> Fraction | None:
 def prove(instance: Instance, objective: Objective) -> Proof | None:
     """Return the same bound with the window that proves it."""
     charged = charges(objective, instance)
-    if not (charged.is_sum and charged.term is Term.LATE and charged.alike):
+    if charged.term is not Term.LATE:
         return None
-    most, witness = 0, dict[str, Any]()
-    for demand in demands(instance, due_us(instance)):
-        late = demand.late(_there(instance, demand))
-        if late > most:
-            most = late
-            witness = {"resource": demand.resource, "begin_us": demand.begin_us, "end_us": demand.end_us}
-            witness |= {"parts": demand.parts} if demand.parts > 1 else {}
-    return Proof(charged.weights.distinct[0] * most, witness)
+    due, late = due_us(instance), defaultdict[tuple[Resource, int, int, int], Fraction](Fraction)
+    of_layers = [(worth, _Jobs.of(instance, np.where(inside, due, NO_DEADLINE))) for worth, inside in layers(charged)]
+    for worth, work in of_layers:
+        for demand in _demands(work, of_layers[0][1]):
+            window = demand.resource, demand.begin_us, demand.end_us, demand.parts
+            late[window] += worth * demand.late(_there(instance, demand))
+    most = max(late.values(), default=Fraction(0))
+    if not most:
+        return Proof(most, {})
+    resource, begin, end, parts = next(window for window, weight in late.items() if weight == most)
+    witness = {"resource": resource, "begin_us": begin, "end_us": end} | ({"parts": parts} if parts > 1 else {})
+    return Proof(most, witness)
 
 
 def _there(instance: Instance, demand: Demand) -> int | Fraction:
@@ -202,12 +207,17 @@ def least_gpus_within(
 def demands(instance: Instance, due: Ints) -> Iterator[Demand]:
     """Yield the demands of all windows that are looked at; they do not depend on the number of GPUs, only on kinds."""
     work = _Jobs.of(instance, due)
-    if not len(work.due):
+    yield from _demands(work, work)
+
+
+def _demands(work: _Jobs, of_all: _Jobs) -> Iterator[Demand]:
+    """Yield what some jobs demand, in the windows that are looked at for all of them."""
+    if not len(of_all.due):
         return
-    for begin, end in _windows(work, instance.n_tasks <= SHORT_TRACE):
+    for begin, end in _windows(of_all, work.instance.n_tasks <= SHORT_TRACE):
         yield work.compute(begin, end)
         yield from work.memory(begin, end)
-    yield from work.cold_loads()
+    yield from work.cold_loads(of_all.due)
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,17 +323,17 @@ class _Jobs:
         rate = max(gpu.load_bandwidth for gpu in gpus) * (end - begin) / 1_000_000
         yield from self._loads(inside, begin, end, "memory", self.instance.weight_bytes, room + rate)
 
-    def cold_loads(self) -> Iterator[Demand]:
-        """Yield the loads of models that nobody holds at time 0, for jobs due by some instant."""
+    def cold_loads(self, due: Ints) -> Iterator[Demand]:
+        """Yield the loads of models that nobody holds at time 0, for jobs due by some of these instants."""
         load = np.where(self.instance.load_us < 0, NO_DEADLINE, self.instance.load_us).min(axis=1, initial=NO_DEADLINE)
         load = np.where(load == NO_DEADLINE, 0, load)
         load[[resident.model for resident in self.instance.initial]] = 0
         # What is due at 0 is late, but says so alone: a window of no length offers nothing and proves nothing.
-        dues = np.unique(self.due[self.due > 0])
+        dues = np.unique(due[due > 0])
         if not load.any() or not len(dues):
             return
         early = dues[dues <= int(load.sum()) + int(dues[0])]
-        for end in thinned(early.tolist()):
+        for end in thinned(early.tolist(), WINDOW_EDGES):
             inside = np.flatnonzero(self.due <= end)
             yield from self._loads(inside, 0, end, "copy engine", load, Fraction(end))
 
@@ -354,8 +364,8 @@ class _Jobs:
 def _windows(work: _Jobs, short: bool) -> Iterator[tuple[int, int]]:
     """Yield windows: all pairs of picked instants in a short trace, else the busiest of every length."""
     if short:
-        ends = np.array(thinned(np.unique(work.due).tolist()), np.int64)
-        for begin in thinned(np.unique(work.release).tolist()):
+        ends = np.array(thinned(np.unique(work.due).tolist(), WINDOW_EDGES), np.int64)
+        for begin in thinned(np.unique(work.release).tolist(), WINDOW_EDGES):
             for end in ends[ends > begin].tolist():
                 yield begin, end
         return
@@ -382,10 +392,3 @@ def _windows_within(work: _Jobs, begin_us: int, end_us: int) -> Iterator[tuple[i
     picked = thinned(sorted(set(ends)), INSIDE_EDGES)
     for begin in thinned(sorted({begin_us, *begins}), INSIDE_EDGES):
         yield from ((begin, end) for end in picked if begin < end)
-
-
-def thinned(instants: list[int], most: int = WINDOW_EDGES) -> list[int]:
-    """Return at most so many of ascending instants, evenly picked, the outermost included."""
-    if len(instants) <= most:
-        return instants
-    return [instants[i * (len(instants) - 1) // (most - 1)] for i in range(most)]

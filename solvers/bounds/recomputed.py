@@ -36,7 +36,8 @@ def critical_path(instance: Instance, objective: Objective, _: object) -> Fracti
             latencies[weight.as_integer_ratio()] += end - job.release_us
         return sum((Fraction(*weight) * total for weight, total in latencies.items()), Fraction(0))
     if objective is Objective.LATE_JOBS:
-        return Fraction(sum(map(_is_late, instance.jobs, ends)))
+        late = (job.weight for job, end in zip(instance.jobs, ends, strict=True) if _is_late(job, end))
+        return sum(late, Fraction(0))
     costs = [_cost(instance, objective, job, end) for job, end in enumerate(ends)]
     return max(costs) if objective in _MAXIMA else sum(costs, Fraction(0))
 
@@ -154,7 +155,7 @@ def completion_costs(instance: Instance, objective: Objective, scale: int) -> li
     for index, (job, weight) in enumerate(zip(instance.jobs, weights, strict=True)):
         free_until = job.release_us
         if job.deadline_us is not None and (late or objective is Objective.WEIGHTED_TARDINESS):
-            weight, free_until = Fraction(1) if late else job.weight, job.release_us + job.deadline_us
+            weight, free_until = job.weight, job.release_us + job.deadline_us
         if weight > 0:
             costs.append((index, int(weight * scale), free_until, late))
     return costs
@@ -162,11 +163,34 @@ def completion_costs(instance: Instance, objective: Objective, scale: int) -> li
 
 def least_value(instance: Instance, objective: Objective, bound: Fraction) -> Fraction:
     """Return the least value from a bound on that the objective can take, since times are whole."""
-    if objective in (Objective.LATE_JOBS, Objective.MAKESPAN):
+    if objective is Objective.LATE_JOBS:
+        due = [job.weight for job in instance.jobs if job.weight and job.deadline_us is not None]
+        unit = Fraction(math.gcd(*(w.numerator for w in due)), lcm(*(w.denominator for w in due)))
+        return math.ceil(bound / unit) * unit if unit else bound
+    if objective is Objective.MAKESPAN:
         return Fraction(math.ceil(bound))
     if objective is Objective.MEAN_LATENCY:
         return Fraction(math.ceil(bound * len(instance.jobs)), len(instance.jobs))
     return bound
+
+
+_MOST_LAYERS = 32
+
+
+def _layers(instance: Instance) -> list[tuple[Fraction, list[int]]]:
+    """Return layers of the jobs with deadlines, by weight: what each is worth, and its jobs.
+
+    A job's weight is the worth of all layers that it lies in, or more; so the late jobs of each, times its worth, add
+    up to no more than what late jobs weigh.
+    """
+    due = [job for job, owner in enumerate(instance.jobs) if owner.deadline_us is not None]
+    levels = sorted({instance.jobs[job].weight for job in due} - {Fraction(0)})
+    if len(levels) > _MOST_LAYERS:
+        levels = [levels[i * (len(levels) - 1) // (_MOST_LAYERS - 1)] for i in range(_MOST_LAYERS)]
+    return [
+        (level - below, [job for job in due if instance.jobs[job].weight >= level])
+        for below, level in pairwise([Fraction(0), *levels])
+    ]
 
 
 # Energetic
@@ -242,7 +266,7 @@ def _cost(instance: Instance, objective: Objective, job: int, end_us: int) -> Fr
 
 
 def _late_in_intervals(instance: Instance, parameters: object) -> Fraction:
-    """Return the jobs late even alone, plus those late in each interval, which share no job if they do not overlap."""
+    """Return what jobs late even alone weigh, and those late in each interval, of which no two share a job."""
     alone, intervals, gpus, parts = LoneJobs(instance), list[tuple[int, int]](), 1, 1
     captive = [False] * len(alone.fastest)
     if parameters != {}:
@@ -252,19 +276,20 @@ def _late_in_intervals(instance: Instance, parameters: object) -> Fraction:
             intervals.append((begin, end))
     if any(b > c for (_, b), (c, _) in pairwise(intervals)) or any(a > b for a, b in intervals):
         raise RefusedError("intervals overlap or are out of order")
-    late, on_time = 0, list[tuple[int, int, int]]()
+    weight, on_time = Fraction(0), dict[int, tuple[int, int, int]]()
     for job, (owner, end) in enumerate(zip(instance.jobs, _ends(alone), strict=True)):
         if owner.deadline_us is not None:
             due = owner.release_us + owner.deadline_us
-            late += end > due
+            weight += owner.weight if end > due else 0
             work = sum(_least_work(alone, t, parts) for t in _templates(alone, job) if captive[t])
             if end <= due and work:
-                on_time.append((due, owner.release_us, work))
-    on_time.sort()
-    for first, last in intervals:
-        inside = [(due, work) for due, begin, work in on_time if first <= begin and due <= last]
-        late += _too_many(inside, first, gpus * parts)
-    return Fraction(late)
+                on_time[job] = due, owner.release_us, work
+    for worth, jobs in _layers(instance) if intervals else ():
+        ordered = sorted(on_time[job] for job in jobs if job in on_time)
+        for first, last in intervals:
+            inside = [(due, work) for due, begin, work in ordered if first <= begin and due <= last]
+            weight += worth * _too_many(inside, first, gpus * parts)
+    return weight
 
 
 def _too_many(inside: list[tuple[int, int]], begin: int, speed: int) -> int:
@@ -317,7 +342,7 @@ def _templates(alone: LoneJobs, job: int) -> range:
 
 
 def fluid(instance: Instance, objective: Objective, parameters: object) -> Fraction | None:
-    """Return how many jobs must be late, since a window holds more work or loads than the GPUs can do in it."""
+    """Return what late jobs weigh at least, since a window holds more work or loads than the GPUs can do in it."""
     if objective is not Objective.LATE_JOBS:
         return None
     if parameters == {}:
@@ -326,19 +351,19 @@ def fluid(instance: Instance, objective: Objective, parameters: object) -> Fract
     end = whole(get(parameters, "end_us"), begin + 1, LATEST, "end_us")
     resource, gpus = get(parameters, "resource"), instance.n_gpus
     if resource == "compute":
-        return Fraction(_late_for_work(instance, begin, end, _parts(parameters)))
+        return _late_for_work(instance, begin, end, _parts(parameters))
     if resource == "copy engine" and begin == 0:
         held = {resident.model for resident in instance.initial}
         size = [
             0 if model in held else min((load for load in row if load != NEVER), default=0)
             for model, row in enumerate(instance.load_us.tolist())
         ]
-        return Fraction(_late_for_models(instance, begin, end, size, Fraction(_gpu_us(instance, 0, end))))
+        return _late_for_models(instance, begin, end, size, Fraction(_gpu_us(instance, 0, end)))
     if resource == "memory":
         room = max(gpu.memory_bytes for gpu in instance.class_gpu)
         loaded = max(gpu.load_bandwidth for gpu in instance.class_gpu) * (end - begin) / 1_000_000
         size = [model.weight_bytes for model in instance.models]
-        return Fraction(_late_for_models(instance, begin, end, size, gpus * (room + loaded)))
+        return _late_for_models(instance, begin, end, size, gpus * (room + loaded))
     raise RefusedError("resource must be compute, memory, or copy engine from 0 on")
 
 
@@ -347,52 +372,63 @@ def _gpu_us(instance: Instance, begin: int, end: int) -> int:
     return sum(gpu.available.available_us(begin, end) for gpu in instance.cluster.gpus)
 
 
-def _late_for_work(instance: Instance, begin: int, end: int, parts: int) -> int:
-    """Return how many jobs must go until the work that no job on time can move out of the window fits into it."""
-    alone, energies = LoneJobs(instance), list[int]()
+def _late_for_work(instance: Instance, begin: int, end: int, parts: int) -> Fraction:
+    """Return what jobs weigh that must go until the work that no job on time can move out of the window fits in."""
+    alone, energy = LoneJobs(instance), dict[int, int]()
     rates = [alone.rates(template, parts) for template in range(len(alone.share))]
     for job, owner in enumerate(instance.jobs):
         if owner.deadline_us is not None:
             release, due = owner.release_us, owner.release_us + owner.deadline_us
-            energies.append(
-                sum(
-                    min(
-                        rate
-                        * max(
-                            0,
-                            min(
-                                run,
-                                end - begin,
-                                release + alone.head[t] + run - begin,
-                                end - (due - alone.tail[t] - run),
-                            ),
-                        )
-                        for rate, run in rates[t]
+            energy[job] = sum(
+                min(
+                    rate
+                    * max(
+                        0,
+                        min(
+                            run,
+                            end - begin,
+                            release + alone.head[t] + run - begin,
+                            end - (due - alone.tail[t] - run),
+                        ),
                     )
-                    for t in _templates(alone, job)
+                    for rate, run in rates[t]
                 )
+                for t in _templates(alone, job)
             )
-    energies.sort()
-    excess, late = sum(energies) - parts * _gpu_us(instance, begin, end), 0
-    while excess > 0:
-        excess -= energies.pop()
-        late += 1
-    return late
+    room, weight = parts * _gpu_us(instance, begin, end), Fraction(0)
+    for worth, jobs in _layers(instance):
+        energies = sorted(energy[job] for job in jobs)
+        excess = sum(energies) - room
+        while excess > 0:
+            excess -= energies.pop()
+            weight += worth
+    return weight
 
 
-def _late_for_models(instance: Instance, begin: int, end: int, size: list[int], room: Fraction) -> int:
-    """Return how many jobs must go until the models of the others fit: by fractions, the most size per job first."""
-    users, together = [0] * len(size), 1
+def _late_for_models(instance: Instance, begin: int, end: int, size: list[int], room: Fraction) -> Fraction:
+    """Return what jobs weigh that must go until the models of the others fit."""
     needed = [
         {m for t in range(first, beyond) for m in instance.needs[t]}
         for first, beyond in pairwise(instance.template_first.tolist())
     ]
-    for job, owner in enumerate(instance.jobs):
-        if owner.deadline_us is not None and owner.release_us >= begin and owner.release_us + owner.deadline_us <= end:
-            models = needed[int(instance.job_workflow[job])]
-            together = max(together, len(models))
-            for model in models:
-                users[model] += 1
+    inside = {
+        job: needed[int(instance.job_workflow[job])]
+        for job, owner in enumerate(instance.jobs)
+        if owner.deadline_us is not None and owner.release_us >= begin and owner.release_us + owner.deadline_us <= end
+    }
+    layers = _layers(instance)
+    return sum(
+        (worth * _too_large([inside[job] for job in jobs if job in inside], size, room) for worth, jobs in layers),
+        Fraction(0),
+    )
+
+
+def _too_large(needed: list[set[int]], size: list[int], room: Fraction) -> int:
+    """Return how many of these jobs must go until their models fit: by fractions, the most size per job first."""
+    users, together = [0] * len(size), max(map(len, needed), default=1) or 1
+    for models in needed:
+        for model in models:
+            users[model] += 1
     used = [m for m, count in enumerate(users) if count and size[m]]
     used.sort(key=lambda m: Fraction(size[m], users[m]), reverse=True)
     excess, late = sum(size[m] for m in used) - room, Fraction(0)
@@ -407,7 +443,6 @@ def _late_for_models(instance: Instance, begin: int, end: int, size: list[int], 
 
 _FINE, _SCALE = 1024, 1 << 60
 """Parts of a microsecond of GPU time; parts of the objective in which weights and prices are whole."""
-_LARGEST_US = 1 << 40
 _MOST_WINDOWS = 1 << 12
 
 _Curve = list[tuple[int, int]]
@@ -461,7 +496,7 @@ def _read_curves(instance: Instance, listed: object) -> list[list[_Curve | None]
                 curves.append(None)
                 continue
             pairs = [as_list(pair, 2, "corners") for pair in as_list(corners, None, "corners")]
-            curve = [(whole(s, 0, _LARGEST_US, "corners"), whole(e, 0, _LARGEST_US, "corners")) for s, e in pairs]
+            curve = [(whole(s, 0, LATEST, "corners"), whole(e, 0, LATEST, "corners")) for s, e in pairs]
             steps = enumerate(speed.tau[1:], 1)
             if not _is_convex(curve) or any(_height(curve, tau) * k > tau * _FINE for k, tau in steps):
                 raise RefusedError("corners lie above a step time, or make no falling convex curve")

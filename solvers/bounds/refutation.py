@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cache
-from itertools import combinations
+from itertools import accumulate
 from math import ceil
 from typing import NamedTuple
 
@@ -377,7 +377,7 @@ def refute(instance: Instance, objective: Objective, least: Fraction, weights: l
         If that takes too much.
     """
     alone, alike = LoneJobs(instance), [1] * len(instance.class_gpu)
-    for due_us in due_dates(instance, objective, least, alone):
+    for due_us in due_dates(instance, objective, least, alone, effort):
         if not due_us:
             return False
         effort.spend(_EFFORT_OF_A_CASE)
@@ -387,18 +387,41 @@ def refute(instance: Instance, objective: Objective, least: Fraction, weights: l
     return True
 
 
-def due_dates(instance: Instance, objective: Objective, least: Fraction, alone: LoneJobs) -> Iterator[dict[int, int]]:
+def due_dates(
+    instance: Instance, objective: Objective, least: Fraction, alone: LoneJobs, effort: Effort
+) -> Iterator[dict[int, int]]:
     """Yield when jobs must have ended, one of which every plan below a value keeps."""
     jobs = list(enumerate(instance.jobs))
     if objective is Objective.LATE_JOBS:
         due = {job: owner.release_us + owner.deadline_us for job, owner in jobs if owner.deadline_us is not None}
         on_time = [job for job, at in due.items() if max(alone.times(job)[1]) <= at]
-        # Beside those that are late even alone so many others may be, whichever they are.
-        others = min(ceil(least) - 1 - (len(due) - len(on_time)), len(on_time))
-        if others >= 0:
-            for late in combinations(on_time, others):
-                yield {job: due[job] for job in on_time if job not in late}
+        hopeless = sum((instance.jobs[job].weight for job in due.keys() - set(on_time)), Fraction(0))
+        # Beside those that are late even alone others may be, as long as all weigh less.
+        for late in _most_late({job: instance.jobs[job].weight for job in on_time}, least - hopeless, effort):
+            yield {job: due[job] for job in on_time if job not in late}
     elif objective is Objective.MAKESPAN:
         yield dict.fromkeys(range(len(jobs)), ceil(least) - 1)
     else:
         yield {job: owner.release_us + ceil(least * owner.ideal_us) - 1 for job, owner in jobs}
+
+
+def _most_late(weight: dict[int, Fraction], below: Fraction, effort: Effort) -> Iterator[set[int]]:
+    """Yield the sets of jobs that weigh less than that together, but for those that lie in a larger one of them."""
+    order = sorted(weight, key=lambda job: -weight[job])
+    rest = [*accumulate((weight[job] for job in reversed(order)), initial=Fraction(0))][::-1]
+    # Which jobs are in, how many were looked at, what is left for the others, and the least that was left out.
+    open_sets = [(frozenset[int](), 0, below, below)] if below > 0 else []
+    while open_sets:
+        late, at, left, left_out = open_sets.pop()
+        effort.spend(1)
+        # Even with all that follow there is room for one that was left out.
+        if rest[at] + left_out < left:
+            continue
+        if at == len(order):
+            yield set(late)
+            continue
+        own = weight[order[at]]
+        if own > 0:  # without weight it may be late, whatever else is
+            open_sets.append((late, at + 1, left, own))
+        if own < left:
+            open_sets.append((late | {order[at]}, at + 1, left - own, left_out))

@@ -22,7 +22,8 @@ from truenorth.models.stream_tables import longest_on
 from truenorth.models.streams import StreamSpeed
 from truenorth.models.timeline import TokenTimes
 from truenorth.solvers.bounds import stream_costs
-from truenorth.solvers.bounds.fluid import INSIDE_EDGES, Demand, thinned
+from truenorth.solvers.bounds.fluid import INSIDE_EDGES, Demand
+from truenorth.solvers.bounds.proof import thinned
 from truenorth.solvers.bounds.stream_costs import ChargedRequests, Floats
 
 NO_DUE = 2**62

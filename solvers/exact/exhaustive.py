@@ -108,7 +108,7 @@ class _Costs:
             return Fraction(1, len(jobs))
         if objective is Objective.WEIGHTED_LATENCY:
             return jobs[job].weight / (sum((other.weight for other in jobs), Fraction(0)) or 1)
-        return jobs[job].weight if objective is Objective.WEIGHTED_TARDINESS else Fraction(1)
+        return Fraction(1) if objective is Objective.MAKESPAN else jobs[job].weight
 
     def _of(self, job: int, end_us: int) -> int:
         """Return what a job costs that completes then."""

@@ -95,7 +95,7 @@ def _dear(instance: Instance, objective: Objective, value: Fraction) -> list[int
     spread over the classes that can run it, between the first head and the last due date there.
     """
     classes, gpus = range(len(instance.class_gpu)), np.bincount(instance.gpu_class)
-    due_us = next(due_dates(instance, objective, value, LoneJobs(instance)), {})
+    due_us = next(due_dates(instance, objective, value, LoneJobs(instance), Effort(MOST_EFFORT)), {})
     if len(classes) == 1 or not due_us:
         return [1] * len(classes)
     windows = DueWindows.of(instance, LoneJobs(instance), due_us)

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from fractions import Fraction
 from heapq import heappop, heappush
-from itertools import accumulate, chain
+from itertools import accumulate, chain, pairwise
 from typing import Any
 
 from experiments.library.verifier import MAXIMA, Piece, Window, critical_path
@@ -78,7 +78,10 @@ def energetic(window: Window, p: Any, _: Any) -> tuple[Fraction, bool]:
     work = {id(x): min(parts * x.task.share // (10_000 * w.most) * w.r for w in x.ways) for x in captive}
     if window.objective == "late_jobs":
         speed = parts * sum(len(window.classes[c]) for c in chosen)
-        return bound + sum(missed(window, work, speed, *span) for span in p["intervals"]), True
+        spans, tiers = p["intervals"], list(layers(window))
+        return bound + sum(
+            worth * missed(window, work, speed, least, *s) for worth, least in tiers for s in spans
+        ), True
     level = Fraction(*p["level"]) if window.objective == "max_slowdown" else 0
     due = [x for x in captive if x.job.deadline is not None or window.objective in MAXIMA]
     early = [x for x in due if x.job.d + math.floor(level / (x.job.w or 1)) - x.tail <= p["due_us"]]
@@ -90,12 +93,20 @@ def energetic(window: Window, p: Any, _: Any) -> tuple[Fraction, bool]:
     return max(bound, min((x.job.w * max(0, end + x.tail - x.job.d) for x in inside), default=bound)), True
 
 
-def missed(window: Window, work: dict[int, int], speed: int, begin: int, end: int) -> int:
+def layers(window: Window) -> Any:
+    """Yield the worth and the least weight of the jobs of each layer of late jobs."""
+    levels = sorted({job.w for job in window.jobs if job.w})
+    k = len(levels)
+    levels = levels if k <= 32 else [levels[i * (k - 1) // 31] for i in range(32)]
+    yield from ((level - below, level) for below, level in pairwise([Fraction(), *levels]))
+
+
+def missed(window: Window, work: dict[int, int], speed: int, least: Fraction, begin: int, end: int) -> int:
     """Count the due dates within a span, not missed anyway, that captive work misses, as Moore and Hodgson do."""
     taken, busy, late, inside = list[int](), 0, 0, []
     for j, (job, pieces) in enumerate(zip(window.jobs, window.pieces, strict=True)):
         a = sum(work.get(id(x), 0) for x in pieces)
-        if a and job.w and begin <= job.release and job.d <= end and max(x.end for x in pieces) <= job.d:
+        if a and job.w >= least and begin <= job.release and job.d <= end and max(x.end for x in pieces) <= job.d:
             inside.append((job.d, job.release, j, a))
     for due, _, _, a in sorted(inside):
         heappush(taken, -a)
@@ -116,14 +127,18 @@ def heads(window: Window, pieces: list[Piece]) -> list[int]:
 
 
 def fluid(window: Window, p: Any, _: Any) -> tuple[Fraction, bool]:
-    """Count the jobs that are late since a span has too little of a resource for all that are due in it."""
+    """Weigh the jobs that are late since a span has too little of a resource for all that are due in it."""
     demand(window.objective == "late_jobs")
-    if not p:
-        return Fraction(), True
+    found = (worth * short(window, p, least) for worth, least in layers(window)) if p else ()
+    return sum(found, Fraction()), True
+
+
+def short(window: Window, p: Any, least: Fraction) -> int:
+    """Count the late jobs among those that weigh so much at least."""
     begin, end, resource = p["begin_us"], p["end_us"], p["resource"]
     demand(begin < end and (resource != "copy engine" or begin == 0))
     room = Fraction(window.there(range(len(window.classes)), begin, end))
-    due = [xs for xs in window.pieces if xs[0].job.w]
+    due = [xs for xs in window.pieces if xs[0].job.w >= least]
     if resource == "compute":
         parts, energies = p.get("parts", 1), []
         for pieces in due:
@@ -132,7 +147,7 @@ def fluid(window: Window, p: Any, _: Any) -> tuple[Fraction, bool]:
                 after, before = x.job.release + head - begin, end - x.job.d + x.tail
                 rates = [(parts * x.task.share // (10_000 * way.most), way.r) for way in x.ways]
                 energies[-1] += min(a * max(0, min(r, end - begin, after + r, before + r)) for a, r in rates)
-        return Fraction(sum(total > parts * room for total in accumulate(sorted(energies)))), True
+        return sum(total > parts * room for total in accumulate(sorted(energies)))
     inside = [{m for x in xs for m in x.task.models} for xs in due if xs[0].job.release >= begin and xs[0].job.d <= end]
     users, there = Counter(chain(*inside)), {model for _, model, _ in window.initial}
     sizes = {m: Fraction(window.models[m]) for m in users}
@@ -146,4 +161,4 @@ def fluid(window: Window, p: Any, _: Any) -> tuple[Fraction, bool]:
     for m in sorted(users, key=lambda m: sizes[m] / users[m], reverse=True):
         late += users[m] * min(Fraction(1), max(Fraction(0), excess) / (sizes[m] or 1))
         excess -= sizes[m]
-    return Fraction(math.ceil(late / (max(map(len, inside), default=0) or 1))), True
+    return math.ceil(late / (max(map(len, inside), default=0) or 1))

@@ -63,7 +63,7 @@ def test_completion_is_the_end_of_the_last_task(world: Instance, timeline: Timel
         (Objective.WEIGHTED_LATENCY, (3 * 12 + 5 + Fraction(13, 2)) / Fraction(9, 2)),
         (Objective.MAKESPAN, Fraction(17)),
         (Objective.WEIGHTED_TARDINESS, Fraction(3 * 2)),
-        (Objective.LATE_JOBS, Fraction(1)),  # F = deadline is not late, no deadline never
+        (Objective.LATE_JOBS, Fraction(3)),  # its weight; F = deadline is not late, no deadline never
         (Objective.MAX_SLOWDOWN, Fraction(13, 3)),
     ],
 )
@@ -79,7 +79,7 @@ def test_tardiness_counts_from_the_release_and_never_below_zero(world: Instance)
     assert objective_value(Objective.WEIGHTED_TARDINESS, world, np.array([9, 9, 99])) == 2  # early makes up for nothing
     assert objective_value(Objective.LATE_JOBS, world, on_time) == 0
     assert objective_value(Objective.WEIGHTED_TARDINESS, world, late) == 4
-    assert objective_value(Objective.LATE_JOBS, world, late) == 2
+    assert objective_value(Objective.LATE_JOBS, world, late) == 4  # weights 3 and 1
 
 
 def test_without_any_weight_the_weighted_latency_is_zero() -> None:

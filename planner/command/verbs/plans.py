@@ -67,7 +67,7 @@ def plan(
     manners.show(document, manners.lazily("summaries.plan_view", done), as_json)
     if not interrupted:
         manners.say_if_late(made.result)
-    kept = "the best plan found is kept" if found else "no plan was found yet"
+    kept = manners.kept("the best plan found", output) if found else "no plan was found yet"
     return manners.ended(found, kept if interrupted else None)
 
 
@@ -117,7 +117,7 @@ def bound(
     written = [] if output is None else save(made, output)
     view = manners.lazily("summaries.bound_view", made)
     manners.show(name_untested(made.record(output)), view, as_json, written[1:])
-    return manners.ended(True, "the best bound found is kept" if interrupted else None)
+    return manners.ended(True, manners.kept("the best bound found", output) if interrupted else None)
 
 
 def check(
@@ -138,13 +138,19 @@ def check(
 def verify(
     scenario: ScenarioPath,
     certificate: Annotated[Path, typer.Argument(metavar="CERTIFICATE", help="What bound -o wrote.")],
+    window: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the window as the canonical JSON that is hashed.")
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Compute a certificate's bound again, without a solver, and accept or refuse it."""
-    from truenorth.models.scenario import load_scenario
+    from truenorth.models.identity import canonical_text
+    from truenorth.models.scenario import load_scenario, write_atomically
     from truenorth.planner.answers.bound import verdict_record, verify_file
 
     loaded = load_scenario(scenario)
+    if window is not None:
+        write_atomically(window, canonical_text(loaded.instance))
     verdict = verify_file(loaded, certificate)
     found = verdict_record(loaded, verdict)
     how = "" if found.how is None else f" ({found.how})"
@@ -153,7 +159,7 @@ def verify(
     return manners.ended(verdict.valid)
 
 
-_KEPT = "what is known so far is kept"
+_KNOWN = "what is known so far"
 
 
 @asks(ServersQuestion)
@@ -212,7 +218,7 @@ def servers(
     manners.show(name_untested(document), manners.lazily("servers.view", answer), as_json, written)
     if fault is not None:
         raise fault
-    return manners.ended(answer.servers is not None, _KEPT if interrupted else None)
+    return manners.ended(answer.servers is not None, manners.kept(_KNOWN, output) if interrupted else None)
 
 
 def _replicate(
@@ -258,4 +264,4 @@ def _by_interval(ask: ScheduleQuestion, scenario: Scenario, as_json: bool) -> in
     manners.show(name_untested(answer.record), manners.lazily("servers.schedule_view", answer), as_json)
     if ask.folder is not None:
         manners.say(f"wrote {write_schedule(answer, ask.folder)}")
-    return manners.ended(answer.optimum.schedule is not None, _KEPT if interrupted else None)
+    return manners.ended(answer.optimum.schedule is not None, manners.kept(_KNOWN, ask.folder) if interrupted else None)

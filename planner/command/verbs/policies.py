@@ -88,7 +88,7 @@ def compare(
     if not interrupted:
         manners.say_if_late(made.plan.result)
     achieved = made.plan.timeline is not None or loaded.instance.streams is not None
-    return manners.ended(achieved, "the best plan found is kept" if interrupted else None)
+    return manners.ended(achieved, manners.kept("the best plan found", output) if interrupted else None)
 
 
 def _replicate(ask: CompareQuestion, loaded: Scenario, count: int, output: Path | None, as_json: bool) -> int:

@@ -272,6 +272,13 @@ OBJECTIVES = (
     # Deadlines 2 and 6: one is late either way; at 2 and 8 none is.
     case("late jobs", 1, _short_and_long(short={"deadline_us": 2}, long={"deadline_us": 6}), Objective.LATE_JOBS),
     case("no late jobs", 0, _short_and_long(short={"deadline_us": 2}, long={"deadline_us": 8}), Objective.LATE_JOBS),
+    # The same with weight 5 on the short one: the long one is late.
+    case(
+        "weighted late jobs",
+        1,
+        _short_and_long(short={"deadline_us": 2, "weight": Fraction(5)}, long={"deadline_us": 6}),
+        Objective.LATE_JOBS,
+    ),
     # A job without a deadline is never late.
     case("late jobs without deadline", 0, _short_and_long(short={"deadline_us": 2}), Objective.LATE_JOBS),
     # Short first: max(1, 8 / 6) = 4 / 3; long first: max(1, 8 / 2) = 4.

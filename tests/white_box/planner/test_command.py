@@ -223,7 +223,7 @@ def test_an_interrupt_keeps_and_writes_the_best_plan(tmp_path: Path, number: sig
         env=os.environ | {"PYTHONUNBUFFERED": "1"},
     )
     out, err = process.communicate(timeout=250)
-    assert (process.returncode, err) == (130, "truenorth: interrupted; the best plan found is kept\n")
+    assert (process.returncode, err) == (130, f"truenorth: interrupted; the best plan found is in {plan}\n")
     document = json.loads(out)
     assert document["plan"] == str(plan)
     assert json.loads(plan.read_text())["objective"]["value"] == document["objective"]["value"]

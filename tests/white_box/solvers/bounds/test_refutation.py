@@ -197,6 +197,15 @@ def test_so_few_are_late_only_if_all_others_are_on_time() -> None:
     assert not refute(instance(jobs), Objective.LATE_JOBS, Fraction(100), [], plenty())
 
 
+def test_late_jobs_that_weigh_less_are_given_up_whichever_they_are() -> None:
+    # Due at 25 as above: of 1, 1, 2, 4 and 8 the lightest three are late, 4 in all, beside 3 that are late even alone.
+    jobs = [Job(chain(task("t", 10)), 0, Fraction(weight), 25) for weight in (1, 2, 8, 1, 4)]
+    jobs += [Job(chain(task("t", 10)), 0, Fraction(3), 9), Job(chain(task("t", 10)), 0)]
+    assert refute(instance(jobs), Objective.LATE_JOBS, Fraction(7), [], plenty())
+    assert refute(instance(jobs), Objective.LATE_JOBS, Fraction(13, 2), [], plenty())
+    assert not refute(instance(jobs), Objective.LATE_JOBS, Fraction(15, 2), [], plenty())
+
+
 def test_slowdowns_are_refuted_below_a_fraction() -> None:
     # Tasks of 3 us and 4 us: the first ends at 3, the other at 7 = 7/4 of 4; the other way 4/4 and 7/3.
     jobs = [Job(chain(task("t", 3), name="a"), 0), Job(chain(task("t", 4), name="b"), 0)]

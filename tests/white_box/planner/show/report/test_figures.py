@@ -89,7 +89,7 @@ def test_a_figure_in_a_page_takes_the_page_s_colours_and_leaves_the_page_alone()
         assert unwanted not in svg
     colours = set(re.findall(r"(?:fill|stroke): ([^;\"]+)", svg))
     assert colours == {
-        "none", "var(--ink, #1c1c1e)", "var(--soft, #5c5c62)", "var(--line, #dcdce0)", "#4477aa"
+        "none", "var(--ink, #1c1c1e)", "var(--soft, #5c5c62)", "var(--line, #dcdce0)", "#009988"
     }  # fmt: skip
 
 

@@ -1,0 +1,33 @@
+"""Styles of policies: told apart, the same in every figure, and seen on white."""
+
+from __future__ import annotations
+
+import pytest
+
+from truenorth.executor.policies.parse import POLICIES
+from truenorth.planner.answers.compare import BATCHING_POLICIES, DEFAULT_POLICIES, STREAM_POLICIES
+from truenorth.planner.show.canvas import contrast
+from truenorth.planner.show.curves import lines, slowdown_ecdf
+from truenorth.planner.show.styles import LINE_COLOURS, STYLES, styles
+
+
+@pytest.mark.parametrize("colour", LINE_COLOURS)
+def test_every_colour_is_seen_on_white(colour: str) -> None:
+    assert contrast(colour, "white") >= 3
+
+
+def test_policies_of_a_comparison_have_styles_of_their_own() -> None:
+    for shown in ((*DEFAULT_POLICIES, *BATCHING_POLICIES), STREAM_POLICIES, tuple(POLICIES)):
+        assert len(set(styles(shown).values())) == len(shown) <= len(STYLES)
+
+
+def test_a_policy_looks_the_same_whoever_stands_beside_it() -> None:
+    alone, among = styles(["jit"])["jit"], styles(["mine:Policy", "jit", "jit:period=1s"])
+    assert among["jit"] == alone
+    assert among["jit:period=1s"] != alone
+    assert styles(["jit:period=1s"])["jit:period=1s"] == alone
+    ecdf = slowdown_ecdf({"plan": [1.0, 2.0], "srpt": [1.0, 3.0], "jit": [1.0, 4.0]}, ["plan"])
+    grid = lines("", "", "", {"jit": [(1.0, 2.0)], "lru": [(1.0, 3.0)]})
+    (of_ecdf,) = {(c.colour, c.stroke) for c in ecdf.curves if c.name.startswith("jit")}
+    (of_grid,) = {(c.colour, c.stroke) for c in grid.curves if c.name == "jit"}
+    assert of_ecdf == of_grid == tuple(alone)
