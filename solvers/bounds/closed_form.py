@@ -38,7 +38,7 @@ _LONGEST_S: Mapping[str, Callable[[Instance, Objective], float]] = {
     "mean_busy_time": lambda instance, _: 2.5e-5 * instance.n_tasks,
     "energetic": lambda instance, objective: _ENERGETIC_S_PER_TASK.get(objective, 2e-5) * instance.n_tasks,
     "fluid": lambda instance, _: fluid.longest_s(instance),
-    "stream_prices": lambda instance, _: 0.0 if instance.streams is None else 1 + 1e-3 * instance.n_tasks,
+    "stream_prices": lambda instance, _: 0.0 if instance.streams is None else stream_prices.longest_s(instance),
 }
 """What each takes at most, as measured where it applies; the critical path counts as nothing: it is always counted."""
 
