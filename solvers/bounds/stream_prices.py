@@ -237,7 +237,8 @@ def _ascend(demand: Demand, owes: NDArray[np.bool_]) -> _Found:
     debts, shares = payments.debts(sizes, 0.0), np.where(owes, _FIRST_SHARE, 0.0)
     best = _best_level(demand, debts, payments)
     flat, size = np.concatenate([best.prices.ravel(), shares]), best.prices.size
-    value = -np.inf
+    value = pay(demand, best.prices, best.shares, best.debts, payments)
+    payments.forget(0)
     unit = np.concatenate([np.full(size, best.prices.max() or demand.weight.mean()), np.where(owes, _SHARE_UNIT, 0.0)])
     gradient, mean, square, smooth = (np.zeros_like(flat) for _ in range(4))
     for step in range(_STEPS.count):
@@ -261,9 +262,7 @@ def _best_level(demand: Demand, debts: Debts, payments: Payments) -> _Found:
     falls = [high * np.clip((end - at) / 0.2, 0, 1) for high, end in product((1, 4, 16, 64), (0.4, 0.7, 1))]
     level, shares = demand.weight.mean() * np.ones((len(demand.supply), 1)), np.zeros(len(demand.weight))
     tried = [_Found(level * fall, shares, debts) for fall in (0 * at, *falls)]
-    found = max(tried, key=lambda each: pay(demand, each.prices, each.shares, each.debts, payments))
-    payments.forget(0)
-    return found
+    return max(tried, key=lambda each: pay(demand, each.prices, each.shares, each.debts, payments))
 
 
 def _sizes(demand: Demand, owes: NDArray[np.bool_]) -> Floats:
