@@ -20,6 +20,7 @@ from truenorth.models.objective import Objective
 from truenorth.models.streams import StreamClass, StreamSpeed, Tokens
 from truenorth.models.timeline import ServedRequests, Timeline
 from truenorth.models.workload import WHOLE, Edge, Job, MLModel, Task, Workflow
+from truenorth.solvers.bounds import stream_prices
 from truenorth.solvers.bounds.lagrangian.ascent import Steps, ascend
 from truenorth.solvers.bounds.lagrangian.evaluation import Prices
 from truenorth.solvers.bounds.lagrangian.improve import improve as raise_bound
@@ -91,6 +92,7 @@ def _compile_queues() -> None:
     served = ServedRequests(alone + 10**6, alone, alone + 1)
     search.offer(Timeline(alone, alone, alone + 10**6, (), served=served))
     queues.improve(search, 0, iterations=1)
+    stream_prices.prove(search.instance, search.objective)
 
 
 _COMPILE = {"search": _compile_search, "bound": _compile_bound, "serving": _compile_serving, "queues": _compile_queues}

@@ -41,7 +41,7 @@ _LONGEST_S: Mapping[str, Callable[[Instance, Objective], float]] = {
         _ENERGETIC_S_PER_TASK.get(objective, 2e-5) * instance.n_tasks * _layers(instance, objective)
     ),
     "fluid": lambda instance, objective: fluid.longest_s(instance) * _layers(instance, objective),
-    "stream_prices": lambda instance, _: 0.0 if instance.streams is None else 1 + 1e-3 * instance.n_tasks,
+    "stream_prices": lambda instance, _: 0.0 if instance.streams is None else stream_prices.longest_s(instance),
 }
 """What each takes at most, as measured where it applies; the critical path counts as nothing: it is always counted."""
 

@@ -16,7 +16,8 @@ from math import lcm
 
 from truenorth.models import NEVER, WHOLE, Instance, Job, Objective
 from truenorth.solvers.bounds.alone import LoneJobs
-from truenorth.solvers.bounds.certified import LATEST, RefusedError, as_list, get, table, whole
+from truenorth.solvers.bounds.certified import LATEST, RefusedError, as_list, get, whole
+from truenorth.solvers.bounds.stream_recomputed import stream_value
 
 _LARGEST_LEVEL = 1 << 200
 """Neither part of a fraction in a certificate is larger."""
@@ -441,38 +442,11 @@ def _too_large(needed: list[set[int]], size: list[int], room: Fraction) -> int:
 
 # Prices of streams
 
-_FINE, _SCALE = 1024, 1 << 60
-"""Parts of a microsecond of GPU time; parts of the objective in which weights and prices are whole."""
-_MOST_WINDOWS = 1 << 12
-
-_Curve = list[tuple[int, int]]
-"""What a decode pays at the least of its steps, by their mean: corners (us, parts of a us)."""
-_Trade = list[tuple[int, int]]
-"""Latency of a job, and GPU time of a request, at each corner."""
-
 
 def stream_prices(instance: Instance, objective: Objective, parameters: object) -> Fraction | None:
-    """Return what all jobs pay at the least for GPU time and for coming late, less the worth of all GPUs.
-
-    Prices are of windows and GPU classes; behind the last window nothing costs anything. Any prices hold, and any
-    convex curve that no step time lies below.
-    """
+    """Return what all jobs pay at the least for GPU time and for coming late, less the worth of all GPUs."""
     due = _due(instance, objective)
-    if instance.streams is None or due is None:
-        return None
-    edges = [whole(at, 0, LATEST, "edges_us") for at in as_list(get(parameters, "edges_us"), None, "edges_us")]
-    if not 2 <= len(edges) <= _MOST_WINDOWS or edges[0] != 0 or any(a >= b for a, b in pairwise(edges)):
-        raise RefusedError("edges_us must rise from 0")
-    classes = len(instance.class_gpu)
-    prices = table(get(parameters, "prices"), classes, len(edges) - 1, "prices").tolist()
-    curves = _read_curves(instance, get(parameters, "corners"))
-    alone, total = LoneJobs(instance), 0
-    for job, (weight, slack) in enumerate(due):
-        total += _least_paid(alone, job, int(weight * _SCALE), slack, edges, prices, curves)
-    for c, row in enumerate(prices):
-        gpus = int((instance.gpu_class == c).sum())
-        total -= gpus * _FINE * sum(price * (b - a) for price, (a, b) in zip(row, pairwise(edges), strict=True))
-    return max(Fraction(0), Fraction(total, _SCALE * _FINE))
+    return None if instance.streams is None or due is None else stream_value(instance, due, parameters)
 
 
 def _due(instance: Instance, objective: Objective) -> list[tuple[Fraction, int]] | None:
@@ -482,128 +456,6 @@ def _due(instance: Instance, objective: Objective) -> list[tuple[Fraction, int]]
         return [free if job.deadline_us is None else (job.weight, job.deadline_us) for job in instance.jobs]
     weights = latency_weights(instance, objective)
     return None if weights is None else [(weight, 0) for weight in weights]
-
-
-def _read_curves(instance: Instance, listed: object) -> list[list[_Curve | None]]:
-    """Return the curves of every stream class on every GPU class; refuse one that a step time lies below."""
-    streams = instance.streams
-    speeds = () if streams is None else streams.speeds
-    found = []
-    for row, given in zip(speeds, as_list(listed, len(speeds), "corners"), strict=True):
-        curves: list[_Curve | None] = []
-        for speed, corners in zip(row, as_list(given, len(row), "corners"), strict=True):
-            if speed is None:
-                curves.append(None)
-                continue
-            pairs = [as_list(pair, 2, "corners") for pair in as_list(corners, None, "corners")]
-            curve = [(whole(s, 0, LATEST, "corners"), whole(e, 0, LATEST, "corners")) for s, e in pairs]
-            steps = enumerate(speed.tau[1:], 1)
-            if not _is_convex(curve) or any(_height(curve, tau) * k > tau * _FINE for k, tau in steps):
-                raise RefusedError("corners lie above a step time, or make no falling convex curve")
-            curves.append(curve)
-        found.append(curves)
-    return found
-
-
-def _is_convex(curve: _Curve) -> bool:
-    """Say whether corners go right and down, ever less steeply."""
-    edges = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(curve)]
-    falls = all(right > 0 and down <= 0 for right, down in edges)
-    return bool(curve) and falls and all(a[1] * b[0] <= b[1] * a[0] for a, b in pairwise(edges))
-
-
-def _height(curve: _Curve, step: int) -> Fraction | float:
-    """Return what a curve says at a step: nothing is as cheap before its first corner, all is alike behind its last."""
-    if step < curve[0][0]:
-        return math.inf
-    for a, b in pairwise(curve):
-        if step < b[0]:
-            return a[1] + Fraction((b[1] - a[1]) * (step - a[0]), b[0] - a[0])
-    return Fraction(curve[-1][1])
-
-
-def _least_paid(
-    alone: LoneJobs,
-    job: int,
-    weight: int,
-    slack: int,
-    edges: list[int],
-    prices: list[list[int]],
-    curves: list[list[_Curve | None]],
-) -> int:
-    """Return the least that a job pays, over the windows in which it may end."""
-    release = alone.instance.jobs[job].release_us
-    least_us = max(alone.times(job)[1]) - release
-    trades, others = _trades(alone, job, curves)
-    come = sum(edge <= release for edge in edges) - 1
-    cheapest = [row[come] if come < len(row) else 0 for row in prices]
-    found = []
-    for window in range(come, len(edges)):
-        cheapest = [
-            min(low, row[window] if window < len(row) else 0) for low, row in zip(cheapest, prices, strict=True)
-        ]
-        until = max(edges[window] - release, least_us, slack)
-        ways = [
-            weight * _FINE * (latency - slack) + price * energy
-            for trade, price in zip(trades, cheapest, strict=True)
-            for latency, energy in ([] if trade is None else _choices(trade, until))
-        ] or [weight * _FINE * (until - slack)]
-        besides = (min(p * e for p, e in zip(cheapest, row, strict=True) if e is not None) for row in others)
-        found.append(min(ways) + sum(besides))
-    return min(found)
-
-
-def _choices(trade: _Trade, until: int) -> list[tuple[int, int]]:
-    """Return where a cost can be least: at corners, and where a later end begins to cost more."""
-    found = [(max(latency, until), energy) for latency, energy in trade]
-    for (early, dear), (late, cheap) in pairwise(trade):
-        if early <= until < late:
-            found.append((until, dear + (cheap - dear) * (until - early) // (late - early)))
-    return found
-
-
-def _trades(
-    alone: LoneJobs, job: int, curves: list[list[_Curve | None]]
-) -> tuple[list[_Trade | None], list[list[int | None]]]:
-    """Return per GPU class how the request of most decodes trades latency for GPU time, and what others take of it."""
-    instance, streams = alone.instance, alone.instance.streams
-    tasks, trades, others = instance.tasks_of(job), [list[_Trade | None]()], list[list[int | None]]()
-    if streams is None:
-        return [], []
-    templates = instance.task_template[tasks.start : tasks.stop].tolist()
-    tokens = [streams.tokens(task) for task in tasks]
-    runs = [alone.runs_of(*pair) for pair in zip(templates, tokens, strict=True)]
-    tails = _tails(instance, templates, runs)
-    requests = [at for at, template in enumerate(templates) if streams.template[template] >= 0]
-    decodes = [each.output - (1 if each.uncached else 0) for each in tokens]
-    chosen = max(requests, key=lambda at: decodes[at], default=None)
-    heads = alone.times(job)[0]
-    for at in requests:
-        stream, row = int(streams.template[templates[at]]), list[_Trade | None]()
-        for c, speed in enumerate(streams.speeds[stream]):
-            curve = curves[stream][c]
-            if speed is None or curve is None or runs[at][c] == NEVER:
-                row.append(None)
-                continue
-            prompt = Fraction(tokens[at].uncached * 10**6) / speed.prefill_rate
-            around = heads[at] - instance.jobs[job].release_us + tails[at] + math.ceil(prompt)
-            energy = math.floor(prompt * _FINE)
-            row.append([(around + decodes[at] * s, energy + decodes[at] * each) for s, each in curve])
-        if at == chosen:
-            trades = [row]
-        else:
-            others.append([None if trade is None else trade[-1][1] for trade in row])
-    return trades[0], others
-
-
-def _tails(instance: Instance, templates: list[int], runs: list[list[int]]) -> list[int]:
-    """Return how long what follows each task of a job takes at the least."""
-    tails = [0] * len(templates)
-    workflow = instance.workflows[int((instance.template_first <= templates[0]).sum()) - 1]
-    for at in reversed(workflow.topological):
-        after = [at + offset for offset, _ in instance.outputs[templates[at]]]
-        tails[at] = max((min(run for run in runs[t] if run != NEVER) + tails[t] for t in after), default=0)
-    return tails
 
 
 RECOMPUTED: Mapping[str, Recompute] = {

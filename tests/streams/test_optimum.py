@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import random
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -13,13 +15,15 @@ import pytest
 from tests.streams.oracle import Oracle
 from tests.streams.worlds import LATENCY_US, chats, cluster, random_chats, random_steps
 from truenorth.executor import parse_policy, simulate
-from truenorth.models import Edge, Instance, Job, MLModel, Objective, StreamClass, Task, Tokens, Workflow
+from truenorth.models import Edge, Instance, Job, MLModel, Objective, StreamClass, Task, Tokens, Workflow, scenario_hash
 from truenorth.models.feasibility import assert_feasible
 from truenorth.models.objective import charges, timeline_value
 from truenorth.models.streams import StreamSpeed
-from truenorth.solvers.bounds import closed_form
+from truenorth.solvers.bounds import closed_form, stream_prices
 from truenorth.solvers.bounds.certificate import closed_form_document
 from truenorth.solvers.bounds.proof import round_up
+from truenorth.solvers.bounds.stream_payments import pay
+from truenorth.solvers.bounds.stream_recomputed import counts_pairs, stream_value
 from truenorth.solvers.bounds.verify import verify
 from truenorth.solvers.compiled import random_state
 from truenorth.solvers.result import Search
@@ -167,6 +171,13 @@ def _forged(**changes: object) -> tuple[Instance, dict[str, Any]]:
     ("changes", "reason"),
     [
         ({"lower_bound": 148e-6}, "is proved"),
+        ({"parameters": {"levels": [[[[1, 4, 4096], [4, 10, 2561]]]]}}, "levels lie above"),
+        ({"parameters": {"levels": [[[[1, 4, 4096], [4, 11, 2560]]]]}}, "levels lie above"),
+        ({"parameters": {"levels": [[[[1, 4, 4096], [4, 10, 2560]]]]}}, "levels lie above"),  # the line, at two decodes
+        ({"parameters": {"levels": [[[[1, 4, 2560], [3, 8, 2560]]]]}}, "levels must rise"),
+        ({"parameters": {"shares": [1024] * 19 + [1025]}}, "shares must be"),
+        ({"parameters": {"debts": [{"at": [5, 5], "heights": []}]}}, "debts must stand"),
+        ({"parameters": {"debts": [{"at": [5], "heights": [[[1]]]}]}}, "debts must be"),
         ({"parameters": {"corners": [[[[4, 5000], [10, 2560]]]]}}, "corners lie above"),
         ({"parameters": {"corners": [[[[4, 4000], [5, 3900], [9, 100]]]]}}, "corners lie above"),
         ({"parameters": {"corners": [[[[5, 100]]]]}}, "corners lie above"),
@@ -180,3 +191,108 @@ def test_forged_certificates_are_refused(changes: dict[str, Any], reason: str) -
     verdict = verify(*_forged(**changes))
     assert not verdict.valid
     assert reason in str(verdict.reason)
+
+
+def alike(rng: random.Random) -> Instance:
+    """Return two to four jobs of a request each, on one or two GPUs of unlike kinds."""
+    jobs, release = [], 0
+    for _ in range(rng.randint(2, 4)):
+        prompt = rng.randint(1, 5)
+        jobs.append((release, Tokens(prompt, rng.randint(1, prompt), rng.randint(1, 4))))
+        release += rng.choice((0, 0, rng.randint(0, 3)))
+    return chats(cluster(rng.randint(1, 2)), {kind: tiny_speed(rng, 0) for kind in ("A", "B")}, jobs)
+
+
+@pytest.mark.parametrize("seed", range(DRAWS))
+def test_no_prices_shares_or_debts_prove_more_than_the_optimum(seed: int) -> None:
+    """A certificate may hold any of them: what is computed from it is proved."""
+    rng = random.Random(seed)
+    instance, objective = alike(rng), OBJECTIVES[seed % 2]
+    least, charged = optimum(instance, objective), charges(objective, instance)
+    due = [(weight, 0) for weight in charged.job_weights]
+    proof = stream_prices.prove(instance, objective)
+    assert proof is not None
+    assert proof.value <= least
+    for _ in range(40):
+        found = copy.deepcopy(proof.witness)
+        found["prices"] = [[int(price * rng.choice((0, 0.5, 1, 1.5))) for price in row] for row in found["prices"]]
+        found["shares"] = [rng.choice((0, 100, 512, 900, 1024)) for _ in found["shares"]]
+        factor = rng.choice((0.3, 1, 2))
+        for row in found["debts"][0]["heights"]:
+            row[:] = [[int(y * factor * rng.choice((0.5, 1, 1.5))) for y in window] for window in row]
+        assert stream_value(instance, due, found) <= least
+
+
+def test_neighbours_owe_each_other_their_prompts() -> None:
+    """Twenty requests alike, of 40 prompt tokens and 4 decodes, wait for each other's prompts while they decode."""
+    speed = StreamSpeed(Fraction(1_000_000), 4, 4, {1: 4, 4: 10})
+    instance = chats(cluster(1), {"A": speed}, [(0, Tokens(40, 40, 5))] * 20)
+    proof = stream_prices.prove(instance, Objective.MEAN_LATENCY)
+    assert proof is not None
+    due = [(Fraction(1, 20), 0)] * 20
+    unowed = stream_value(instance, due, {**proof.witness, "shares": [0] * 20, "debts": [None]})
+    assert (
+        unowed + 3
+        < proof.value
+        <= timeline_value(Objective.MEAN_LATENCY, instance, simulate(instance, parse_policy("least_tokens")))
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_searched_in_floats_is_what_is_proved(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search and the verifier share no code: their values are the same, but for what is rounded down."""
+    values: list[float] = []
+
+    def noted(*given: Any) -> float:
+        values.append(pay(*given))
+        return values[-1]
+
+    monkeypatch.setattr(stream_prices, "pay", noted)
+    rng = random.Random(seed)
+    for instance in (random_chats(rng, 12), random_steps(rng, 5)):
+        for objective in (Objective.MEAN_SLOWDOWN, Objective.WEIGHTED_TARDINESS):
+            values.clear()
+            proof = stream_prices.prove(instance, objective)
+            assert proof is not None
+            assert float(proof.value) == pytest.approx(max(values), rel=5e-3, abs=1e-9)
+
+
+def test_certificates_of_before_are_still_read() -> None:
+    """They hold corners in place of levels, shares and debts."""
+    instance = overloaded()
+    prices = [576460752303423616, 468374361246531584, 168134386088498496, 0]
+    parameters = {
+        "edges_us": [0, 70, 140, 210, 280],
+        "prices": [prices],
+        "corners": [[[[4, 4096], [6, 3072], [8, 2730], [10, 2560]]]],
+    }
+    proved = Fraction(1930918340235099915, 18014398509481984)
+    document = closed_form_document(instance, Objective.MEAN_LATENCY, "stream_prices", proved)
+    verdict = verify(instance, {**document, "parameters": parameters})
+    assert verdict.valid
+    assert verdict.lower_bound == round_up(instance, Objective.MEAN_LATENCY, proved)
+    assert not verify(instance, {**document, "parameters": parameters, "lower_bound": 108e-6}).valid
+
+
+@dataclass(frozen=True, slots=True)
+class NewSpeed(StreamSpeed):
+    """A speed with a key that bounds do not know."""
+
+    grows: bool = False
+
+
+def test_debts_are_counted_only_where_they_are_known_to_hold() -> None:
+    """One request per job, and no key but those whose rules the argument knows."""
+    of_two = random_steps(random.Random(0), 5)
+    assert counts_pairs(of_two) == [False] * len(counts_pairs(of_two))
+    for grows in (False, True):
+        speed = NewSpeed(Fraction(1_000_000), 4, 4, {1: 4, 4: 10}, grows=grows)
+        instance = chats(cluster(1), {"A": speed}, [(0, Tokens(4, 4, 5))] * 20)
+        assert counts_pairs(instance) == [not grows]
+        proof = stream_prices.prove(instance, Objective.MEAN_LATENCY)
+        assert proof is not None
+        assert any(proof.witness["shares"]) is not grows
+    _, forged = _forged(parameters={})
+    assert verify(instance, {**forged, "scenario_hash": scenario_hash(instance)}).reason == (
+        "debts of a stream class whose requests owe each other nothing"
+    )

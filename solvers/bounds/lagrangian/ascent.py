@@ -86,7 +86,7 @@ def ascend(
             break
         evaluation.excess(excess)
         past = min(PRICE_SMOOTHING, (step + 1) / (step + FORGOTTEN))
-        _move(flat, gradient, mean, square, smooth, unit, steps.length(step), past, step + 1)
+        move(flat, gradient, mean, square, smooth, unit, steps.length(step), past, step + 1)
         # After the step, for the next evaluation: bids follow from what jobs cost at the prices before it.
         if bidders is not None:
             bidders.move(evaluation, prices.parts, steps.length(step))
@@ -115,7 +115,7 @@ def _units(relaxation: Relaxation, model_slots: int) -> Numbers:
 
 
 @allocating_kernel
-def _move(
+def move(
     prices: Numbers,
     gradient: Numbers,
     mean: Numbers,
