@@ -4,7 +4,8 @@ Shapes that are known by their columns:
 
 - Azure's LLM inference traces of 2023 and 2024 (github.com/Azure/AzurePublicDataset);
 - Mooncake's traces of FAST'25 (github.com/kvcache-ai/Mooncake): milliseconds, blocks of 512 tokens;
-- what vLLM and other servers of OpenAI's interface answer, an object per line with ``created`` and ``usage``.
+- what vLLM and other servers of OpenAI's interface answer, an object per line with ``created`` and ``usage``;
+- runs of vLLM that were stamped with times, of which `truenorth fit` makes a catalogue.
 
 Options name the columns of any other log, and change those of a known one.
 """
@@ -44,6 +45,7 @@ class LogShape(NamedTuple):
     block: int = 512
 
 
+VLLM_RUN = LogShape("a run of vLLM with its time stamps", "queued_ts", "input_toks", "output_toks")
 SHAPES = (
     LogShape("Azure's LLM inference trace", "TIMESTAMP", "ContextTokens", "GeneratedTokens"),
     LogShape("Mooncake's trace", "timestamp", "input_length", "output_length", "ms", hashes="hash_ids"),
@@ -55,6 +57,7 @@ SHAPES = (
         "s",
         "model",
     ),
+    VLLM_RUN,
 )
 
 
