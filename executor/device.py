@@ -140,7 +140,7 @@ class VirtualDevice:
 
     def serve(self, gpu: int, number: int, run: StreamRun, stride: Stride) -> None:
         """Schedule the end of the stride, which may have begun before."""
-        self.at(run.boundary_us + stride.iterations * stride.length_us, STRIDE_END, gpu, number)
+        self.at(run.end_us(stride), STRIDE_END, gpu, number)
 
     def load(self, model: int, gpu: int, slot: int | None, expected_us: int) -> None:
         """Schedule the end of a load."""

@@ -17,7 +17,7 @@ from truenorth.executor.execution import NOWHERE, Arrivals, Execution
 from truenorth.executor.knowledge import WorkflowTables
 from truenorth.models import NONE, Instance, Job, ServedRequests, Timeline, Tokens
 from truenorth.models.cluster import Availability
-from truenorth.models.gpu_state import Request
+from truenorth.models.gpu_state import Request, block_bytes
 from truenorth.models.strides import StreamRun, Stride
 
 
@@ -40,7 +40,7 @@ class ServingExecution(Execution):
     """
 
     __slots__ = (
-        "_answers", "_at_boundary", "_stride_number", "_strides", "first_us", "knows_lengths", "limits",
+        "_answers", "_at_boundary", "_order", "_stride_number", "_strides", "first_us", "knows_lengths", "limits",
         "serves_streams",
     )  # fmt: skip
 
@@ -62,6 +62,7 @@ class ServingExecution(Execution):
         self._strides: dict[int, Stride] = {}
         self._stride_number = [0] * self.n_gpus
         self._at_boundary: dict[int, None] = {}
+        self._order: list[int] = []
 
     def release_requests(self, job: Job, tables: WorkflowTables, ingress: int, tokens: Sequence[Tokens]) -> int:
         """Make a job with requests known, whose tasks have these tokens, and return its index.
@@ -93,6 +94,13 @@ class ServingExecution(Execution):
         """Return the bytes of KV that a request holds on a GPU from its start to its end."""
         return self._held[task] * self.speed(task, gpu).kv_bytes
 
+    def _joining_bytes(self, task: int, gpu: int) -> int:
+        """Return the bytes of KV that a request needs to join: all that it will hold, or its prompt's blocks."""
+        speed = self.speed(task, gpu)
+        if not speed.block:
+            return self.kv_bytes(task, gpu)
+        return -(-self.tokens[task].prompt // speed.block) * block_bytes(speed)
+
     def refuse_request(self, task: int) -> str | None:
         """Return what keeps a request from joining on its GPU, were it a boundary; None if nothing does."""
         gpu = self.gpu[task] if 0 <= task < len(self.gpu) else NOWHERE
@@ -108,7 +116,7 @@ class ServingExecution(Execution):
         """Return the bytes of memory that a request lacks on its GPU if it lacks nothing else, 0 otherwise."""
         gpu = self.gpu[task]
         request = self._request(task, gpu)
-        lacking = max(0, request.kv_bytes - self.state[gpu].memory.free_bytes)
+        lacking = self.state[gpu].lacks_kv(request)
         # Asked once more as if it held nothing: then memory alone is what it lacks.
         request.kv_bytes = 0
         return lacking if self.state[gpu].refuse_request(request, self.limits.get(gpu, 0)) is None else 0
@@ -118,7 +126,8 @@ class ServingExecution(Execution):
         if self.refuse_request(task) is not None:
             return False
         gpu = self.gpu[task]
-        return self._refuse_boundary(gpu) is None or self._cut(gpu)
+        # Where KV grows it is known only at the boundary whether there is room.
+        return self._refuse_boundary(gpu) is None or (self._cut(gpu) and self.refuse_request(task) is None)
 
     def join(self, task: int) -> None:
         """Let a request join on its GPU, at a boundary.
@@ -137,8 +146,9 @@ class ServingExecution(Execution):
         self.state[gpu].begin_request(self._request(task, gpu), self.now)
         self.started_us[task] = self.now
         self._at_boundary[gpu] = None
+        self._order.append(task)
 
-    def take_stride(self, gpu: int, number: int) -> tuple[list[int], list[int]]:
+    def take_stride(self, gpu: int, number: int) -> tuple[Sequence[int], Sequence[int]]:
         """Take the iterations of a stride that has ended; return whose first and whose last token has come.
 
         Nobody's, if the stride of that number has been cut short, or begun anew.
@@ -146,23 +156,43 @@ class ServingExecution(Execution):
         # A stride that was cut still comes to its end in the device's list of events.
         if number != self._stride_number[gpu]:
             return [], []
-        first, ended = self.state[gpu].advance(self._taken(gpu, self._strides.pop(gpu)))
-        for task in first:
+        came = self.state[gpu].advance(self._taken(gpu, self._strides.pop(gpu)), self.limits.get(gpu, 0))
+        for task in came.first:
             self.first_us[task] = self.now
-        for task in ended:
+        for task in came.ended:
             self.tokens[task] = self.tokens[task]._replace(output=self._answers[task])
         self.touched[gpu] = None
         self._at_boundary[gpu] = None
-        return first, ended
+        return came.first, came.ended
 
     def begin_strides(self) -> None:
         """Begin the next stride of every GPU that stands at a boundary: nobody joins at this instant any more."""
         # After the policy has acted at this instant, or who joins now would miss the iteration.
         for gpu in self._at_boundary:
             serving = self.state[gpu].serving
-            if serving is not None:
-                self._begin(gpu, serving, serving.stride())
+            if serving is None:
+                continue
+            # Models that have left at this instant may have made room.
+            if serving.preempted:
+                self.state[gpu].rejoin(self.limits.get(gpu, 0))
+            if serving.requests:
+                self._begin(gpu, serving, self.state[gpu].next_stride())
         self._at_boundary.clear()
+
+    def memory_changes(self, gpu: int) -> None:
+        """Have a GPU whose requests take memory as they grow stand at its next boundary, for its room changes now."""
+        serving, stride = self.state[gpu].serving, self._strides.get(gpu)
+        if serving is None or not serving.speed.block or self._device.iterates:
+            return
+        if stride is not None:
+            passed = max(1, serving.iterations_until(self.now, stride))
+            if passed < stride.iterations:
+                self.state[gpu].hold_blocks(passed - 1)
+                self._begin(gpu, serving, stride._replace(iterations=passed))
+        elif not serving.requests:
+            # All were preempted: the node is idle until one of them can join again.
+            serving.wait_until(self.now)
+            self._at_boundary[gpu] = None
 
     def timeline(self, realised: bool) -> Timeline:
         """Return what has happened, first tokens among it."""
@@ -170,7 +200,10 @@ class ServingExecution(Execution):
         if not self.serves_streams:
             return happened
         first_us, answers = np.array(self.first_us, np.int64), np.array(self._answers, np.int64)
-        served = ServedRequests(first_us, np.zeros_like(first_us), answers)
+        order = np.full(len(first_us), NONE, np.int64)
+        order[self._order] = np.arange(len(self._order))
+        grows = any(speed.block for row in self.speeds for speed in row if speed is not None)
+        served = ServedRequests(first_us, np.zeros_like(first_us), answers, order=order if grows else None)
         return replace(happened, served=served)
 
     def _refuse_boundary(self, gpu: int) -> str | None:
@@ -183,7 +216,7 @@ class ServingExecution(Execution):
         """Have a stride taken from the last boundary on, in place of one under way if there is one."""
         if self._device.iterates:
             # Real devices iterate one by one: each may take another time than given.
-            stride = Stride(1, stride.length_us)
+            stride = stride._replace(iterations=1)
         self._stride_number[gpu] += 1
         self._strides[gpu] = stride
         self._device.serve(gpu, self._stride_number[gpu], serving, stride)
@@ -191,29 +224,28 @@ class ServingExecution(Execution):
     def _taken(self, gpu: int, stride: Stride) -> Stride:
         """Return a stride that has ended as it was; an iteration on its own lasts until now, however long it took."""
         serving = self.state[gpu].serving
-        return stride if serving is None or stride.iterations > 1 else Stride(1, self.now - serving.boundary_us)
+        return stride if serving is None else serving.as_it_was(stride, self.now)
 
     def _cut(self, gpu: int) -> bool:
         """Have a stride end at the next boundary that leaves a budget; say whether the GPU stands at it now."""
         serving, stride = self.state[gpu].serving, self._strides.get(gpu)
         if serving is None or stride is None or self._device.iterates or not serving.decodes_only:
             return False
-        # Iterations begun until now, rounded up: the boundary at or behind this instant.
-        passed = -(-(self.now - serving.boundary_us) // stride.length_us)
+        passed = serving.iterations_until(self.now, stride)
         if passed >= stride.iterations:
             return False
-        done = Stride(passed, stride.length_us)
-        if serving.boundary_us + passed * stride.length_us > self.now:
+        done = stride._replace(iterations=passed)
+        if serving.end_us(done) > self.now:
             self._begin(gpu, serving, done)
             return False
         self._stride_number[gpu] += 1
         del self._strides[gpu]
-        self.state[gpu].advance(done)
+        self.state[gpu].advance(done, self.limits.get(gpu, 0))
         self._at_boundary[gpu] = None
         return True
 
     def _request(self, task: int, gpu: int) -> Request:
         template = self.template[task]
         tokens = self.tokens[task]._replace(output=self._answers[task])
-        held = self.kv_bytes(task, gpu)
+        held = self._joining_bytes(task, gpu)
         return Request(task, tokens, self.stream[template], self.speed(task, gpu), self.needs[template], held)

@@ -13,7 +13,7 @@ from itertools import zip_longest
 
 import numpy as np
 
-from truenorth.executor.device import VirtualDevice
+from truenorth.executor.device import STRIDE_END, VirtualDevice
 from truenorth.executor.engine import Engine
 from truenorth.executor.errors import PolicyError
 from truenorth.executor.noise import Noise
@@ -164,7 +164,10 @@ class _RecordedDevice(VirtualDevice):
 
     def serve(self, gpu: int, number: int, run: StreamRun, stride: Stride) -> None:
         left = self._iterations.get(gpu)
-        super().serve(gpu, number, run, Stride(1, left.popleft()) if left else stride)
+        if left:
+            self.at(run.boundary_us + left.popleft(), STRIDE_END, gpu, number)
+        else:
+            super().serve(gpu, number, run, stride)
 
     def load(self, model: int, gpu: int, slot: int | None, expected_us: int) -> None:
         left = self._recorded.get((gpu, model), deque())

@@ -198,6 +198,7 @@ class Site(ServingExecution):
         load_us = self.load_us[model][self.gpu_class[gpu]]
         if load_us == NEVER:
             raise IllegalActionError(f"X GPU {gpu}: model {model} may not be there")
+        self.memory_changes(gpu)
         for victim in evict:
             self.evict(gpu, victim)
             # The copy back takes the way of a load, without what a load costs to begin.
@@ -231,6 +232,7 @@ class Site(ServingExecution):
             raise IllegalActionError(refused)
         self._end_stay(gpu, model)
         self._device.evict(model, gpu)
+        self.memory_changes(gpu)
 
     def leave_out(self, gpu: int, model: int) -> None:
         """Do without an initial residency from time 0 on, as a plan may that never uses it (rule R7).

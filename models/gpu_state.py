@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from truenorth.models.cluster import GPU
 from truenorth.models.streams import StreamSpeed, Tokens
@@ -131,6 +132,11 @@ class Memory:
         return None
 
 
+def block_bytes(speed: StreamSpeed) -> int:
+    """Return the bytes of a block of KV; 0 where KV does not grow, or takes no room."""
+    return speed.block * speed.kv_bytes
+
+
 IDLE = -1
 """Stands for the model on a copy engine that loads nothing."""
 
@@ -177,7 +183,7 @@ class Request:
     models
         What it needs.
     kv_bytes
-        What it holds until it ends.
+        What it needs to join, and holds until it ends unless KV grows.
     """
 
     task: int
@@ -186,6 +192,15 @@ class Request:
     speed: StreamSpeed
     models: Sequence[int]
     kv_bytes: int
+
+
+class Boundary(NamedTuple):
+    """What comes at the end of a stride: whose first and last tokens, who is preempted, and who joins again."""
+
+    first: Sequence[int]
+    ended: Sequence[int]
+    preempted: Sequence[int] = ()
+    back: Sequence[int] = ()
 
 
 class GPUState:
@@ -215,6 +230,7 @@ class GPUState:
     """
 
     __slots__ = (
+        "_growing_bytes",
         "_kv_bytes",
         "_overlap_loads",
         "_serving_run",
@@ -240,6 +256,7 @@ class GPUState:
         self.serves = NONE
         self._serving_run = IDLE
         self._kv_bytes: dict[int, int] = {}
+        self._growing_bytes = 0
 
     # -- runs -----------------------------------------------------------------------------------------------------
 
@@ -312,10 +329,23 @@ class GPUState:
         # A plan may allow fewer at once than there are seats, never more.
         elif serving.requests >= min(most, request.speed.seats):
             return f"S1 {self.id}: serves {serving.requests} requests, and no seat is free"
+        elif serving.closed:
+            return f"S2 {self.id}: nobody joins before those that were preempted"
         if not self.memory.ready.issuperset(request.models):
             model = next(model for model in request.models if model not in self.memory.ready)
             return f"R3 {self.id}: model {model} is not ready"
-        return self.memory.refuse_bytes(request.kv_bytes) if request.kv_bytes else None
+        lacking = self.lacks_kv(request)
+        return None if lacking <= 0 else f"R2 {self.id}: lacks {lacking} bytes of memory for KV"
+
+    def lacks_kv(self, request: Request) -> int:
+        """Return the bytes of memory that a request lacks to join; where KV grows, at the last boundary."""
+        if not request.kv_bytes:
+            return 0
+        # Blocks that are held beyond the boundary are those of iterations to come: who joins before changes these.
+        serving, ahead = self.serving, 0
+        if serving is not None and request.speed.block:
+            ahead = self._growing_bytes - serving.blocks() * block_bytes(request.speed)
+        return max(0, request.kv_bytes - self.memory.free_bytes - ahead)
 
     def refuse_boundary(self, now: int) -> str | None:
         """Return why nobody joins now: no boundary, or no budget left; None if somebody may."""
@@ -332,24 +362,68 @@ class GPUState:
             self.serving, self.serves, self._serving_run = StreamRun(request.speed, now), request.stream, request.task
             # To everybody else a GPU that serves is one run of the whole compute, whose end nobody knows.
             self.begin_run(Run((request.task,), now, now, NONE, request.models))
-        self.serving.join(request.task, request.tokens.uncached, request.tokens.output)
-        if request.kv_bytes:
+        self.serving.join(request.task, request.tokens)
+        if request.speed.block:
+            self.hold_blocks()
+        elif request.kv_bytes:
             self._kv_bytes[request.task] = request.kv_bytes
             self.memory.free_bytes -= request.kv_bytes
         return self.serving
 
-    def advance(self, stride: Stride) -> tuple[list[int], list[int]]:
-        """Take iterations; return whose first and whose last token then comes, and free what the latter held."""
+    def hold_blocks(self, ahead: int = 0) -> None:
+        """Hold the blocks of KV that are needed until so many iterations from the boundary on, where KV grows."""
+        if self.serving is not None and self.serving.speed.block:
+            needed = self.serving.blocks(ahead) * block_bytes(self.serving.speed)
+            self.memory.free_bytes += self._growing_bytes - needed
+            self._growing_bytes = needed
+
+    def next_stride(self) -> Stride:
+        """Return the iterations from the boundary on that do alike, with the blocks of KV that there are."""
+        serving = self._with_room()
+        stride = serving.stride()
+        self.hold_blocks(stride.iterations - 1)
+        return stride
+
+    def advance(self, stride: Stride, limit: int = 0) -> Boundary:
+        """Take iterations, and let who stays take its blocks of KV; free what others held."""
         if self.serving is None:
             raise ValueError(f"{self.id} serves nobody")
         first, ended = self.serving.advance(stride)
         for task in ended:
             self.memory.free_bytes += self._kv_bytes.pop(task, 0)
+        preempted = self._with_room().preempt() if self.serving.speed.block else ()
+        back = self.rejoin(limit)
         # Empty: only now another class, batch or load may begin (S1).
-        if not self.serving.requests:
+        if not (self.serving.requests or self.serving.preempted):
             self.serving, self.serves = None, NONE
             self.end_run(self._serving_run)
-        return first, ended
+        return Boundary(first, ended, preempted, back)
+
+    def rejoin(self, limit: int = 0) -> Sequence[int]:
+        """Let those join again at the boundary that were preempted, as far as there is room; return them."""
+        if self.serving is None or not self.serving.speed.block:
+            return ()
+        seats = self.serving.speed.seats
+        back = self._with_room().rejoin(min(limit or seats, seats))
+        self.hold_blocks()
+        return [request.task for request in back]
+
+    def lacks_to_go_on(self) -> int:
+        """Return the bytes of memory that are missing if all that it serves is preempted, and waits for room."""
+        if self.serving is None or self.serving.requests or not self.serving.preempted:
+            return 0
+        missing = self._with_room().missing()
+        return missing * block_bytes(self.serving.speed)
+
+    def _with_room(self) -> StreamRun:
+        """Return what it serves, which knows how many blocks of KV there are now."""
+        serving = self.serving
+        if serving is None:
+            raise ValueError(f"{self.id} serves nobody")
+        size = block_bytes(serving.speed)
+        if size:
+            serving.room = (self.memory.free_bytes + self._growing_bytes) // size
+        return serving
 
     # -- loads ----------------------------------------------------------------------------------------------------
 

@@ -97,7 +97,10 @@ def _batch(batch: BatchClass) -> list[Any]:
 
 def _stream(stream: StreamClass) -> list[Any]:
     speeds = {
-        kind: [_number(speed.prefill_rate), speed.chunk, speed.seats, list(speed.tau), speed.kv_bytes]
+        kind: [
+            *(_number(speed.prefill_rate), speed.chunk, speed.seats, list(speed.tau), speed.kv_bytes),
+            *([speed.amended] if speed.amended else []),
+        ]
         for kind, speed in stream.speeds.items()
     }
     return [stream.name, speeds, list(stream.models)]

@@ -263,6 +263,11 @@ class Instance:
             return
         streams = StreamTables.of(self.workflows, self.jobs, self.models, self.class_gpu)
         self._set("streams", streams)
+        # Of these nobody knows how long a request takes at most (rule A1).
+        unbounded = [c.name for c in streams.classes for s in c.speeds.values() if s.context_ps or s.block]
+        if unbounded and not self.always_available:
+            problem = f"stream class {unbounded[0]}: with context or kv: grows no server may come and go yet"
+            raise InstanceError(f"{problem}; allowed is to leave out these keys, or `available` and `away`")
         run_us = self.run_us.copy()
         run_us[streams.template != NONE] = np.where(
             streams.longest[streams.template[streams.template != NONE]] < _LEAST_HELD,
@@ -377,6 +382,19 @@ class Instance:
             away = next(gpu for gpu in self.cluster.gpus if not gpu.available.always)
             problem = f"{who} knows no servers that come and go, and {away.id} is not always there"
             raise UnsupportedInstanceError(f"{problem}; allowed are groups without `available`")
+
+    def require_reserved_kv(self, who: str) -> None:
+        """Refuse KV that grows on behalf of a part that can preempt nobody.
+
+        Raises
+        ------
+        UnsupportedInstanceError
+            Naming the class; `who` is the part, in words.
+        """
+        if self.streams is not None and self.streams.grows.any():
+            name = self.streams.classes[int(np.argmax(self.streams.grows.any(axis=1)))].name
+            problem = f"{who} preempts no requests, and KV of stream class {name} grows"
+            raise UnsupportedInstanceError(f"{problem}; allowed is kv: reserved")
 
     @property
     def n_tasks(self) -> int:

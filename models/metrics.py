@@ -14,7 +14,7 @@ from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.models.objective import completion_us, mean_ratio
 from truenorth.models.slo import ServiceLevels, quantile_rank
-from truenorth.models.stream_rules import kv_bytes
+from truenorth.models.stream_rules import grown_kv, kv_bytes
 from truenorth.models.timeline import Timeline, TokenTimes, batch_leaders, is_eviction
 from truenorth.models.workload import WHOLE
 
@@ -68,7 +68,8 @@ class StreamMetrics(Metrics):
 
     First tokens count from the release of their job, time per token is that between a request's tokens, and output
     tokens per second count from the first of the releases to the makespan. A warm-up leaves out the requests of the
-    earliest jobs, but not of the most bytes of KV that one GPU holds at once.
+    earliest jobs, but not of the most bytes of KV that one GPU holds at once. Where KV grows requests may be preempted,
+    and compute tokens again.
     """
 
     mean_first_token_s: float | None
@@ -83,6 +84,8 @@ class StreamMetrics(Metrics):
     output_tokens: int
     output_tokens_per_s: float
     kv_peak_bytes: int
+    preemptions: int
+    recomputed_tokens: int
 
 
 def measure(
@@ -235,6 +238,7 @@ def measure_streams(instance: Instance, timeline: Timeline, jobs: Ints) -> dict[
     first = _spread_ratios(first_us.tolist(), [1] * len(first_us))
     per_token = _spread_ratios(times.span_us[counted].tolist(), times.steps[counted].tolist())
     output_tokens = int(served.output[int(instance.job_first_task[jobs[0]]) :].sum())
+    grown = grown_kv(instance, timeline, int(instance.job_first_task[jobs[0]]))
     span_us = max(1, int(timeline.end_us.max() - instance.job_release_us[jobs[0]]))
     return {
         **{f"{name}_first_token_s": value for name, value in first.items()},
@@ -242,7 +246,9 @@ def measure_streams(instance: Instance, timeline: Timeline, jobs: Ints) -> dict[
         "prompt_tokens": int(streams.prompt[int(instance.job_first_task[jobs[0]]) :].sum()),
         "output_tokens": output_tokens,
         "output_tokens_per_s": output_tokens * MICROSECONDS_PER_SECOND / span_us,
-        "kv_peak_bytes": _kv_peak(instance, timeline),
+        "kv_peak_bytes": max(_kv_peak(instance, timeline), grown.peak_bytes),
+        "preemptions": grown.preemptions,
+        "recomputed_tokens": grown.recomputed_tokens,
     }
 
 

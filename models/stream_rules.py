@@ -1,19 +1,24 @@
-"""The rules of streams (S1 to S5), for the checker: it takes every GPU's iterations again from who joins it when.
+"""The rules of streams (S1 to S5, E1, E2), for the checker: it takes every GPU's iterations again from who joins when.
 
 First tokens and ends follow from (GPU, start, order) alone; what a plan says of them has to equal that. Nothing is
-asked of the earliest start. Of what happened (`realised`) only seats, memory, inputs and residencies are held to them.
+asked of the earliest start. Of what happened (`realised`) only seats, memory, inputs and residencies are held to them,
+and all of it where KV grows, for which no device but the virtual one exists.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
 
 from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.models.stream_tables import StreamTables
-from truenorth.models.strides import StreamRun, Stride
+from truenorth.models.streams import StreamSpeed, Tokens
+from truenorth.models.strides import Preempted, StreamRun, Stride
 from truenorth.models.timeline import Timeline, Violation, file_order, name_task
 
 
@@ -28,19 +33,19 @@ def check_streams(instance: Instance, timeline: Timeline) -> Iterator[Violation]
         yield from _tokens_in_order(instance, timeline)
     else:
         yield from _one_class_at_a_time(instance, instance.streams, timeline)
-        yield from _iterations(instance, instance.streams, timeline)
+    yield from _iterations(instance, instance.streams, timeline)
 
 
 def kv_bytes(instance: Instance, timeline: Timeline) -> Ints:
     """Return the bytes of KV that each task holds from its start to its end; 0 for what is no request. Shape [tasks].
 
-    Of what happened the output tokens that there were count.
+    Of what happened the output tokens that there were count. Where KV grows nothing is held from start to end.
     """
     streams = instance.streams
     if streams is None:
         return np.zeros(instance.n_tasks, np.int64)
     per_token = np.array(
-        [[0 if speed is None else speed.kv_bytes for speed in row] for row in streams.speeds], np.int64
+        [[0 if speed is None or speed.block else speed.kv_bytes for speed in row] for row in streams.speeds], np.int64
     )
     output = timeline.served.output if timeline.served is not None and timeline.realised else streams.output
     stream = streams.template[instance.task_template]
@@ -93,8 +98,8 @@ def _seats(instance: Instance, streams: StreamTables, timeline: Timeline) -> Ite
         by_place.setdefault(place, []).append(task)
     for (gpu, stream), tasks in sorted(by_place.items()):
         speed = streams.speeds[stream][instance.gpu_class[gpu]]
-        if speed is None:
-            continue  # the GPU is not eligible, which T1 says
+        if speed is None or speed.block:
+            continue  # the GPU is not eligible, which T1 says; where KV grows who is preempted has no seat
         most = min(speed.seats, limits.get(gpu, speed.seats))
         here = np.array(tasks)
         instants = np.concatenate((timeline.end_us[here], timeline.start_us[here]))
@@ -133,11 +138,21 @@ def _tokens_in_order(instance: Instance, timeline: Timeline) -> Iterator[Violati
         yield Violation("S4", name_task(instance, task), "first token outside its run", at, span)
 
 
+class _Refused(NamedTuple):
+    """A rule that keeps a request from joining where KV grows, in words, and the two values that disagree."""
+
+    rule: str
+    problem: str
+    found: int
+    allowed: int
+
+
 class _Joined(NamedTuple):
-    """A request as it is served by the rules: at which boundary it joins, with what budget left, and what follows."""
+    """A request as it is served by the rules: at which boundary it joins, whether it may there, and what follows."""
 
     boundary_us: int
     budget: int
+    refused: _Refused | None
     first_us: int
     end_us: int
 
@@ -145,17 +160,12 @@ class _Joined(NamedTuple):
 def _iterations(instance: Instance, streams: StreamTables, timeline: Timeline) -> Iterator[Violation]:
     """S2 to S4: requests join at boundaries, with budget left; first tokens and ends are those of the iterations."""
     said = timeline.served
-    by_place: dict[tuple[int, int], list[int]] = {}
-    for task in file_order(instance, timeline).tolist():
-        stream = int(streams.template[instance.task_template[task]])
-        if stream != NONE:
-            by_place.setdefault((int(timeline.gpu[task]), stream), []).append(task)
-    for (gpu, stream), tasks in sorted(by_place.items()):
+    for (gpu, stream), tasks in _by_place(instance, streams, timeline):
         speed = streams.speeds[stream][instance.gpu_class[gpu]]
-        if speed is None:
+        # What happened on a device took the time it took; without the order it is not known who was preempted.
+        if speed is None or (timeline.realised and not (speed.block and said is not None and said.order is not None)):
             continue
-        run = _Serving(StreamRun(speed, 0), streams)
-        joined = run.serve(tasks, timeline.start_us[tasks].tolist())
+        joined = _Serving(instance, timeline, gpu, speed).serve(tasks)
         for task in tasks:
             name, start, by_rule = name_task(instance, task), int(timeline.start_us[task]), joined[task]
             first = NONE if said is None else int(said.first_us[task])
@@ -163,45 +173,173 @@ def _iterations(instance: Instance, streams: StreamTables, timeline: Timeline) -
                 yield Violation("S2", name, "joins between two boundaries", start, by_rule.boundary_us)
             elif by_rule.budget < 1:
                 yield Violation("S2", name, "joins an iteration whose prompt budget is spent", 0, "at least 1 token")
+            elif by_rule.refused is not None:
+                yield Violation(by_rule.refused.rule, name, *by_rule.refused[1:])
             if first != by_rule.first_us:
                 yield Violation("S3", name, "first token at another time", first, by_rule.first_us)
             if timeline.end_us[task] != by_rule.end_us:
                 yield Violation("S4", name, "ends at another time", int(timeline.end_us[task]), by_rule.end_us)
 
 
-class _Serving:
-    """Serves requests on one GPU as a plan has them join."""
+def _by_place(
+    instance: Instance, streams: StreamTables, timeline: Timeline
+) -> Iterator[tuple[tuple[int, int], list[int]]]:
+    """Yield GPUs with a stream class that they serve, and its requests in the order in which they join."""
+    by_place: dict[tuple[int, int], list[int]] = {}
+    for task in file_order(instance, timeline).tolist():
+        stream = int(streams.template[instance.task_template[task]])
+        if stream != NONE:
+            by_place.setdefault((int(timeline.gpu[task]), stream), []).append(task)
+    yield from sorted(by_place.items())
 
-    def __init__(self, run: StreamRun, streams: StreamTables) -> None:
-        self._run, self._streams = run, streams
+
+@dataclass(frozen=True, slots=True)
+class GrownKV:
+    """What comes of KV that grows: requests that were preempted, tokens computed again, and the most bytes of a GPU."""
+
+    preemptions: int = 0
+    recomputed_tokens: int = 0
+    peak_bytes: int = 0
+
+
+def grown_kv(instance: Instance, timeline: Timeline, first_task: int = 0) -> GrownKV:
+    """Return what comes of KV that grows; of preemptions those of requests from a task on count."""
+    streams = instance.streams
+    if streams is None or not streams.grows.any():
+        return GrownKV()
+    preempted, recomputed, peak = 0, 0, 0
+    for (gpu, stream), tasks in _by_place(instance, streams, timeline):
+        speed = streams.speeds[stream][instance.gpu_class[gpu]]
+        if speed is not None and speed.block:
+            serving = _Serving(instance, timeline, gpu, speed)
+            serving.serve(tasks)
+            again = [request for request in serving.again if request.task >= first_task]
+            preempted, recomputed = preempted + len(again), recomputed + sum(each.of - each.left for each in again)
+            peak = max(peak, serving.peak * speed.block * speed.kv_bytes)
+    return GrownKV(preempted, recomputed, peak)
+
+
+class _Room:
+    """Bytes that the models on a GPU leave, over time."""
+
+    def __init__(self, instance: Instance, timeline: Timeline, gpu: int) -> None:
+        here = [stay for stay in timeline.residencies if stay.gpu == gpu]
+        weight: list[int] = instance.weight_bytes.tolist()
+        self._all = instance.cluster.gpus[gpu].memory_bytes
+        comes = sorted((stay.load_start_us, weight[stay.model]) for stay in here)
+        goes = sorted((stay.end_us, weight[stay.model]) for stay in here if stay.end_us is not None)
+        self._comes, self._goes = [at for at, _ in comes], [at for at, _ in goes]
+        self._come = [0, *accumulate(size for _, size in comes)]
+        self._gone = [0, *accumulate(size for _, size in goes)]
+        self.changes_us = sorted({*self._comes, *self._goes})
+
+    def before(self, now: int) -> int:
+        """Return the bytes that are free for KV before what leaves at an instant has left."""
+        return self._all - self._come[bisect_right(self._comes, now)] + self._gone[bisect_left(self._goes, now)]
+
+    def after(self, now: int) -> int:
+        """Return the bytes that are free for KV once what leaves at an instant has left."""
+        return self._all - self._come[bisect_right(self._comes, now)] + self._gone[bisect_right(self._goes, now)]
+
+
+class _Serving:
+    """Serves requests on one GPU as a timeline has them join."""
+
+    def __init__(self, instance: Instance, timeline: Timeline, gpu: int, speed: StreamSpeed) -> None:
+        self._instance, self._timeline, self._gpu = instance, timeline, gpu
+        limits = {} if timeline.served is None else timeline.served.limits
+        self._seats = min(speed.seats, limits.get(gpu, speed.seats))
+        self._block_bytes = speed.block * speed.kv_bytes
+        self._room = _Room(instance, timeline, gpu) if self._block_bytes else None
+        self._run = StreamRun(speed, 0)
         self._first: dict[int, int] = {}
         self._end: dict[int, int] = {}
+        self.again: list[Preempted] = []
+        self.peak = 0
 
-    def serve(self, tasks: list[int], starts: list[int]) -> dict[int, _Joined]:
-        """Return what follows from these joins, given in the plan's order."""
-        place: dict[int, tuple[int, int]] = {}
-        for task, start in zip(tasks, starts, strict=True):
-            self._go_to(start)
-            tokens = self._streams.tokens(task)
+    def serve(self, tasks: list[int]) -> dict[int, _Joined]:
+        """Return what follows from the joins of these requests, given in their order."""
+        place: dict[int, tuple[int, int, _Refused | None]] = {}
+        for task in tasks:
+            tokens = self._tokens(task)
+            self._go_to(int(self._timeline.start_us[task]))
             # One that may not join does so nevertheless, where it should have at the earliest: the rest is checked on.
-            place[task] = self._run.boundary_us, self._run.budget
+            place[task] = self._run.boundary_us, self._run.budget, self._refuse(tokens)
             if self._run.budget < 1:
                 self._advance(self._run.stride())
-            self._run.join(task, tokens.uncached, tokens.output)
-        while self._run.requests:
-            self._advance(self._run.stride())
-        return {task: _Joined(*place[task], self._first[task], self._end[task]) for task in tasks}
+            self._run.join(task, tokens)
+        while self._run.requests or self._run.preempted:
+            self._go_on(None)
+        return {task: _Joined(*place[task], self._first.get(task, NONE), self._end.get(task, NONE)) for task in tasks}
+
+    def _refuse(self, tokens: Tokens) -> _Refused | None:
+        """Return what keeps a request from joining at the boundary where KV grows; None if nothing does."""
+        run = self._run
+        if not run.speed.block:
+            return None
+        if run.requests >= self._seats:
+            rule = "S5" if self._seats < run.speed.seats else "S1"
+            return _Refused(rule, "no seat is free", run.requests + 1, self._seats)
+        if run.closed:
+            return _Refused("E2", "joins before requests that were preempted", len(run.preempted), 0)
+        self._give_room(run.boundary_us)
+        lacking = run.lacks_blocks(tokens.prompt)
+        return _Refused("E2", "lacks blocks of KV for its prompt", lacking, 0) if lacking else None
+
+    def _tokens(self, task: int) -> Tokens:
+        served, streams = self._timeline.served, self._instance.streams
+        if streams is None:
+            raise ValueError("the instance has no requests of streams")
+        tokens = streams.tokens(task)
+        return tokens if served is None else tokens._replace(output=int(served.output[task]))
 
     def _go_to(self, start: int) -> None:
         """Take iterations up to the first boundary at a time or after it; an empty GPU waits for it."""
         run = self._run
-        while run.requests and run.boundary_us < start:
-            most, length_us = run.stride()
-            self._advance(Stride(min(most, -(-(start - run.boundary_us) // length_us)), length_us))
-        if not run.requests and run.boundary_us < start:
+        while (run.requests or run.preempted) and run.boundary_us < start:
+            self._go_on(start)
+        if not (run.requests or run.preempted) and run.boundary_us <= start:
             self._run = StreamRun(run.speed, start)
 
+    def _go_on(self, until: int | None) -> None:
+        """Take iterations, to the first boundary at a time or after it at most, or wait for room if all have to."""
+        run, room = self._run, self._room
+        now = run.boundary_us
+        changes = [] if room is None else room.changes_us[bisect_right(room.changes_us, now) :]
+        if not run.requests:
+            # All were preempted: what leaves at this very instant may be enough, or what leaves later.
+            for instant in (now, *changes):
+                run.wait_until(instant)
+                self._let_back()
+                if run.requests:
+                    return
+            run.preempted.clear()  # whoever waits for room that never comes is served by nobody
+            return
+        self._give_room(now)
+        stride = run.stride()
+        for event in (until, changes[0] if changes else None):
+            if event is not None:
+                stride = stride._replace(iterations=min(stride.iterations, max(1, run.iterations_until(event, stride))))
+        self._advance(stride)
+
     def _advance(self, stride: Stride) -> None:
-        first, ended = self._run.advance(stride)
-        self._first.update(dict.fromkeys(first, self._run.boundary_us))
-        self._end.update(dict.fromkeys(ended, self._run.boundary_us))
+        run = self._run
+        self.peak = max(self.peak, run.blocks(stride.iterations - 1))
+        first, ended = run.advance(stride)
+        self._first.update(dict.fromkeys(first, run.boundary_us))
+        self._end.update(dict.fromkeys(ended, run.boundary_us))
+        if run.speed.block:
+            if self._room is not None:
+                run.room = self._room.before(run.boundary_us) // self._block_bytes
+            run.preempt()
+            self._let_back()
+
+    def _let_back(self) -> None:
+        """Let those join again that were preempted, as far as there is room."""
+        self._give_room(self._run.boundary_us)
+        self.again += self._run.rejoin(self._seats)
+
+    def _give_room(self, now: int) -> None:
+        """Say how many blocks of KV there are."""
+        if self._room is not None:
+            self._run.room = self._room.after(now) // self._block_bytes

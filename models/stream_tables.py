@@ -33,8 +33,8 @@ class StreamTables:
     speeds
         Per stream class and GPU class: how it runs there, None where it cannot.
     longest
-        Most tokens of KV (n + m) of a request of a stream class on a GPU class while nothing but its models is
-        resident: the largest M; 0 where it cannot run. Shape [streams, classes].
+        Most tokens (n + m) of a request of a stream class on a GPU class while nothing but its models is resident: the
+        largest M, and one more than whole blocks hold where KV grows; 0 where it cannot run. Shape [streams, classes].
     prompt, uncached, output
         n, u and m of every task, 0 for what is no request. Shape [tasks].
     first_token
@@ -93,6 +93,11 @@ class StreamTables:
         return Tokens(int(self.prompt[task]), int(self.uncached[task]), int(self.output[task]))
 
     @property
+    def grows(self) -> NDArray[np.bool_]:
+        """Whether KV grows. Shape [streams, classes]."""
+        return np.array([[speed is not None and speed.block > 0 for speed in row] for row in self.speeds], bool)
+
+    @property
     def held(self) -> Ints:
         """Tokens of KV that each task holds while it is served; 0 for what is no request. Shape [tasks]."""
         return self.prompt + self.output
@@ -136,11 +141,15 @@ def _classes(workflows: Sequence[Workflow]) -> tuple[tuple[StreamClass, ...], In
 
 
 def longest_on(stream: StreamClass, speed: StreamSpeed | None, gpu: GPU, weights: Mapping[str, int]) -> int:
-    """Return the most tokens of KV that fit on a GPU beside the models of a class; 0 where it cannot run."""
+    """Return the most tokens, n + m, of a request that fits on a GPU beside the models of a class; 0 if none does.
+
+    Where KV grows, a request never holds its last token, and whole blocks count.
+    """
     room = gpu.memory_bytes - sum(weights[name] for name in stream.models)
     if speed is None or gpu.slots or room < 0:
         return 0
-    return min(LARGEST, room // speed.kv_bytes) if speed.kv_bytes else LARGEST
+    most = min(LARGEST, room // speed.kv_bytes) if speed.kv_bytes else LARGEST
+    return min(LARGEST, most // speed.block * speed.block + 1) if speed.block else most
 
 
 def _ties(workflow: Workflow) -> list[tuple[int, ...]]:

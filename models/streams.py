@@ -15,7 +15,12 @@ from typing import NamedTuple
 ANY_KIND = "*"
 """Key of what holds for every kind of GPU."""
 
+BLOCK = 16
+"""Tokens of a block of KV where KV grows and the class does not say."""
+
 _MICROSECONDS = 1_000_000
+PICOSECONDS = 1_000_000
+"""Per microsecond."""
 
 
 class Tokens(NamedTuple):
@@ -44,6 +49,12 @@ class Tokens(NamedTuple):
         return self.prompt + self.output
 
     @property
+    def context(self) -> int:
+        """Tokens of context of all its decodes together: the prompt, and what has been generated before each."""
+        last = self.prompt + self.output - 1
+        return self.decodes * last - self.decodes * (self.decodes - 1) // 2
+
+    @property
     def decodes(self) -> int:
         """Iterations that it decodes: m - 1, its first token being the prompt's; m if no prompt is left to work off."""
         return self.output - 1 if self.uncached else self.output
@@ -65,6 +76,14 @@ class StreamSpeed:
         Time of a step by the number of decodes, from 1 on; between those listed linear, rounded up.
     kv_bytes
         Bytes of KV per token.
+    context_ps
+        d: picoseconds that a token of context of a decode adds to an iteration.
+    mixed_us
+        e: what an iteration with prompt tokens lasts longer.
+    shared
+        Whether decodes take part of the chunk, one token each.
+    block
+        Tokens of a block of KV, of which requests take more as they grow; 0: KV is reserved from start to end.
 
     Attributes
     ----------
@@ -77,6 +96,10 @@ class StreamSpeed:
     seats: int
     step_us: Mapping[int, int]
     kv_bytes: int = 0
+    context_ps: int = 0
+    mixed_us: int = 0
+    shared: bool = False
+    block: int = 0
     tau: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -85,6 +108,12 @@ class StreamSpeed:
         if self.chunk < 1 or self.seats < 1 or self.kv_bytes < 0:
             counts = f"chunk {self.chunk}, concurrency {self.seats}, {self.kv_bytes} bytes of KV per token"
             raise ValueError(f"{counts}; allowed are at least 1, 1 and 0")
+        if min(self.context_ps, self.mixed_us, self.block) < 0:
+            counts = f"{self.context_ps} ps per token of context, {self.mixed_us} us, blocks of {self.block} tokens"
+            raise ValueError(f"{counts}; allowed is at least 0 of each")
+        if self.shared and self.chunk <= self.seats:
+            problem = f"{self.seats} decodes leave nothing of a shared budget of {self.chunk} tokens"
+            raise ValueError(f"{problem}; allowed is a chunk above the concurrency")
         listed = sorted(self.step_us.items())
         if not listed or listed[0][0] != 1 or listed[-1][0] < self.seats:
             raise ValueError(
@@ -105,24 +134,42 @@ class StreamSpeed:
         """
         return -(-tokens * _MICROSECONDS * self.prefill_rate.denominator // self.prefill_rate.numerator)
 
+    def iteration_ps(self, decodes: int, prompt: int, context: int) -> int:
+        """Return how long an iteration lasts, in picoseconds: of so many decodes, prompt tokens and tokens of context.
+
+        >>> StreamSpeed(Fraction(8000), 2048, 1, {1: 12_500}, context_ps=30_000, mixed_us=300).iteration_ps(1, 80, 1000)
+        22830000000
+        """
+        mixed_us = self.prefill_us(prompt) + self.mixed_us if prompt else 0
+        return (self.tau[decodes] + mixed_us) * PICOSECONDS + self.context_ps * context
+
     @property
     def slowest_us(self) -> int:
-        """The longest iteration there can be: tau[K] and a whole chunk."""
-        return self.tau[-1] + self.prefill_us(self.chunk)
+        """The longest iteration there can be, whatever contexts add to it: tau[K], a whole chunk and e."""
+        return self.tau[-1] + self.prefill_us(self.chunk) + self.mixed_us
 
     def alone_us(self, tokens: Tokens) -> int:
         """Return how long a request takes on an empty GPU."""
         chunks, rest = divmod(tokens.uncached, self.chunk)
-        return chunks * self.prefill_us(self.chunk) + self.prefill_us(rest) + tokens.decodes * self.tau[1]
+        mixed_us = (chunks + (rest > 0)) * self.mixed_us - (-self.context_ps * tokens.context // PICOSECONDS)
+        return chunks * self.prefill_us(self.chunk) + self.prefill_us(rest) + mixed_us + tokens.decodes * self.tau[1]
 
     def admitted_us(self, tokens: Tokens) -> int:
         """Return within what time of its start a request ends whoever is beside it (rule A1)."""
-        return (-(-max(0, tokens.uncached - 1) // self.chunk) + tokens.output) * self.slowest_us
+        least = self.chunk - self.seats if self.shared else self.chunk
+        return (-(-max(0, tokens.uncached - 1) // least) + tokens.output) * self.slowest_us
 
     @property
     def content(self) -> object:
         """A key that equal speeds share."""
-        return self.prefill_rate, self.chunk, self.seats, frozenset(self.step_us.items()), self.kv_bytes
+        steps = frozenset(self.step_us.items())
+        return self.prefill_rate, self.chunk, self.seats, steps, self.kv_bytes, tuple(self.amended.items())
+
+    @property
+    def amended(self) -> dict[str, int]:
+        """What is said beyond rates, steps and KV in full: only what is not the default."""
+        said = {"context_ps": self.context_ps, "mixed_us": self.mixed_us, "shared": self.shared, "block": self.block}
+        return {name: int(value) for name, value in said.items() if value}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,23 +1,51 @@
-"""A GPU that serves a stream: its iterations, equal ones taken in one stride (rules S2 to S4).
+"""A GPU that serves a stream: its iterations, alike ones taken in one stride (rules S2 to S4, E1 and E2).
 
 Time goes from boundary to boundary. Whoever decides who joins, the engine or a plan, lets requests join at a boundary
-and then asks how far nothing changes; between two changes all iterations are alike. That costs O(log K) a stride, and
-two to four strides a request.
+and then asks how far nothing changes; between two changes all iterations do alike. That costs O(log K) a stride, and
+two to four strides a request. The clock counts picoseconds from the first join; a boundary's time is that rounded up.
 """
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
+from math import isqrt
 from typing import NamedTuple
 
-from truenorth.models.streams import StreamSpeed
+from truenorth.models.streams import PICOSECONDS, StreamSpeed, Tokens
+from truenorth.models.tables import LARGEST
 
 
 class Stride(NamedTuple):
-    """Equal iterations from a boundary on: how many, and how long each lasts."""
+    """Iterations from a boundary on that do alike: how many, how long the first lasts, how much longer each next."""
 
     iterations: int
-    length_us: int
+    length_ps: int
+    rise_ps: int = 0
+
+    @property
+    def length_us(self) -> int:
+        """How long the first lasts, in whole microseconds."""
+        return -(-self.length_ps // PICOSECONDS)
+
+    def after_ps(self, iterations: int) -> int:
+        """Return how long the first so many of them last.
+
+        >>> Stride(3, 10, 2).after_ps(3)
+        36
+        """
+        return iterations * self.length_ps + self.rise_ps * (iterations * (iterations - 1) // 2)
+
+    def within(self, time_ps: int) -> int:
+        """Return how many iterations end within a time, were there no limit to them.
+
+        >>> Stride(9, 10, 2).within(35), Stride(9, 10, 2).within(36), Stride(9, 10).within(39)
+        (2, 3, 3)
+        """
+        if not self.rise_ps:
+            return time_ps // self.length_ps
+        # The largest i with rise i^2 + (2 length - rise) i <= 2 time.
+        linear = 2 * self.length_ps - self.rise_ps
+        return (isqrt(linear * linear + 8 * self.rise_ps * time_ps) - linear) // (2 * self.rise_ps)
 
 
 class Iteration(NamedTuple):
@@ -43,6 +71,29 @@ class Iteration(NamedTuple):
         return [task for task, _, _ in self.prompts] + self.decodes
 
 
+class _Prompt(NamedTuple):
+    """Tokens that are worked off: of how many so many are left, and output tokens that the request had before."""
+
+    task: int
+    left: int
+    of: int
+    had: int
+
+
+class Preempted(NamedTuple):
+    """A request that is to join again: prompt tokens that were left, and output tokens that it had."""
+
+    task: int
+    tokens: Tokens
+    left: int
+    had: int
+
+    @property
+    def of(self) -> int:
+        """Tokens that it works off when it joins again: all whose KV it had, or its whole prompt."""
+        return self.tokens.prompt + max(0, self.had - 1)
+
+
 class StreamRun:
     """What a GPU serves from a first join until it is empty.
 
@@ -55,67 +106,156 @@ class StreamRun:
 
     Attributes
     ----------
-    boundary_us
-        The boundary at which it stands: when the iterations that were taken ended.
     budget
         Prompt tokens that are left in the iteration that begins at the boundary.
     requests
         How many requests it serves.
+    preempted
+        Who waits to join again, the first one first.
+    full
+        Whether blocks of KV did not suffice at this boundary, so that somebody was preempted.
+    room
+        Blocks of KV that there are, where KV grows.
     """
 
     __slots__ = (
-        "_decodes",
-        "_fresh",
-        "_full_us",
-        "_iteration",
-        "_prompts",
-        "boundary_us",
-        "budget",
-        "requests",
-        "speed",
-    )
+        "_began_us", "_context", "_decodes", "_elapsed_ps", "_fresh", "_iteration", "_phases", "_prompts", "_tokens",
+        "_whole", "budget", "full", "preempted", "room", "speed",
+    )  # fmt: skip
 
-    def __init__(self, speed: StreamSpeed, now: int) -> None:
+    def __init__(self, speed: StreamSpeed, now: int, room: int = LARGEST) -> None:
         self.speed = speed
-        self.boundary_us = now
+        self.room = room
         self.budget = speed.chunk
-        self.requests = 0
-        self._full_us = speed.prefill_us(speed.chunk)
+        self.full = False
+        self.preempted: list[Preempted] = []
+        self._began_us, self._elapsed_ps = now, 0
         self._iteration = 0
+        self._tokens: dict[int, Tokens] = {}  # of whom it serves, in the order in which they joined
         self._decodes: list[tuple[int, int]] = []  # after how many iterations it ends, and who
-        self._prompts: list[tuple[int, int, int]] = []  # in order of start: who, prompt tokens left, output tokens
+        self._prompts: list[_Prompt] = []  # in order of start
         self._fresh: list[int] = []  # joined at this boundary as a decode, so that their first token is to come
+        # A decode has context base + i in iteration i. Of all together: the sum of bases, and for blocks of b tokens
+        # the sum of base // b, and how many have which base % b.
+        self._context = self._whole = 0
+        self._phases = [0] * speed.block
 
-    def join(self, task: int, uncached: int, output: int) -> None:
+    @property
+    def boundary_us(self) -> int:
+        """The boundary at which it stands: when the iterations that were taken ended."""
+        return self._began_us - (-self._elapsed_ps // PICOSECONDS)
+
+    @property
+    def requests(self) -> int:
+        """How many requests it serves."""
+        return len(self._tokens)
+
+    def end_us(self, stride: Stride) -> int:
+        """Return at which boundary a stride ends."""
+        return self._began_us - (-(self._elapsed_ps + stride.after_ps(stride.iterations)) // PICOSECONDS)
+
+    def iterations_until(self, now: int, stride: Stride) -> int:
+        """Return after how many iterations of a stride a boundary comes at a time or after it."""
+        # A boundary is before it if its clock, rounded up, is: at most a microsecond before it.
+        left_ps = (now - 1 - self._began_us) * PICOSECONDS - self._elapsed_ps
+        return 0 if left_ps < 0 else stride.within(left_ps) + 1
+
+    def as_it_was(self, stride: Stride, now: int) -> Stride:
+        """Return a stride that has ended now: as it was to be, or an iteration that took another time."""
+        if stride.iterations > 1 or self.end_us(stride) == now:
+            return stride
+        return Stride(1, (now - self._began_us) * PICOSECONDS - self._elapsed_ps)
+
+    def wait_until(self, now: int) -> None:
+        """Stand at a later boundary, having served nobody meanwhile."""
+        self._began_us, self._elapsed_ps, self.full = now, 0, False
+
+    # -- who joins, and who has to leave ----------------------------------------------------------------------------
+
+    def join(self, task: int, tokens: Tokens) -> None:
         """Let a request join at the boundary; there is budget left."""
-        self.requests += 1
-        if uncached:
-            self.budget -= min(uncached, self.budget)
-            self._prompts.append((task, uncached, output))
-        else:
-            self._fresh.append(task)
-            heappush(self._decodes, (self._iteration + output, task))
+        self._tokens[task] = tokens
+        if tokens.uncached:
+            self._read(_Prompt(task, tokens.uncached, tokens.prompt, 0))
+            return
+        self._fresh.append(task)
+        self._decode(task, 0)
+        self.budget -= self.speed.shared
+
+    def lacks_blocks(self, tokens: int) -> int:
+        """Return how many blocks of KV are missing for a request that works off a prompt, all of it counted."""
+        return max(0, self._blocks(tokens) + self.blocks() - self.room) if self.speed.block else 0
+
+    def preempt(self) -> list[int]:
+        """Have requests leave, the last that joined first, until all others have blocks for their next iteration."""
+        self.full = False
+        left = []
+        while self.speed.block and self._tokens and self.blocks() > self.room:
+            task, tokens = self._tokens.popitem()
+            self.full = True
+            left.append(task)
+            # A prompt under way joined last: as long as it takes all the budget nobody joins behind it.
+            if self._prompts and self._prompts[-1].task == task:
+                prompt = self._prompts.pop()
+                self.preempted.insert(0, Preempted(task, tokens, prompt.left, prompt.had))
+            else:
+                ends = next(ends for ends, decode in self._decodes if decode == task)
+                self._decodes.remove((ends, task))
+                heapify(self._decodes)
+                self._count(tokens.held - ends, -1)
+                self.preempted.insert(0, Preempted(task, tokens, 0, tokens.output + self._iteration - ends))
+            self._renew_budget()
+        return left
+
+    def rejoin(self, seats: int) -> list[Preempted]:
+        """Let those who were preempted join again, the first one first, as far as budget, seats and blocks allow."""
+        back = []
+        while self.preempted and not self.full and self.budget > 0 and self.requests < seats:
+            if self.missing():
+                break
+            first = self.preempted.pop(0)
+            back.append(first)
+            self._tokens[first.task] = first.tokens
+            self._read(_Prompt(first.task, first.of, first.of, first.had))
+        return back
+
+    def missing(self) -> int:
+        """Return how many blocks of KV are missing for the first of those that wait to join again."""
+        first = self.preempted[0]
+        # Alone it also needs what comes next, or it would be preempted at once, time and again.
+        alone = 0 if self._tokens else min(1, first.tokens.held - 1 - first.of)
+        return self.lacks_blocks(first.of + alone)
+
+    @property
+    def closed(self) -> bool:
+        """Whether nobody else joins at this boundary: somebody was preempted, or waits to join again."""
+        return self.full or bool(self.preempted)
+
+    # -- iterations -------------------------------------------------------------------------------------------------
 
     def stride(self) -> Stride:
-        """Return how many iterations from the boundary on are alike, if nobody joins, and how long each lasts."""
+        """Return the iterations from the boundary on that do alike, if nobody joins."""
+        decodes, context = len(self._decodes), self._context + len(self._decodes) * self._iteration
         # A plan that seats more than there is room for is served on, so that the checker can say what follows.
-        step_us = self.speed.tau[min(len(self._decodes), self.speed.seats)]
-        most = 1 if self._fresh else (self._decodes[0][0] - self._iteration if self._decodes else 0)
+        seated, rise_ps = min(decodes, self.speed.seats), self.speed.context_ps * decodes
+        # Where somebody was preempted others may join at the next boundary already.
+        most = 1 if self._fresh or self.full else (self._decodes[0][0] - self._iteration if decodes else 0)
         if not self._prompts:
-            return Stride(most, step_us)
-        rest = self._prompts[0][1]
-        if len(self._prompts) == 1 and rest >= self.speed.chunk:
-            whole = rest // self.speed.chunk
-            return Stride(min(most, whole) if most else whole, step_us + self._full_us)
-        return Stride(1, step_us + self.speed.prefill_us(self.speed.chunk - self.budget))
+            return self._within_room(Stride(most, self.speed.iteration_ps(seated, 0, context), rise_ps))
+        rest, chunk = self._prompts[0].left, self._chunk
+        if len(self._prompts) == 1 and rest >= chunk:
+            whole = rest // chunk
+            many = min(most, whole) if most else whole
+            return self._within_room(Stride(many, self.speed.iteration_ps(seated, chunk, context), rise_ps))
+        return Stride(1, self.speed.iteration_ps(seated, chunk - self.budget, context))
 
     def iteration(self) -> Iteration:
         """Return what the iteration does that begins at the boundary, if nobody joins."""
-        prompts, budget = [], self.speed.chunk
-        for task, rest, _ in self._prompts:
-            prompts.append((task, rest, min(rest, budget)))
-            budget -= min(rest, budget)
-        alone = [task for task, rest, output in self._prompts if output == 1]
+        prompts, budget = [], self._chunk
+        for prompt in self._prompts:
+            prompts.append((prompt.task, prompt.left, min(prompt.left, budget)))
+            budget -= min(prompt.left, budget)
+        alone = [prompt.task for prompt in self._prompts if self._tokens[prompt.task].output == 1]
         read = [task for task, rest, taken in prompts if rest == taken]
         last = [task for task in alone if task in read]
         last += [task for ends, task in self._decodes if ends == self._iteration + 1]
@@ -126,33 +266,96 @@ class StreamRun:
         """Whether boundaries inside a stride leave a budget: a prompt of several chunks takes all of it until then."""
         return not self._prompts
 
+    def blocks(self, ahead: int = 0) -> int:
+        """Return how many blocks of KV the iteration needs that comes after so many of the stride that begins here."""
+        size, count = self.speed.block, len(self._decodes)
+        if not size:
+            return 0
+        whole, part = divmod(self._iteration + ahead, size)
+        # Of the decodes: ceil((base + i) / size) each, with base and i taken apart into whole blocks and the rest.
+        needed = self._whole + count * (whole + 1) + sum(self._phases[size - part + 1 :])
+        needed -= 0 if part else self._phases[0]
+        budget = self._chunk * (ahead + 1)
+        for prompt in self._prompts:
+            taken = min(prompt.left, budget)
+            needed += self._blocks(prompt.of - prompt.left + taken)
+            budget -= taken
+        return needed
+
     def advance(self, stride: Stride) -> tuple[list[int], list[int]]:
-        """Take these iterations; return whose first token, and whose last, comes at the boundary that is reached.
+        """Take these iterations; return whose first, and whose last token, comes at the boundary that is reached.
 
         There may be fewer than `stride` allows, for somebody to join before: nobody's first or last token comes then.
         """
-        chunk, output_of = self.speed.chunk, {}
-        self.boundary_us += stride.iterations * stride.length_us
+        left, finished = stride.iterations * self._chunk, []
+        self._elapsed_ps += stride.after_ps(stride.iterations)
         self._iteration += stride.iterations
         first, self._fresh = self._fresh, []
-        left = stride.iterations * chunk
         while self._prompts and left:
-            task, rest, output = self._prompts[0]
-            if rest > left:
-                self._prompts[0] = (task, rest - left, output)
+            prompt = self._prompts[0]
+            if prompt.left > left:
+                self._prompts[0] = prompt._replace(left=prompt.left - left)
                 break
-            left -= rest
+            left -= prompt.left
             del self._prompts[0]
-            first.append(task)
-            output_of[task] = output
+            finished.append(prompt)
         ended = []
         while self._decodes and self._decodes[0][0] == self._iteration:
-            ended.append(heappop(self._decodes)[1])
-        for task, output in output_of.items():
-            if output == 1:
+            ends, task = heappop(self._decodes)
+            self._count(self._tokens.pop(task).held - ends, -1)
+            ended.append(task)
+        for task, _, _, had in finished:
+            # What was computed again yields no token.
+            if not had:
+                first.append(task)
+            if not had and self._tokens[task].output == 1:
+                del self._tokens[task]
                 ended.append(task)
             else:
-                heappush(self._decodes, (self._iteration + output - 1, task))
-        self.requests -= len(ended)
-        self.budget = chunk - min(self._prompts[0][1], chunk) if self._prompts else chunk
+                self._decode(task, had or 1)
+        self._renew_budget()
+        # A node that serves nobody drops its fraction, though somebody may wait to join again.
+        if not self._tokens:
+            self.wait_until(self.boundary_us)
         return first, ended
+
+    @property
+    def _chunk(self) -> int:
+        """Prompt tokens of an iteration; at least one, should a plan seat more than there is room for."""
+        return max(1, self.speed.chunk - len(self._decodes)) if self.speed.shared else self.speed.chunk
+
+    def _renew_budget(self) -> None:
+        """Give the iteration that begins at the boundary its budget, of which prompts under way take their part."""
+        self.budget = self._chunk - sum(min(prompt.left, self._chunk) for prompt in self._prompts[:1])
+
+    def _read(self, prompt: _Prompt) -> None:
+        self.budget -= min(prompt.left, self.budget)
+        self._prompts.append(prompt)
+
+    def _decode(self, task: int, had: int) -> None:
+        """Have a request decode from the boundary on that has had so many output tokens."""
+        tokens = self._tokens[task]
+        ends = self._iteration + tokens.output - had
+        heappush(self._decodes, (ends, task))
+        self._count(tokens.held - ends, 1)
+
+    def _count(self, base: int, by: int) -> None:
+        """Count the context of a decode, or count it no more."""
+        self._context += by * base
+        if self.speed.block:
+            self._whole += by * (base // self.speed.block)
+            self._phases[base % self.speed.block] += by
+
+    def _blocks(self, tokens: int) -> int:
+        return -(-tokens // self.speed.block)
+
+    def _within_room(self, stride: Stride) -> Stride:
+        """Return as much of a stride as there are blocks of KV for; at least an iteration."""
+        if not self.speed.block or self.blocks(stride.iterations - 1) <= self.room:
+            return stride
+        # More iterations never need fewer blocks.
+        enough, short = 1, stride.iterations
+        while short - enough > 1:
+            middle = (enough + short) // 2
+            enough, short = (middle, short) if self.blocks(middle - 1) <= self.room else (enough, middle)
+        return stride._replace(iterations=enough)

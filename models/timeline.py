@@ -22,8 +22,8 @@ UNPLACED = -1
 class Placement:
     """One task's run: the half-open interval [start, end) on a GPU, in microseconds.
 
-    A request of a stream has besides: when its first token comes, before when it may not join (0: at any time), and, of
-    what happened, how many output tokens it had (None: as given).
+    A request of a stream has besides: when its first token comes, before when it may not join (0: at any time), of what
+    happened how many output tokens it had (None: as given), and where KV grows its number in the order of joining.
     """
 
     task: int
@@ -33,6 +33,7 @@ class Placement:
     first_us: int | None = None
     not_before_us: int = 0
     output: int | None = None
+    order: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +77,16 @@ class ServedRequests:
         Per task: output tokens, the given ones unless it happened otherwise; 0 for what is no request. Shape [tasks].
     limits
         By GPU: most requests at once there, where the plan allows fewer than there are seats.
+    order
+        Per task: a number that rises in the order in which requests join, NONE for what is no request; None where KV
+        grows on no GPU, and nobody needs to be told. Shape [tasks].
     """
 
     first_us: Ints
     not_before_us: Ints
     output: Ints
     limits: Mapping[int, int] = field(default_factory=dict)
+    order: Ints | None = None
 
     @classmethod
     def of(
@@ -91,17 +96,19 @@ class ServedRequests:
         if instance.streams is None:
             return None
         first_us, not_before_us = np.full(instance.n_tasks, NONE, np.int64), np.zeros(instance.n_tasks, np.int64)
-        output = instance.streams.output.copy()
+        output, order = instance.streams.output.copy(), np.full(instance.n_tasks, NONE, np.int64)
         for placement in placements:
             if placement.first_us is not None:
                 first_us[placement.task] = placement.first_us
                 not_before_us[placement.task] = placement.not_before_us
                 output[placement.task] = output[placement.task] if placement.output is None else placement.output
-        return cls(first_us, not_before_us, output, limits or {})
+                order[placement.task] = NONE if placement.order is None else placement.order
+        return cls(first_us, not_before_us, output, limits or {}, order if order.max(initial=NONE) > NONE else None)
 
     def only(self, kept: Ints) -> ServedRequests:
         """Return the same of some of the tasks, numbered in their order."""
-        return ServedRequests(self.first_us[kept], self.not_before_us[kept], self.output[kept], self.limits)
+        order = None if self.order is None else self.order[kept]
+        return ServedRequests(self.first_us[kept], self.not_before_us[kept], self.output[kept], self.limits, order)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -176,9 +183,14 @@ class Timeline:
 
 
 def file_order(instance: Instance, timeline: Timeline) -> Ints:
-    """Return the tasks in the order in which a file has them: by start, u = 0 first, first token, job, task."""
+    """Return the tasks in the order in which a file has them: by start, u = 0 first, first token, job, task.
+
+    Where KV grows first tokens do not tell who joined first, and the file says it.
+    """
     if instance.streams is None or timeline.served is None:
         return np.argsort(timeline.start_us, kind="stable").astype(np.int64)
+    if timeline.served.order is not None:
+        return np.lexsort((timeline.served.order, timeline.start_us)).astype(np.int64)
     return np.lexsort((timeline.served.first_us, instance.streams.uncached > 0, timeline.start_us)).astype(np.int64)
 
 

@@ -58,6 +58,15 @@ def parse_time(text: str) -> int:
     return round_half_up(_parse(text, TIME_US, "time"))
 
 
+def parse_fine_time(text: str) -> int:
+    """Return a time in picoseconds, rounded to the nearest, half up.
+
+    >>> parse_fine_time("0.03 us"), parse_fine_time("0 us")
+    (30000, 0)
+    """
+    return round_half_up(_parse(text, TIME_US, "time") * 1_000_000)
+
+
 def microseconds(text: str, unit: str) -> int:
     """Return a plain number of a unit of time in microseconds: `parse_time`, with a short way for usual numbers.
 

@@ -210,6 +210,7 @@ def run_on(
         If it was told to give up.
     """
     instance.require_always_available("a run on devices")
+    instance.require_reserved_kv("a run on devices")
     made = policy()
     if twin_for(instance, made) is not instance:
         raise PolicyError("this policy runs on a twin of the instance, whose models no device has")

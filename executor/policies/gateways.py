@@ -157,27 +157,53 @@ class Gateway(Lru):
             self._work[task] = speed.prefill_us(site.tokens[task].uncached) + round(steps_us)
         return self._work[task]
 
+    def _bring_up(self, task: int, gpu: int) -> bool:
+        """Go on with the task in turn; where KV grows no model is loaded before the node is empty."""
+        serving, ready = self.site.state[gpu].serving, self.site.memory[gpu].ready
+        # The load would take the room into which requests grow, time and again.
+        if (
+            serving is not None
+            and serving.speed.block
+            and not ready.issuperset(self.site.needs[self.site.template[task]])
+        ):
+            return False
+        return super()._bring_up(task, gpu)
+
     def _begin(self, task: int, gpu: int) -> bool:
         """Let a request join, if it can now; idle models make room for its KV."""
         site = self.site
         if site.stream[site.template[task]] == NONE:
             return super()._begin(task, gpu)
         lacking = site.lacks_room(task)
-        # Idle models leave only as far as the KV needs their room, and only if that suffices.
-        if lacking:
-            needs = site.needs[site.template[task]]
-            idle = [model for model in self.eviction_order(gpu) if model not in needs]
-            if sum(site.weight_bytes[model] for model in idle) < lacking:
-                return False
-            for model in idle:
-                self.evict(model, gpu)
-                if not site.lacks_room(task):
-                    break
+        if lacking and not self._make_room(gpu, lacking, site.needs[site.template[task]]):
+            return False
         if not site.may_join(task):
             return False
         site.join(task)
         self.in_turn[gpu] = NOWHERE
         self.started(task, gpu)
+        return True
+
+    def act(self, gpus: Sequence[int]) -> None:
+        """Make room where all that a node serves was preempted, and go on as ever."""
+        states = self.site.state
+        for gpu in gpus:
+            lacking = states[gpu].lacks_to_go_on()
+            if lacking:
+                self._make_room(gpu, lacking, ())
+        super().act(gpus)
+
+    def _make_room(self, gpu: int, lacking: int, needs: Sequence[int]) -> bool:
+        """Have idle models leave as far as KV needs their room, but only if that suffices; say whether it does."""
+        sizes = self.site.weight_bytes
+        idle = [model for model in self.eviction_order(gpu) if model not in needs]
+        if sum(sizes[model] for model in idle) < lacking:
+            return False
+        for model in idle:
+            self.evict(model, gpu)
+            lacking -= sizes[model]
+            if lacking <= 0:
+                break
         return True
 
 

@@ -19,7 +19,7 @@ from truenorth.models.scenario.document import ScenarioDocument
 from truenorth.models.scenario.errors import FieldError, blame
 from truenorth.models.scenario.quantities import MAX_TIME_US
 from truenorth.models.stream_tables import StreamTables
-from truenorth.models.streams import Tokens
+from truenorth.models.streams import PICOSECONDS, Tokens
 from truenorth.models.tables import GPUClasses
 from truenorth.models.workload import Job, MLModel, Task, Workflow
 
@@ -160,7 +160,13 @@ def _served_us(instance: Instance, streams: StreamTables) -> NDArray[np.float64]
         if stream != NONE:
             requests = np.flatnonzero(instance.task_template == template)
             iterations = (streams.uncached[requests] + streams.output[requests]).astype(np.float64)
-            slowest = max(speed.slowest_us for speed in streams.speeds[stream] if speed is not None)
+            # Contexts of as many requests as there are seats, each as long as the longest.
+            most = int(streams.held[requests].max())
+            slowest = max(
+                speed.slowest_us + speed.seats * most * speed.context_ps / PICOSECONDS
+                for speed in streams.speeds[stream]
+                if speed is not None
+            )
             longest[template] = float(iterations.mean()) * float(slowest)
     return longest
 

@@ -120,6 +120,8 @@ def _request(instance: Instance, timeline: Timeline, task: int) -> dict[str, str
         entry["not_before_us"] = int(served.not_before_us[task])
     if served.output[task] != streams.output[task]:  # of what happened
         entry["output_tokens"] = int(served.output[task])
+    if served.order is not None:
+        entry["order"] = int(served.order[task])
     return entry
 
 
@@ -168,6 +170,7 @@ class _TaskEntry(Section):
     first_us: _Instant | None = None
     not_before_us: Annotated[int, Field(ge=0, le=10**18)] | None = None
     output_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = None
+    order: Annotated[int, Field(ge=0, le=10**9)] | None = None
 
 
 class _ResidencyEntry(Section):
@@ -294,13 +297,13 @@ def _placements(entries: Sequence[_TaskEntry], instance: Instance, realised: boo
         elif entry.output_tokens is not None and not realised:
             problem = f"is {entry.output_tokens} in a plan; allowed is to leave out what the scenario says"
             raise FieldError(("tasks", position, "output_tokens"), problem)
-        of_request = (entry.first_us, entry.not_before_us or 0, entry.output_tokens)
+        of_request = (entry.first_us, entry.not_before_us or 0, entry.output_tokens, entry.order)
         yield Placement(task, gpu, entry.start_us, entry.end_us, *of_request)
 
 
 def _refuse_tokens(entry: _TaskEntry, position: int) -> None:
     """Refuse what only requests have of a task that is none."""
-    for key in ("first_us", "not_before_us", "output_tokens"):
+    for key in ("first_us", "not_before_us", "output_tokens", "order"):
         if getattr(entry, key) is not None:
             problem = f"stands at {quote(entry.task)}, which is no request of a stream; allowed is to leave it out"
             raise FieldError(("tasks", position, key), problem)

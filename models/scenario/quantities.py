@@ -18,11 +18,14 @@ from truenorth.models.slo import ServiceLevel, ServiceLevels
 from truenorth.models.tables import LARGEST
 from truenorth.models.units import BANDWIDTH, RATE_PER_SECOND, SIZE_BYTES, TIME_US, QuantityError, parse_number
 from truenorth.models.units import parse_bandwidth as read_bandwidth
+from truenorth.models.units import parse_fine_time as read_fine_time
 from truenorth.models.units import parse_rate as read_rate
 from truenorth.models.units import parse_size as read_size
 from truenorth.models.units import parse_time as read_time
 from truenorth.models.workload import WHOLE
 
+MAX_FINE_TIME_PS = 10**9
+"""Of a time that counts per token: 1 ms."""
 MAX_TIME_US = 10**15
 """Longest time: about 32 years."""
 MAX_SIZE_BYTES = LARGEST
@@ -98,6 +101,11 @@ Time = Annotated[
 ]
 PositiveTime = Annotated[
     int, PlainValidator(_time(1)), _describe("A time of at least 1 us.", TIME_US, "560 ms", "1.5 s")
+]
+FineTime = Annotated[
+    int,
+    PlainValidator(_quantity(read_fine_time, TIME_US, "time", 0, MAX_FINE_TIME_PS, "ps")),
+    _describe("A time, in picoseconds once read.", TIME_US, "0 us", "0.03 us"),
 ]
 Size = Annotated[int, PlainValidator(_read_size), _describe("A size in bytes.", SIZE_BYTES, "0 B", "2 KB")]
 PositiveSize = Annotated[

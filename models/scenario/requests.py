@@ -11,7 +11,7 @@ from truenorth.models.scenario.errors import FieldError, Where, allowed, blame, 
 from truenorth.models.scenario.quantities import KV, MAX_TOKENS
 from truenorth.models.scenario.stream_section import StreamSection
 from truenorth.models.stream_tables import longest_on
-from truenorth.models.streams import StreamClass, StreamSpeed, Tokens
+from truenorth.models.streams import StreamClass, Tokens
 from truenorth.models.tables import LARGEST
 from truenorth.models.units import QuantityError
 
@@ -22,8 +22,7 @@ TOKEN_COLUMNS = ("prompt", "uncached", "output")
 def stream_class(name: str, section: StreamSection) -> StreamClass:
     """Return a stream class; whether there are its models is for the first task to say that names it."""
     with blame(("streams", name), "a class such as the documentation shows"):
-        speeds = {kind: StreamSpeed(*on) for kind, on in section.kinds.items()}
-        return StreamClass(name, speeds, section.models)
+        return StreamClass(name, section.speeds, section.models)
 
 
 @dataclass(frozen=True, slots=True)

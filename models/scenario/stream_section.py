@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from itertools import pairwise
 from typing import Annotated, NamedTuple
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
 
 from truenorth.models.scenario.errors import quote
-from truenorth.models.scenario.quantities import Concurrency, Name, PositiveTime, Rate, Size, TokenCount
+from truenorth.models.scenario.quantities import (
+    Concurrency,
+    FineTime,
+    Name,
+    PositiveTime,
+    Rate,
+    Size,
+    Time,
+    TokenCount,
+)
 from truenorth.models.scenario.section import Section, kind_of, problem, refuse_empty
-from truenorth.models.streams import ANY_KIND
+from truenorth.models.streams import ANY_KIND, BLOCK, StreamSpeed
 
 _STEPS = "{1: 12.5 ms, 64: 40 ms}"
 
@@ -25,6 +34,11 @@ class _OnKind(NamedTuple):
     concurrency: int
     step: dict[int, int]
     kv_per_token: int
+    context: int
+    mixed: int
+    budget: str
+    kv: str
+    block: int
 
 
 def for_every_kind(value: object) -> object:
@@ -67,6 +81,34 @@ _StepTables = Annotated[
     refuse_empty("table by concurrency"),
 ]
 _Sizes = Annotated[dict[Name, Size], BeforeValidator(for_every_kind, Size | dict[Name, Size]), refuse_empty("kind")]
+_Times = Annotated[dict[Name, Time], BeforeValidator(for_every_kind, Time | dict[Name, Time]), refuse_empty("kind")]
+_FineTimes = Annotated[
+    dict[Name, FineTime], BeforeValidator(for_every_kind, FineTime | dict[Name, FineTime]), refuse_empty("kind")
+]
+
+
+def _one_of(*words: str) -> Callable[[object], str]:
+    """Return a validator for one of two words."""
+
+    def validate(value: object) -> str:
+        """Read a word."""
+        if value not in words:
+            raise problem(f"{quote(value)} is unknown; allowed are {', '.join(words)}")
+        return str(value)
+
+    return validate
+
+
+_Budget = Annotated[
+    str, PlainValidator(_one_of("separate", "shared")), WithJsonSchema({"enum": ["separate", "shared"]})
+]
+_Growth = Annotated[str, PlainValidator(_one_of("reserved", "grows")), WithJsonSchema({"enum": ["reserved", "grows"]})]
+_Budgets = Annotated[
+    dict[Name, _Budget], BeforeValidator(for_every_kind, _Budget | dict[Name, _Budget]), refuse_empty("kind")
+]
+_Growths = Annotated[
+    dict[Name, _Growth], BeforeValidator(for_every_kind, _Growth | dict[Name, _Growth]), refuse_empty("kind")
+]
 
 
 class StreamSection(Section):
@@ -83,6 +125,22 @@ class StreamSection(Section):
         default="0 B", validate_default=True, description="Memory that a token holds, of prompt or answer."
     )
 
+    context: _FineTimes = Field(
+        default="0 us", validate_default=True, description="What each token of context of a decode adds to a step."
+    )
+    mixed: _Times = Field(
+        default="0 us", validate_default=True, description="What an iteration with prompt tokens lasts longer."
+    )
+    budget: _Budgets = Field(
+        default="separate", validate_default=True, description="Whether decodes take a token each of the chunk: shared."
+    )
+    kv: _Growths = Field(
+        default="reserved",
+        validate_default=True,
+        description="Whether a request holds KV for all its tokens from its start, or takes blocks as it grows.",
+    )
+    block: _Counts = Field(default=BLOCK, validate_default=True, description="Tokens of a block of KV, where KV grows.")
+
     @model_validator(mode="after")
     def _same_kinds(self) -> StreamSection:
         listing = {kind: key for key in _OnKind._fields for kind in getattr(self, key)}
@@ -96,6 +154,9 @@ class StreamSection(Section):
                 text = f"lists no step of {on.concurrency}, the concurrency"
                 text = text if kind == ANY_KIND else f"{text} of {quote(kind)}"
                 raise problem(f"{text}; allowed is a table from 1 to it, such as {_STEPS}", "step")
+            if on.budget == "shared" and on.chunk <= on.concurrency:
+                text = f"is {on.chunk} for {on.concurrency} requests at once, each of which takes a token of it"
+                raise problem(f"{text}; allowed is a chunk above the concurrency where the budget is shared", "chunk")
         return self
 
     @property
@@ -105,3 +166,15 @@ class StreamSection(Section):
         everywhere = all(ANY_KIND in table for table in tables)
         kinds = dict.fromkeys(kind for table in tables for kind in table if kind != ANY_KIND or everywhere)
         return {kind: _OnKind(*(table.get(kind, table.get(ANY_KIND)) for table in tables)) for kind in kinds}
+
+    @property
+    def speeds(self) -> dict[str, StreamSpeed]:
+        """How the class runs on each kind of GPU that the section names."""
+        return {
+            kind: StreamSpeed(
+                *(on.prefill, on.chunk, on.concurrency, on.step, on.kv_per_token, on.context, on.mixed),
+                shared=on.budget == "shared",
+                block=on.block if on.kv == "grows" else 0,
+            )
+            for kind, on in self.kinds.items()
+        }

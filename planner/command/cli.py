@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from truenorth.planner.command.verbs.devices import profile, replay, trial
-from truenorth.planner.command.verbs.logs import estimate, import_, progress
+from truenorth.planner.command.verbs.logs import estimate, fit, import_, progress
 from truenorth.planner.command.verbs.plans import bound, check, plan, servers, verify
 from truenorth.planner.command.verbs.policies import compare, report, schema, simulate, sweep
 
@@ -41,6 +41,7 @@ for _verb in (
     replay,
     trial,
     profile,
+    fit,
     estimate,
     progress,
     schema,

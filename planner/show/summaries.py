@@ -160,6 +160,8 @@ def _tokens_rows(metrics: StreamMetrics) -> dict[str, str]:
     }
     made = f"{metrics.output_tokens:,} of answers, {metrics.output_tokens_per_s:,.4g} of them per s"
     kept = f"at most {say_size(metrics.kv_peak_bytes)} of KV on a GPU"
+    if metrics.preemptions:
+        kept += f", {metrics.preemptions:,} preemptions, {metrics.recomputed_tokens:,} tokens computed again"
     return spread | {"tokens": f"{metrics.prompt_tokens:,} of prompts, {made}; {kept}"}
 
 

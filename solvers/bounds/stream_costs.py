@@ -30,7 +30,8 @@ class ChargedRequests:
     Parameters
     ----------
     uncached, decodes, held
-        Prompt tokens to work off, iterations that it decodes, and tokens of KV (n + m). Shape [requests].
+        Prompt tokens to work off, iterations that it decodes, and tokens of KV in each of these: n + m, or their mean
+        where KV grows. Shape [requests].
     within_us
         Time from its earliest start to its latest end. Shape [requests].
     """
@@ -105,11 +106,13 @@ def kv_us(speed: StreamSpeed, asked: ChargedRequests, room: int) -> Floats:
     """Return the part of a GPU's time that the KV of requests is. Shape [requests].
 
     Invariant: as of `energy_us`, for a GPU with room for so many tokens of KV.
-    Because: a request holds n + m tokens from start to end, at least as long as alone.
+    Because: a request holds n + m tokens from start to end, at least as long as alone; where KV grows, in each of its
+    decodes at least the tokens before it, n + (m - 1) / 2 in the mean, whether or not it is preempted between them.
     Cost: O(1) each.
     If wrong: a floor above what is enough.
     """
-    return np.asarray(alone_us(speed, asked.uncached, asked.decodes) * (asked.held / room) * SURE, np.float64)
+    held_us = asked.decodes * speed.tau[1] if speed.block else alone_us(speed, asked.uncached, asked.decodes)
+    return np.asarray(held_us * (asked.held / room) * SURE, np.float64)
 
 
 def _shared_steps(speed: StreamSpeed) -> tuple[Floats, Floats]:

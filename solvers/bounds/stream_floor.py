@@ -305,14 +305,16 @@ class StreamFloor:
         found = {way: np.full((len(calls.task), len(self._gpus)), np.inf) for way in WAYS}
         for stream, row in enumerate(self._speeds):
             of_class = np.flatnonzero(self._stream[calls.task] == stream)
-            held = self._streams.held[calls.task[of_class]]
+            tasks = calls.task[of_class]
+            held, output = self._streams.held[tasks], self._streams.output[tasks]
             within = latest[of_class] - calls.earliest_us[of_class]
-            asked = ChargedRequests(calls.uncached[of_class], calls.decodes[of_class], held, within)
-            may_run = self._allowed[self._instance.task_template[calls.task[of_class]]]
+            may_run = self._allowed[self._instance.task_template[tasks]]
             for group, speed in enumerate(row):
                 room = self._room[stream][group]
                 if speed is None or room < 1:
                     continue
+                kv = self._streams.prompt[tasks] + (output - 1) // 2 if speed.block else held
+                asked = ChargedRequests(calls.uncached[of_class], calls.decodes[of_class], kv, within)
                 if step_us is not None:
                     asked = replace(asked, within_us=_hurried(speed, asked, step_us[calls.job[of_class]]))
                 charged = {

@@ -110,7 +110,10 @@ def new_queues(instance: Instance, objective: Objective) -> Queues | None:
     """Return empty queues of an instance; None where its plans are not of this form, or numbers would not fit."""
     streams = instance.streams
     limited = bool(instance.restrictions.max_replicas) or not instance.always_available
-    if streams is None or limited or instance.n_tasks * instance.n_gpus > _MOST_NUMBERS:
+    # The compiled iterations know neither contexts nor mixed iterations, shared budgets or KV that grows.
+    if streams is None or any(speed is not None and speed.amended for row in streams.speeds for speed in row):
+        return None
+    if limited or instance.n_tasks * instance.n_gpus > _MOST_NUMBERS:
         return None
     tables = tabulate(instance, objective, idle_first=False)
     requests = _tabulate_requests(instance, streams, peaked=not objective.is_sum)

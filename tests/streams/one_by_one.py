@@ -12,13 +12,21 @@ from math import ceil
 
 @dataclass
 class Speed:
-    """How a class runs on a node: prompt tokens per second, tokens per iteration, seats, tau[0..K], bytes per token."""
+    """How a class runs on a node: prompt tokens per second, tokens per iteration, seats, tau[0..K], bytes per token.
+
+    Then: microseconds per token of context, of an iteration with prompts, whether decodes take part of the budget, and
+    tokens per block where KV grows (0: it is reserved).
+    """
 
     rate: Fraction
     chunk: int
     seats: int
     tau: list[int]
     kv: int = 0
+    context: Fraction = Fraction(0)
+    mixed: int = 0
+    shared: bool = False
+    block: int = 0
 
     def worst(self) -> int:
         """Return the longest iteration that there can be."""
@@ -58,14 +66,21 @@ class Served:
     start: int | None = None
     first: int | None = None
     end: int | None = None
+    preempted: int = field(default=0, compare=False)
 
 
 class _Running:
     def __init__(self, number: int, request: Request) -> None:
         self.number = number
-        self.rest = request.u
+        self.request = request
+        self.rest, self.of = request.u, request.n  # prompt tokens that are left, and all whose KV there is then
         self.tokens = 0
         self.takes = 0
+        self.blocks = 0
+
+    @property
+    def context(self) -> int:
+        return self.request.n + self.tokens
 
 
 def serve(nodes: list[Node], requests: list[Request], queues: list[list[int]]) -> list[Served]:
@@ -73,6 +88,8 @@ def serve(nodes: list[Node], requests: list[Request], queues: list[list[int]]) -
     served = [Served() for _ in requests]
     waiting = [list(queue) for queue in queues]
     inside: list[list[_Running]] = [[] for _ in nodes]
+    again: list[list[_Running]] = [[] for _ in nodes]
+    clock = [Fraction(0) for _ in nodes]  # at the last boundary, with what is not a whole microsecond
     ends_at: list[int | None] = [None] * len(nodes)
     now = 0
     while True:
@@ -82,9 +99,12 @@ def serve(nodes: list[Node], requests: list[Request], queues: list[list[int]]) -
                 inside[g] = _end_iteration(inside[g], requests, served, now)
         for g, node in enumerate(nodes):
             if ends_at[g] is None:
-                _join(node, inside[g], waiting[g], requests, served, now)
+                if not inside[g]:
+                    clock[g] = Fraction(now)
+                _join(node, inside[g], again[g], waiting[g], requests, served, now)
                 if inside[g]:
-                    ends_at[g] = now + _length(node, inside[g], requests)
+                    clock[g] += _length(node, inside[g])
+                    ends_at[g] = ceil(clock[g])
         later = [t for t in ends_at if t is not None]
         for g in range(len(nodes)):
             if not inside[g] and waiting[g]:
@@ -108,61 +128,112 @@ def _ready(requests: list[Request], served: list[Served], number: int) -> int | 
     return ready
 
 
+def _budget(speed: Speed, inside: list[_Running]) -> int:
+    decodes = sum(1 for running in inside if running.rest == 0)
+    taken = sum(running.takes for running in inside)
+    return speed.chunk - taken - (decodes if speed.shared else 0)
+
+
+def _free(node: Node, speed: Speed, inside: list[_Running]) -> float:
+    """Return the blocks that are free."""
+    if not speed.block or not speed.kv:
+        return float("inf")
+    return node.room // (speed.kv * speed.block) - sum(running.blocks for running in inside)
+
+
+def _grow(node: Node, speed: Speed, inside: list[_Running], again: list[_Running], served: list[Served]) -> bool:
+    """Let the running take their next chunk or token in order of joining; say whether somebody was preempted."""
+    preempted: list[_Running] = []
+    at = 0
+    while at < len(inside):
+        running = inside[at]
+        if running.rest:
+            running.takes = min(running.rest, _budget(speed, inside))
+            tokens = running.of - running.rest + running.takes
+        else:
+            tokens = running.context
+        wanted = ceil(Fraction(tokens, speed.block)) if speed.block else 0
+        while running in inside and wanted - running.blocks > _free(node, speed, inside):
+            last = inside.pop()
+            last.blocks = last.takes = 0
+            served[last.number].preempted += 1
+            # All its tokens are computed again: those of the prompt, and of the answer all but the last.
+            last.of = last.rest = last.request.n + max(0, last.tokens - 1)
+            preempted.insert(0, last)
+        if running in inside:
+            running.blocks = wanted
+            at += 1
+    again[:0] = preempted
+    return bool(preempted)
+
+
+def _fits(node: Node, speed: Speed, inside: list[_Running], running: _Running) -> bool:
+    """Say whether there is KV for one more: for its whole prompt if KV grows, else for all that it will hold."""
+    if speed.block:
+        return ceil(Fraction(running.of, speed.block)) <= _free(node, speed, inside)
+    held = sum(other.request.n + other.request.m for other in (*inside, running))
+    return held * speed.kv <= node.room
+
+
 def _join(
-    node: Node, inside: list[_Running], waiting: list[int], requests: list[Request], served: list[Served], now: int
+    node: Node,
+    inside: list[_Running],
+    again: list[_Running],
+    waiting: list[int],
+    requests: list[Request],
+    served: list[Served],
+    now: int,
 ) -> None:
-    """Share out the prompt budget of the iteration that begins now, and let requests join while some is left."""
-    budget = None
-    if inside:
-        budget = node.speeds[requests[inside[0].number].kind].chunk
-        for running in inside:  # in order of start
-            running.takes = min(running.rest, budget)
-            budget -= running.takes
-    while waiting:
-        number = waiting[0]
-        request = requests[number]
+    """Let the running take what they need for the iteration that begins now, and others join while budget is left."""
+    if inside and _grow(node, node.speeds[inside[0].request.kind], inside, again, served):
+        return
+    while again or waiting:
+        running = again[0] if again else _Running(waiting[0], requests[waiting[0]])
+        request = running.request
         speed = node.speeds[request.kind]
-        if not inside:
-            budget = speed.chunk
-        ready = _ready(requests, served, number)
-        if ready is None or ready > now or not budget:
-            return
-        if inside and requests[inside[0].number].kind != request.kind:
+        if not again:
+            ready = _ready(requests, served, running.number)
+            if ready is None or ready > now:
+                return
+        if _budget(speed, inside) <= 0 or (inside and inside[0].request.kind != request.kind):
             return
         if len(inside) >= min(speed.seats, node.limit):
             return
-        held = sum((requests[other.number].n + requests[other.number].m) * speed.kv for other in inside)
-        if held + (request.n + request.m) * speed.kv > node.room:
+        if not _fits(node, speed, inside, running):
             return
         iterations = ceil(Fraction(max(0, request.u - 1), speed.chunk)) + request.m
         if now + iterations * speed.worst() > node.until:
             return
-        waiting.pop(0)
-        running = _Running(number, request)
-        running.takes = min(running.rest, budget)
-        budget -= running.takes
+        if again:
+            again.pop(0)
+        else:
+            waiting.pop(0)
+            served[running.number].start = now
+        running.takes = min(running.rest, _budget(speed, inside))
+        if speed.block:
+            running.blocks = ceil(Fraction(running.of - running.rest + running.takes, speed.block))
         inside.append(running)
-        served[number].start = now
 
 
-def _length(node: Node, inside: list[_Running], requests: list[Request]) -> int:
-    speed = node.speeds[requests[inside[0].number].kind]
-    k = sum(1 for running in inside if running.rest == 0)
+def _length(node: Node, inside: list[_Running]) -> Fraction:
+    speed = node.speeds[inside[0].request.kind]
+    decodes = [running for running in inside if running.rest == 0]
     p = sum(running.takes for running in inside)
-    return speed.tau[k] + ceil(1_000_000 * p / speed.rate)
+    context = sum(running.context for running in decodes)
+    mixed = ceil(1_000_000 * p / speed.rate) + speed.mixed if p else 0
+    return speed.tau[len(decodes)] + mixed + speed.context * context
 
 
 def _end_iteration(inside: list[_Running], requests: list[Request], served: list[Served], now: int) -> list[_Running]:
     stays = []
     for running in inside:
-        had_prompt = running.rest > 0
+        again = running.rest > 0 and running.tokens > 0  # computed a second time: that yields no token
         running.rest -= running.takes
         running.takes = 0
-        if running.rest == 0:  # a decode, or a prompt that is finished with this iteration
+        if running.rest == 0 and not again:  # a decode, or a prompt that is finished with this iteration
             running.tokens += 1
             if running.tokens == 1:
                 served[running.number].first = now
-        assert not (had_prompt and running.tokens > 1)
         if running.tokens == requests[running.number].m:
             served[running.number].end = now
         else:

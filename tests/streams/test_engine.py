@@ -35,9 +35,11 @@ def shifted(timeline: Timeline, row: str, task: int, by: int) -> Timeline:
 
 
 def random_instance(rng: random.Random, most: int) -> Instance:
-    """Return single requests, at most so many, or a third as many jobs of several steps."""
-    draw, count = (random_chats, most) if rng.random() < 0.6 else (random_steps, most // 3)
-    return draw(rng, rng.randint(1, count))
+    """Return single requests, at most so many, or a third as many jobs of several steps; half as they are measured."""
+    measured = rng.random() < 0.5
+    if rng.random() < 0.6:
+        return random_chats(rng, rng.randint(1, most), measured=measured)
+    return random_steps(rng, rng.randint(1, most // 3), measured)
 
 
 def assert_equals_one_by_one(instance: Instance, timeline: Timeline) -> None:

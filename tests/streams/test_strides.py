@@ -1,13 +1,15 @@
 """Strides equal one iteration after the other, bit for bit."""
 
 import random
+from dataclasses import replace
 from fractions import Fraction
+from math import ceil
 
 import pytest
 
 from tests.streams.draws import plainly, random_requests, random_speed
 from tests.streams.one_by_one import Node, Request, Served, serve
-from truenorth.models.streams import StreamSpeed, Tokens
+from truenorth.models.streams import PICOSECONDS, StreamSpeed, Tokens
 from truenorth.models.strides import StreamRun, Stride
 
 
@@ -25,14 +27,14 @@ def by_strides(rng: random.Random, speed: StreamSpeed, requests: list[Request], 
 
     for number, start in enumerate(starts):
         while run.requests and run.boundary_us < start:
-            most, length_us = run.stride()
-            fewer = rng.randint(1, most) if rng.random() < 0.3 else most
-            advance(Stride(min(fewer, -(-(start - run.boundary_us) // length_us)), length_us))
-        if not run.requests and run.boundary_us < start:
+            stride = run.stride()
+            fewer = rng.randint(1, stride.iterations) if rng.random() < 0.3 else stride.iterations
+            advance(stride._replace(iterations=min(fewer, run.iterations_until(start, stride))))
+        if not run.requests and run.boundary_us <= start:
             run = StreamRun(speed, start)
         assert run.boundary_us == start
         assert run.budget > 0
-        run.join(number, requests[number].u, requests[number].m)
+        run.join(number, Tokens(requests[number].n, requests[number].u, requests[number].m))
     while run.requests:
         advance(run.stride())
     return served
@@ -42,7 +44,7 @@ def by_strides(rng: random.Random, speed: StreamSpeed, requests: list[Request], 
 def test_equal_one_iteration_after_the_other(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(20):
-        speed = random_speed(rng)
+        speed = replace(random_speed(rng, measured=rng.random() < 0.7), block=0)
         requests = random_requests(rng, rng.randint(1, 30), gap=rng.choice((5, 40, 200)))
         slow = serve([Node({"a": plainly(speed)})], requests, [list(range(len(requests)))])
         starts = [served.start for served in slow if served.start is not None]
@@ -63,11 +65,27 @@ def test_a_case_by_hand() -> None:
 
 def test_few_strides_for_long_answers() -> None:
     run = StreamRun(StreamSpeed(Fraction(8_000), 2048, 64, {1: 12_500, 64: 40_000}), 0)
-    run.join(0, 20_480, 10_000)
+    run.join(0, Tokens(20_480, 20_480, 10_000))
     # Ten whole chunks of 256 ms; then 9,999 steps at once.
-    assert run.stride() == Stride(10, 256_000)
+    assert run.stride() == Stride(10, 256_000 * PICOSECONDS)
     assert run.advance(run.stride()) == ([0], [])
-    assert run.stride() == Stride(9_999, 12_500)
+    assert run.stride() == Stride(9_999, 12_500 * PICOSECONDS)
     assert run.advance(run.stride()) == ([], [0])
     assert run.boundary_us == 10 * 256_000 + 9_999 * 12_500
     assert run.boundary_us == run.speed.alone_us(Tokens(20_480, 20_480, 10_000))
+
+
+def test_few_strides_where_contexts_count_and_kv_grows() -> None:
+    speed = StreamSpeed(Fraction(8_000), 2048, 64, {1: 12_500, 64: 40_000}, 1, 30_001, 300, True, 16)
+    run = StreamRun(speed, 0, 64)
+    run.join(0, Tokens(100, 100, 1_000))
+    # 100 / 8,000 s and 0.3 ms; then 999 steps of 12.5 ms and 30.001 ns for each token of context, 101 to 1,099.
+    assert run.advance(run.stride()) == ([0], [])
+    assert run.boundary_us == 12_800
+    # 64 blocks hold 1,024 tokens: those of the steps with contexts 101 to 1,024.
+    assert run.stride() == Stride(924, 12_500 * PICOSECONDS + 101 * 30_001, 30_001)
+    run.room = 69
+    assert run.stride().iterations == 999
+    assert run.advance(run.stride()) == ([], [0])
+    assert run.boundary_us == 12_800 + ceil(999 * 12_500 + Fraction(30_001, 10**6) * sum(range(101, 1_100)))
+    assert run.boundary_us == speed.alone_us(Tokens(100, 100, 1_000))

@@ -61,11 +61,13 @@ def chats(
     return Instance(on, tuple(models), jobs, **more)  # type: ignore[arg-type]
 
 
-def random_chats(rng: random.Random, count: int, most_gpus: int = 3) -> Instance:
+def random_chats(rng: random.Random, count: int, most_gpus: int = 3, measured: bool = False) -> Instance:
     """Return single requests on GPUs of one or two kinds, now and then with little memory for KV."""
     kv = rng.choice((0, 1, 2))
-    speeds = {kind: random_speed(rng, kv) for kind in ("A", "B")}
-    on = cluster(rng.randint(1, most_gpus), rng.choice((10_000, 250, 400)), rng.choice((("A",), ("A", "B"))))
+    speeds = {kind: random_speed(rng, kv, measured) for kind in ("A", "B")}
+    # Where KV may grow there is little more room than for the longest request.
+    memory = rng.choice((120, 160, 10_000)) * max(1, kv) if measured else rng.choice((10_000, 250, 400))
+    on = cluster(rng.randint(1, most_gpus), memory, rng.choice((("A",), ("A", "B"))))
     release, requests = 0, []
     for _ in range(count):
         release += rng.choice((0, 0, rng.randint(0, 60)))
@@ -87,12 +89,14 @@ def recorded_chats(servers: int, count: int) -> Instance:
     return chats(cluster(servers, 24_000_000_000), {"A": speed}, list(zip(releases, tokens, strict=True)))
 
 
-def random_steps(rng: random.Random, count: int) -> Instance:
+def random_steps(rng: random.Random, count: int, measured: bool = False) -> Instance:
     """Return jobs of several steps: agents that call, use a tool and call again, and prefill apart from decode.
 
     Two classes, of which only one is served on a GPU at a time; a tool is a request of one token of a class of its own.
     """
-    classes = {name: StreamClass(name, {"*": random_speed(rng, rng.choice((0, 1)))}) for name in ("a", "b", "tool")}
+    classes = {
+        name: StreamClass(name, {"*": random_speed(rng, rng.choice((0, 1)), measured)}) for name in ("a", "b", "tool")
+    }
     on = cluster(rng.randint(1, 3), 10_000)
     workflows = [
         Workflow(

@@ -302,4 +302,6 @@ def _slower(task: Task) -> Task:
 
 def _slower_steps(speed: StreamSpeed) -> StreamSpeed:
     steps = {count: int(us * FACTOR) for count, us in speed.step_us.items()}
-    return replace(speed, prefill_rate=speed.prefill_rate / FACTOR, step_us=steps)
+    context_ps, mixed_us = int(speed.context_ps * FACTOR), int(speed.mixed_us * FACTOR)
+    rate = speed.prefill_rate / FACTOR
+    return replace(speed, prefill_rate=rate, step_us=steps, context_ps=context_ps, mixed_us=mixed_us)

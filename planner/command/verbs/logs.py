@@ -1,4 +1,4 @@
-"""The verbs ``import``, ``estimate`` and ``progress``: what logs and past tasks say."""
+"""The verbs ``import``, ``fit``, ``estimate`` and ``progress``: what logs and past tasks say."""
 
 from __future__ import annotations
 
@@ -237,6 +237,54 @@ def _own(option: str, text: str | None) -> Any:
     if not callable(found):
         raise manners.UsageError(f"--{option} {text}: cannot be called; allowed is a function")
     return found
+
+
+def fit(
+    log: Annotated[
+        Path,
+        typer.Argument(metavar="REQUESTS", help="Requests that engines served, CSV or JSON Lines, plain or gzip."),
+    ],
+    seats: Annotated[int, typer.Option(min=1, max=9999, help="Most requests at once (vLLM: max_num_seqs).")],
+    budget: Annotated[int, typer.Option(min=2, help="Tokens of an iteration (vLLM: max_num_batched_tokens).")],
+    output: Output = None,
+    kv_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Tokens of KV of an engine (default: never short of them).")
+    ] = None,
+    engines: Annotated[
+        int, typer.Option(min=1, max=1000, help="Engines that took turns, unless a column says which served.")
+    ] = 1,
+    block: Annotated[int, typer.Option(min=1, max=4096, help="Tokens of a block of KV.")] = 16,
+    columns: Annotated[
+        str,
+        typer.Option(
+            metavar="KEY=COLUMN,...", help="Columns: release, prompt, output, first, last, engine; unit=s|ms|us."
+        ),
+    ] = "",
+    skip_malformed: Annotated[bool, typer.Option("--skip-malformed", help="Count malformed rows and go on.")] = False,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> int:
+    """Fit an engine's step law to a log of what it served; write a catalogue, and say how wrong it is."""
+    from truenorth.models.scenario import promise
+    from truenorth.planner.answers.fit import fit as ask
+
+    if output is not None:
+        promise(output)
+    made = ask(
+        log,
+        seats=seats,
+        budget=budget,
+        kv_tokens=kv_tokens,
+        engines=engines,
+        block=block,
+        columns=columns,
+        skip_malformed=skip_malformed,
+        seed=seed,
+    )
+    if output is not None:
+        made.save(output)
+    manners.show(made.as_dict(output), manners.lazily("fit.fit_view", made), as_json, [output])
+    return manners.DONE
 
 
 def progress(

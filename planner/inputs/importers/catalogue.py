@@ -12,6 +12,7 @@ from truenorth.models.scenario.document import NetworkSection, RuntimeByKind, Ta
 from truenorth.models.scenario.errors import Source, allowed, quote
 from truenorth.models.scenario.quantities import (
     Bandwidth,
+    Flag,
     GPUCount,
     Kind,
     Levels,
@@ -74,6 +75,7 @@ class CatalogueModel(Section):
     )
     share: Share = Field(default=1, validate_default=True, description="Of a GPU's compute that a request takes.")
     memory: Size = Field(default="0 B", validate_default=True, description="Held while a request runs.")
+    resident: Flag = Field(default=False, description="Whether it is on every GPU from the start.")
     source: str | None = Field(default=None, description="Where the figures come from.")
 
     @property

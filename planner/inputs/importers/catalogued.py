@@ -322,8 +322,16 @@ class Catalogued(Target):
             },
             **work_sections(workload),
             "workload": arrivals,
+            **self._resident(workload),
             **self._levels(workload),
         }
+
+    def _resident(self, workload: Workload) -> dict[str, Any]:
+        """Return the section of options, if models are on all GPUs from the start."""
+        there = [model for model in model_names(workload) if self.document.models[model].resident]
+        servers = range(sum(known.count for known in self.document.kinds.values()))
+        initial = [{"gpu": f"s{server}/g0", "model": model} for server in servers for model in there]
+        return {"options": {"initial_residency": initial}} if initial else {}
 
     def _levels(self, workload: Workload) -> dict[str, Any]:
         """Return the section of service levels; those of a model are over every workflow that was made of it."""

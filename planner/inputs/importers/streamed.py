@@ -24,8 +24,8 @@ from truenorth.planner.inputs.importers.workload import REQUEST, Served, Workloa
 
 Cache = Literal["none", "ideal"]
 _LEFT_OUT = (
-    "KV is taken to be reserved from start to end, prefill to be linear in tokens, and steps not to depend on "
-    "the length of contexts (docs/language_models.md)"
+    "KV is taken to be reserved from start to end unless the catalogue says that it grows, prefill to be linear in "
+    "tokens, and steps to depend on the length of contexts only as it says (docs/language_models.md)"
 )
 
 

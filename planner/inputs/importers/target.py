@@ -24,7 +24,7 @@ from truenorth.models.scenario.files import read_text
 from truenorth.models.scenario.requests import TOKEN_COLUMNS
 from truenorth.models.scenario.work import build_workflows
 from truenorth.models.scenario.writing import scenario_text
-from truenorth.models.streams import StreamClass
+from truenorth.models.streams import BLOCK, PICOSECONDS, StreamClass
 from truenorth.models.units import gigabytes, gigabytes_per_s, say_size, seconds
 from truenorth.models.workload import ANY_KIND, WHOLE, Task, Workflow
 from truenorth.planner.inputs.importers.format import Hardware
@@ -308,6 +308,14 @@ def work_sections(workload: Workload) -> dict[str, Any]:
 def _stream(stream: StreamClass) -> dict[str, Any]:
     """Return the section of a stream class."""
     speeds = stream.speeds
+    amended = {
+        "context": {kind: f"{speed.context_ps / PICOSECONDS:.6f} us" for kind, speed in speeds.items()},
+        "mixed": {kind: seconds(speed.mixed_us) for kind, speed in speeds.items()},
+        "budget": {kind: "shared" if speed.shared else "separate" for kind, speed in speeds.items()},
+        "kv": {kind: "grows" if speed.block else "reserved" for kind, speed in speeds.items()},
+        "block": {kind: speed.block or BLOCK for kind, speed in speeds.items()},
+    }
+    said = any(speed.amended for speed in speeds.values())
     return {
         "models": list(stream.models),
         "prefill": {kind: f"{float(speed.prefill_rate):.12g} /s" for kind, speed in speeds.items()},
@@ -315,6 +323,7 @@ def _stream(stream: StreamClass) -> dict[str, Any]:
         "concurrency": {kind: speed.seats for kind, speed in speeds.items()},
         "step": {kind: _by_size(speed.step_us) for kind, speed in speeds.items()},
         "kv_per_token": {kind: f"{speed.kv_bytes} B" for kind, speed in speeds.items()},
+        **(amended if said else {}),
     }
 
 

@@ -104,7 +104,15 @@ TABLES = (
     ),
 )
 """Logs of requests and jobs."""
+VLLM_RUN = Shape(
+    "a run of vLLM with its time stamps",
+    ("queued_ts", "input_toks", "output_toks"),
+    {"release": "queued_ts", "prompt": "input_toks", "output": "output_toks"},
+    {"unit": "s"},
+)
+"""Of which `truenorth fit` makes a catalogue."""
 TOKENS = (
+    VLLM_RUN,
     Shape(
         "Azure's LLM inference trace",
         ("TIMESTAMP", "ContextTokens", "GeneratedTokens"),

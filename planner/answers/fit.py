@@ -1,0 +1,260 @@
+"""Fit: an engine's step law from a log of what it served, how wrong it is, and the catalogue that it makes.
+
+The law of the earlier half of the requests alone, driven by the whole log's arrivals, says how wrong such a law is
+about requests that it has not seen; the law of all requests is the one that is written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from truenorth.models.errors import QuestionError
+from truenorth.models.scenario import write_atomically
+from truenorth.models.streams import BLOCK, PICOSECONDS
+from truenorth.planner.answers.versions import provenance
+from truenorth.planner.inputs.engine_log import LogColumns, read_engine_log
+from truenorth.planner.inputs.importers.rows import Tally
+from truenorth.solvers.bounds.stream_costs import Floats
+from truenorth.solvers.fitting.engine_kernel import EngineLimits
+from truenorth.solvers.fitting.law import Fitted, LawNumbers, ServedLog, fit_law, predict
+
+FIGURES = (
+    "mean_first_token_s", "p95_first_token_s", "mean_time_per_token_s", "p95_time_per_token_s", "mean_latency_s",
+    "p95_latency_s",
+)  # fmt: skip
+"""The figures that are compared, by their names in the metrics."""
+WARN_ABOVE = 0.05
+"""Relative errors that a warning names."""
+_ENDLESS = 1 << 40
+_WEIGHTS_BYTES, _TOKEN_BYTES = 1_000_000_000, 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One figure: as it was measured, and by the laws of the earlier half and of all requests."""
+
+    figure: str
+    measured: float
+    half: float
+    whole: float
+
+    @property
+    def half_error(self) -> float:
+        """Relative error of what the law of the earlier half says of the whole log."""
+        return self.half / self.measured - 1 if self.measured else 0.0
+
+    @property
+    def whole_error(self) -> float:
+        """Relative error of what the law of all requests says."""
+        return self.whole / self.measured - 1 if self.measured else 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """A law with its errors.
+
+    Parameters
+    ----------
+    log
+        The file.
+    engines, limits, kv_tokens
+        How many engines served, what each was started with, and its tokens of KV; None: never scarce.
+    half, whole
+        What was fitted to the earlier half, and to all requests.
+    figures
+        What it says beside what was measured.
+    preemptions
+        Of the whole log, by the law of all requests.
+    notes
+        What the log cannot tell, and what was found while reading it.
+    """
+
+    log: Path
+    engines: int
+    requests: int
+    limits: EngineLimits
+    kv_tokens: int | None
+    half: Fitted
+    whole: Fitted
+    figures: tuple[Compared, ...]
+    preemptions: int
+    notes: tuple[str, ...]
+
+    @property
+    def worst_error(self) -> float:
+        """The greatest error of a figure, of the law of the earlier half."""
+        return max(abs(each.half_error) for each in self.figures)
+
+    @property
+    def warnings(self) -> list[str]:
+        """Which figures the law of the earlier half misses by more than is usual."""
+        return [
+            f"{each.figure} of the whole log is {each.half_error:+.1%} off by the law of its earlier half"
+            for each in self.figures
+            if abs(each.half_error) > WARN_ABOVE
+        ]
+
+    def as_dict(self, written: Path | None = None) -> dict[str, Any]:
+        """Return the answer as plain data."""
+        return {
+            "log": str(self.log),
+            "requests": self.requests,
+            "engines": self.engines,
+            "law": self.whole.numbers._asdict(),
+            "law_of_half": self.half.numbers._asdict(),
+            "loss": self.whole.loss,
+            "loss_of_half": self.half.loss,
+            "figures": {
+                each.figure: {
+                    "measured": each.measured,
+                    "half": each.half,
+                    "half_error": each.half_error,
+                    "all": each.whole,
+                    "all_error": each.whole_error,
+                }
+                for each in self.figures
+            },
+            "worst_error": self.worst_error,
+            "preemptions": self.preemptions,
+            "notes": list(self.notes),
+            "warnings": self.warnings,
+            "catalogue": None if written is None else str(written),
+        }
+
+    def catalogue(self) -> str:
+        """Return the text of the catalogue: one kind, one model with its stream, and where the numbers come from."""
+        law, limits = self.whole.numbers, self.limits
+        blocks = 0 if self.kv_tokens is None else limits.room * limits.block
+        last_us = law.first_us + law.each_us * (limits.seats - 1)
+        steps = {1: max(1, round(law.first_us)), limits.seats: max(1, round(last_us))}
+        listed = ", ".join(f"{count}: {us} us" for count, us in steps.items())
+        errors = ", ".join(f"{each.figure} {each.half_error:+.1%}" for each in self.figures)
+        lines = [
+            f"# Fitted by `truenorth fit` ({provenance()['truenorth']}) to {self.log.name}, {self.requests} requests.",
+            "# Method: five numbers of a step law, so that simulated first tokens and ends are those of the log.",
+            f"# Errors about the whole log of the law of its earlier half: {errors}.",
+            *(f"# {note}." for note in self.notes),
+            "# Sizes are put up: only how many tokens of KV fit beside the weights counts.",
+            "kinds:",
+            f"  node: {{memory: {_WEIGHTS_BYTES + blocks * _TOKEN_BYTES} B, load_bandwidth: 10 GB/s,"
+            f" count: {self.engines}}}",
+            "models:",
+            "  model:",
+            f"    weights: {_WEIGHTS_BYTES} B",
+            "    resident: true",
+            "    stream:",
+            f"      prefill: {PICOSECONDS / law.prompt_us:.9g} /s",
+            f"      chunk: {limits.chunk}",
+            f"      concurrency: {limits.seats}",
+            f"      step: {{{listed}}}",
+            f"      context: {law.context_us:.6f} us",
+            f"      mixed: {round(law.mixed_us)} us",
+            "      budget: shared",
+            "      kv: grows",
+            f"      block: {limits.block}",
+            f"      kv_per_token: {_TOKEN_BYTES if self.kv_tokens is not None else 0} B",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def save(self, path: Path) -> None:
+        """Write the catalogue."""
+        write_atomically(path, self.catalogue())
+
+
+def fit(
+    log: str | Path,
+    *,
+    seats: int,
+    budget: int,
+    kv_tokens: int | None = None,
+    engines: int = 1,
+    block: int = BLOCK,
+    columns: str = "",
+    skip_malformed: bool = False,
+    seed: int = 0,
+) -> Fit:
+    """Return the step law that makes of a log's arrivals what the log says came of them.
+
+    Parameters
+    ----------
+    log
+        CSV, or JSON Lines, plain or gzip: a request per row, with arrival, first and last token, and tokens.
+    seats, budget
+        Most requests at once of an engine, and tokens of an iteration (vLLM: max_num_seqs, max_num_batched_tokens).
+    kv_tokens
+        Tokens of KV of an engine; None: never scarce.
+    engines
+        How many engines took turns, unless a column says which served each request.
+    block
+        Tokens of a block of KV.
+    columns
+        Such as ``release=at,first=first_s,last=end_s,prompt=in,output=out,engine=node,unit=ms``.
+    seed
+        Of the search's starts.
+
+    Raises
+    ------
+    InputError
+        With file and line of what is wrong in the log.
+    QuestionError
+        If the options fit no engine, or the log.
+    """
+    path, tally = Path(log), Tally(skip_malformed)
+    if min(seats, engines, block) < 1 or budget <= seats:
+        problem = f"a budget of {budget} tokens for {seats} requests at once, blocks of {block}, {engines} engines"
+        raise QuestionError(f"{problem}; allowed is a budget above the seats, and at least 1 of each", "budget")
+    served = read_engine_log(path, LogColumns.parse(columns), engines, tally)
+    limits = EngineLimits(seats, budget, block, _ENDLESS if kv_tokens is None else kv_tokens // block)
+    longest = int((served.requests.prompt + served.requests.output - 1).max())
+    if -(-longest // block) > limits.room:
+        problem = f"{kv_tokens} tokens of KV hold no request of {longest + 1} tokens, which the log has"
+        raise QuestionError(f"{problem}; allowed is at least {-(-longest // block) * block}", "kv_tokens")
+    count = len(served.engine)
+    half, whole = (fit_law(served, limits, np.arange(count) < part, seed) for part in (count // 2, count))
+    first_us, end_us, preempted = predict(served, limits, whole.numbers)
+    found = _figures(served, served.first_us, served.end_us)
+    of_half, of_all = _figures(served, *predict(served, limits, half.numbers)[:2]), _figures(served, first_us, end_us)
+    compared = [Compared(*row) for row in zip(FIGURES, found, of_half, of_all, strict=True)]
+    notes = tuple([*tally.notes, *_unknown(served, limits, whole, preempted)])
+    n_engines = len(np.unique(served.engine))
+    return Fit(path, n_engines, count, limits, kv_tokens, half, whole, tuple(compared), preempted, notes)
+
+
+def _figures(log: ServedLog, first_us: Floats, end_us: Floats) -> list[float]:
+    """Return mean and p95 of first tokens, times per token and latencies, in seconds."""
+    requests = log.requests
+    several = requests.output > 1
+    per_token = (end_us - first_us)[several] / (requests.output[several] - 1)
+    found = []
+    for values in (first_us - requests.arrival_us, per_token, end_us - requests.arrival_us):
+        ordered = np.sort(values) / 1e6 if len(values) else np.zeros(1)
+        found += [float(ordered.mean()), float(ordered[-(-95 * len(ordered) // 100) - 1])]
+    return found
+
+
+_SAID = {
+    "first_us": "how long a step of one request takes",
+    "each_us": "what each decode adds to a step",
+    "prompt_us": "how fast prompts are worked off",
+    "context_us": "what contexts add to a step",
+    "mixed_us": "what prompts add to an iteration beside their tokens",
+}
+
+
+def _unknown(log: ServedLog, limits: EngineLimits, found: Fitted, preempted: int) -> list[str]:
+    """Return, in words, what the log cannot tell."""
+    notes = [
+        f"the log says little of {_SAID[name]}: twice or half as much fits nearly as well" for name in found.unclear
+    ]
+    zero = [name for name, value in zip(LawNumbers._fields, found.numbers, strict=True) if value == 0]
+    notes += [f"the log does not tell {_SAID[name]}, taken as 0" for name in zero]
+    most = log.concurrency
+    if most < limits.seats:
+        notes.append(f"at most {most} requests ran at once: steps of more, up to {limits.seats}, are extended to")
+    if limits.room < _ENDLESS and not preempted:
+        notes.append("KV was never short: how the engine behaves when it is has not been seen")
+    return notes

@@ -1,0 +1,33 @@
+"""What a person sees of a fitted law: its figures beside the measured ones, and what the log cannot tell."""
+
+from __future__ import annotations
+
+from rich.console import Group
+from rich.text import Text
+
+from truenorth.planner.answers.fit import Compared, Fit
+from truenorth.planner.show.table import Column, Table, terminal
+
+
+def fit_view(found: Fit) -> Group:
+    """Return the law, the table of figures, and notes."""
+    law, limits = found.whole.numbers, found.limits
+    head = f"{found.log.name}: {found.requests} requests, {found.engines} engines of {limits.seats} seats"
+    said = (
+        f"an iteration lasts {law.first_us / 1000:.4g} ms, {law.each_us:.4g} us more with each further decode, "
+        f"{law.context_us * 1000:.4g} ns with each token of context, {law.prompt_us:.4g} us with each prompt token, "
+        f"and {law.mixed_us / 1000:.4g} ms with any"
+    )
+    columns: list[Column[Compared]] = [
+        Column("figure", lambda row: row.figure, words=True),
+        Column("measured", lambda row: row.measured, ".4g"),
+        Column("earlier half", lambda row: row.half, ".4g"),
+        Column("error", lambda row: row.half_error, "+.1%"),
+        Column("all", lambda row: row.whole, ".4g"),
+        Column("error of all", lambda row: row.whole_error, "+.1%"),
+    ]
+    lines = [*found.notes, *(f"warning: {each}" for each in found.warnings)]
+    if found.preemptions:
+        lines.insert(0, f"{found.preemptions} preemptions")
+    table = terminal(Table("", columns, list(found.figures)), None)
+    return Group(Text(head, style="bold"), Text(said), table, Text("\n".join(lines)))

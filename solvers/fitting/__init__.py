@@ -1,0 +1,1 @@
+"""Laws of engines, fitted to logs of what they served."""

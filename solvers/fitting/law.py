@@ -1,0 +1,194 @@
+"""The step law of an engine, fitted to when a log's first and last tokens came.
+
+The whole log's arrivals and tokens drive a simulation of its engines; the numbers of the law are searched for that
+bring first tokens and ends nearest to those of the log, relative to each request's latency. Requests that the loss
+leaves out are served all the same: who is cut off would not compete for seats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truenorth.models.instance import Ints
+from truenorth.solvers.bounds.stream_costs import Floats
+from truenorth.solvers.fitting.engine_kernel import EngineLimits, LoggedRequests, Running, StepLaw, serve_log
+
+_STARTS = 6
+"""Searches begin at what the log suggests, and at random factors of that."""
+_MOVES, _LAST_MOVES = 150, 300
+_STRIDES = (0.5, 0.2)
+"""Sides of the first simplex, as logarithms: at each start, and around the best that was found."""
+_SPREAD = 0.7
+_SAME = 1.005
+"""A number is left out if the loss without it is no more than so many times as high."""
+_DEAF = 1.1
+"""A log says little of a number that may be doubled or halved while the loss stays below so many times its least."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ServedLog:
+    """What engines have served: requests in the order of arrival, and when their tokens came.
+
+    Parameters
+    ----------
+    requests
+        Arrivals and tokens.
+    first_us, end_us
+        When the first and the last token came, on the clock of the arrivals. Shape [requests].
+    engine
+        Which engine served each, from 0. Shape [requests].
+    """
+
+    requests: LoggedRequests
+    first_us: Floats
+    end_us: Floats
+    engine: Ints
+
+    @property
+    def concurrency(self) -> int:
+        """Most requests that one engine had taken in and not ended, first tokens counting as when they were taken."""
+        most = 0
+        for engine in np.unique(self.engine).tolist():
+            of = self.engine == engine
+            instants = np.concatenate((self.end_us[of], self.first_us[of]))
+            change = np.repeat([-1, 1], int(of.sum()))
+            most = max(most, int(np.cumsum(change[np.lexsort((change, instants))]).max()))
+        return most
+
+
+class LawNumbers(NamedTuple):
+    """A step law in microseconds: a step of one, each decode more, a prompt token, a token of context, with prompts."""
+
+    first_us: float
+    each_us: float
+    prompt_us: float
+    context_us: float
+    mixed_us: float
+
+    def law(self, seats: int) -> StepLaw:
+        """Return it as a table of steps."""
+        steps = self.first_us + self.each_us * np.arange(seats, dtype=np.float64)
+        return StepLaw(np.concatenate(([0.0], steps)), self.prompt_us, self.context_us, self.mixed_us)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fitted:
+    """What was found.
+
+    Parameters
+    ----------
+    numbers
+        Of the law.
+    loss
+        Mean distance of first tokens and of ends from the log's, relative to latency, added up.
+    unclear
+        Numbers of which the log says little, by name.
+    """
+
+    numbers: LawNumbers
+    loss: float
+    unclear: tuple[str, ...]
+
+
+def predict(log: ServedLog, limits: EngineLimits, numbers: LawNumbers) -> tuple[Floats, Floats, int]:
+    """Return when first and last tokens come by a law, and how often a request is preempted."""
+    first_us, end_us = np.zeros((2, len(log.engine)))
+    law, preempted = numbers.law(limits.seats), 0
+    for engine in np.unique(log.engine).tolist():
+        of = np.flatnonzero(log.engine == engine)
+        requests = LoggedRequests(*(column[of] for column in log.requests))
+        inside, each = np.zeros((3, limits.seats), np.int64), np.zeros((2, len(of)), np.int64)
+        first, end = np.zeros((2, len(of)))
+        preempted += serve_log(requests, limits, law, Running(*inside, *each), first, end)
+        first_us[of], end_us[of] = first, end
+    return first_us, end_us, preempted
+
+
+def fit_law(log: ServedLog, limits: EngineLimits, counted: NDArray[np.bool_], seed: int) -> Fitted:
+    """Return the law that comes nearest to a log.
+
+    Parameters
+    ----------
+    counted
+        Whose tokens the loss counts. Shape [requests].
+    seed
+        Of the starts of the search; equal seeds give equal laws.
+    """
+    latency_us = np.maximum(log.end_us - log.requests.arrival_us, 1)[counted]
+
+    def loss(logarithms: Floats) -> float:
+        first_us, end_us, _ = predict(log, limits, LawNumbers(*np.exp(logarithms)))
+        away_us = np.abs(first_us - log.first_us) + np.abs(end_us - log.end_us)
+        return float((away_us[counted] / latency_us).mean())
+
+    random, begin = np.random.default_rng(seed), np.log(_guess(log))
+    starts = [begin, *(begin + random.normal(0, _SPREAD, len(begin)) for _ in range(_STARTS - 1))]
+    found = min((_descend(loss, start, _STRIDES[0], _MOVES) for start in starts), key=lambda each: each[1])
+    best, least = _descend(loss, found[0], _STRIDES[1], _LAST_MOVES)
+    best, least = _leave_out(loss, best, least)
+    unclear = tuple(
+        name
+        for at, name in enumerate(LawNumbers._fields)
+        if np.isfinite(best[at]) and all(loss(_moved(best, at, by)) < _DEAF * least for by in (0.5, 2.0))
+    )
+    return Fitted(LawNumbers(*np.exp(best).tolist()), least, unclear)
+
+
+def _guess(log: ServedLog) -> LawNumbers:
+    """Return numbers to start from: steps of half the usual time per token, prompts as the quickest were read."""
+    several = log.requests.output > 1
+    spans_us = (log.end_us - log.first_us)[several] / (log.requests.output[several] - 1)
+    step_us = max(1.0, 0.5 * float(np.median(spans_us))) if len(spans_us) else 1e4
+    waits_us = (log.first_us - log.requests.arrival_us) / log.requests.prompt
+    prompt_us = max(1e-3, float(np.quantile(waits_us, 0.1)))
+    return LawNumbers(step_us, 0.3 * step_us / max(1, log.concurrency), prompt_us, 5e-6 * step_us, 0.03 * step_us)
+
+
+def _leave_out(loss: Callable[[Floats], float], best: Floats, least: float) -> tuple[Floats, float]:
+    """Set numbers to 0 without which the loss is as low."""
+    for name in ("mixed_us", "context_us", "each_us"):
+        without = best.copy()
+        without[LawNumbers._fields.index(name)] = -np.inf
+        found = loss(without)
+        if found <= _SAME * least:
+            best, least = without, found
+    return best, least
+
+
+def _moved(logarithms: Floats, at: int, by: float) -> Floats:
+    changed = logarithms.copy()
+    changed[at] += np.log(by)
+    return changed
+
+
+def _descend(loss: Callable[[Floats], float], start: Floats, side: float, moves: int) -> tuple[Floats, float]:
+    """Return the lowest point that a simplex of Nelder and Mead comes to in so many moves, and the loss there."""
+    points = [start, *(start + side * axis for axis in np.eye(len(start)))]
+    values = [loss(point) for point in points]
+    for _ in range(moves):
+        order = np.argsort(values, kind="stable").tolist()
+        points, values = [points[at] for at in order], [values[at] for at in order]
+        centre = np.mean(points[:-1], axis=0)
+        reflected = 2 * centre - points[-1]
+        value = loss(reflected)
+        if value < values[0]:
+            further = 3 * centre - 2 * points[-1]
+            value_further = loss(further)
+            points[-1], values[-1] = (further, value_further) if value_further < value else (reflected, value)
+        elif value < values[-2]:
+            points[-1], values[-1] = reflected, value
+        else:
+            nearer = (centre + (reflected if value < values[-1] else points[-1])) / 2
+            value_nearer = loss(nearer)
+            if value_nearer < min(value, values[-1]):
+                points[-1], values[-1] = nearer, value_nearer
+            else:
+                points = [points[0], *((points[0] + point) / 2 for point in points[1:])]
+                values = [values[0], *(loss(point) for point in points[1:])]
+    at = int(np.argmin(values))
+    return points[at], values[at]
