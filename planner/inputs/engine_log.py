@@ -12,8 +12,8 @@ from truenorth.executor.policies.options import Kind, one_of, option
 from truenorth.models.errors import QuestionError
 from truenorth.models.scenario.quantities import MAX_TOKENS
 from truenorth.planner.inputs.importers.formats.shapes import VLLM_RUN
-from truenorth.planner.inputs.importers.formats.table import read_releases, tell_clock
-from truenorth.planner.inputs.importers.json_files import table_rows
+from truenorth.planner.inputs.importers.formats.table import UNITS, Clock
+from truenorth.planner.inputs.importers.log_files import table_rows
 from truenorth.planner.inputs.importers.rows import Rows, Tally
 from truenorth.solvers.fitting.engine_kernel import LoggedRequests
 from truenorth.solvers.fitting.law import ServedLog
@@ -43,7 +43,7 @@ class LogColumns:
     first: str = option("first_token_ts", str)
     last: str = option("last_token_ts", str)
     engine: str = option("", str)
-    unit: str = option("s", one_of("s", "ms", "us"))
+    unit: str = option("s", one_of(*UNITS))
 
     @classmethod
     def parse(cls, text: str) -> LogColumns:
@@ -82,18 +82,16 @@ def read_engine_log(path: Path, columns: LogColumns, engines: int, tally: Tally)
 
 
 def _columns(path: Path, columns: LogColumns, tally: Tally) -> Iterator[Sequence[np.ndarray]]:
-    clock = tell_clock(path, columns.release, columns.unit)
+    clock = Clock(columns.release, columns.unit, True, "unit=").look(path)
     times = (columns.release, columns.first, columns.last)
     named = list(dict.fromkeys(filter(None, (*times, columns.prompt, columns.output, columns.engine))))
     for rows in table_rows(path, named, tally):
         yield _settled(rows, columns, clock)
 
 
-def _settled(rows: Rows, columns: LogColumns, clock: str) -> Sequence[np.ndarray]:
+def _settled(rows: Rows, columns: LogColumns, clock: Clock) -> Sequence[np.ndarray]:
     """Return the columns of the rows that are well formed and were served."""
-    release, first, last = (
-        read_releases(rows, column, columns.unit, clock) for column in (columns.release, columns.first, columns.last)
-    )
+    release, first, last = (clock.times(rows, column) for column in (columns.release, columns.first, columns.last))
     prompt, output = (rows.wholes(column, 0, MAX_TOKENS) for column in (columns.prompt, columns.output))
     names = rows.names(columns.engine) if columns.engine else np.full(len(release), "", np.object_)
     rows.leave_out((prompt == 0) | (output == 0), "of 0 tokens")

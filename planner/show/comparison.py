@@ -222,8 +222,8 @@ def write(comparison: Comparison, folder: Path) -> list[Path]:
     table = comparison_table(comparison)
     note = "\n".join(filter(None, (table.note, comparison.told)))
     written += write_table(replace(table, note=note), folder / "table")
-    for table in tokens((row.policy, row.metrics) for row in record.rows):
-        written += write_table(table, folder / "tokens")
+    for of_tokens in tokens((row.policy, row.metrics) for row in record.rows):
+        written += write_table(of_tokens, folder / "tokens")
     written.append(timelines.write(folder, comparison.shown))
     if comparison.certifiable is not None:
         written.append(folder / "certificate.json")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,9 @@ def test_the_certificate_of_a_comparison_verifies(tmp_path: Path) -> None:
 def test_a_bound_that_no_certificate_proves_is_told_from_the_one_that_does(tmp_path: Path) -> None:
     made = tn.compare(SCENARIO, ["jit"], time_limit=2)
     assert made.certifiable is not None
-    weaker = replace(made, certifiable=replace(made.certifiable, formula=(2_000_000, "critical_path"), priced=None))
+    weaker = replace(
+        made, certifiable=replace(made.certifiable, formula=(Fraction(2_000_000), "critical_path"), priced=None)
+    )
     assert "certificate.json, written by -o, proves 2 s (critical path, a formula)." in weaker.proof
 
 
