@@ -131,6 +131,7 @@ def formulate_scaled(
     model, variables, choices = _constrain(instance, windows, scaled, surcharges, allowance)
     respect_floors(model, variables, scaled, floors)
     respect_bound(model, variables, least)
+    add_up_lengths(model, variables, scaled, choices)
     pay_surcharges(model, variables, scaled, surcharges)
     model.minimize(_add_up(model, variables, choices, scaled))
     return CpSatFormulation(model, variables, choices, scaled, limit, surcharges)
@@ -478,6 +479,37 @@ def respect_bound(model: cp_model.CpModel, v: CpSatVariables, least: int) -> Non
     """
     if v.worst is not None and least > 0:
         model.add(v.worst >= least).with_name("least")
+
+
+def add_up_lengths(model: cp_model.CpModel, v: CpSatVariables, scaled: ScaledObjective, choices: Choices) -> None:
+    """Redundant, for a maximum: ends by lengths and, for the makespan, GPUs by what they run, where GPUs differ.
+
+    e_t = s_t + sum_g p_tg x_tg;  W >= w (first_g + sum_t p_tg x_tg);  t runs alone, by itself.
+
+    Notes
+    -----
+    Invariant: every plan satisfies them.
+    Because: a task runs on one GPU; the last one on a GPU ends no sooner than all are run in a row from the earliest.
+    Cost: a row per task, and per GPU. Without them `max_lp` proves unrelated machines late or not at all; of sums
+        neither is proved sooner, and forks are later.
+    If wrong: unsound.
+    """
+    if v.worst is None:
+        return
+    instance, windows = choices.instance, choices.windows
+    sociable = {task for pair in v.join for task in pair}
+    differing = [t for t, end in enumerate(v.end) if isinstance(end, cp_model.IntVar) and t not in sociable]
+    for task in differing:
+        lasts = sum(instance.run_time(task, g) * v.assign[task, g] for g in choices.gpus[task])
+        model.add(v.end[task] == v.start[task] + lasts).with_name(f"length[{task}]")
+    if scaled.objective is not Objective.MAKESPAN or overlapping(instance):
+        return
+    for g in range(instance.n_gpus):
+        tasks = [task for task in differing if g in choices.gpus[task]]
+        if tasks:
+            first = min(int(windows.earliest_start_us[task, g]) for task in tasks)
+            work = sum(instance.run_time(task, g) * v.assign[task, g] for task in tasks)
+            model.add(v.worst >= scaled.weights[0] * (first + work)).with_name(f"work[{g}]")
 
 
 def pay_surcharges(
