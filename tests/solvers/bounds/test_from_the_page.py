@@ -36,7 +36,8 @@ def transfer(window: Any, size: int, i: int, j: int) -> int:
     between, within, staged = window["network"]
     latency, bandwidth = within if window["gpus"][i][1] == window["gpus"][j][1] else between
     speeds = ([bandwidth] if bandwidth is not None else []) + [window["gpus"][g][5] for g in (i, j) if staged]
-    return int(math.ceil(latency + 10**6 * size * sum(1 / Fraction(speed) for speed in speeds)))
+    took: int = math.ceil(latency + 10**6 * size * sum(1 / Fraction(speed) for speed in speeds))
+    return took
 
 
 def proved(window: Any, objective: str) -> Fraction:
