@@ -69,7 +69,7 @@ def test_a_bound_between_two_seconds_is_rounded_up_to_the_next() -> None:
     search.offer_bound(Fraction(3 * SECOND, 2), "energetic")
     counted = in_ticks(search)
     # Three runs of a second on two GPUs: 1.5 s of work each, and no plan ends between whole seconds.
-    assert (counted.bound, search.bound, search.bound_method) == (2, 2 * SECOND, "energetic")
+    assert (counted.bound, search.bound, search.bound_method) == (Fraction(2), Fraction(2 * SECOND), "energetic")
 
 
 def test_doubts_and_what_is_offered_in_ticks_reach_the_window() -> None:
@@ -79,7 +79,7 @@ def test_doubts_and_what_is_offered_in_ticks_reach_the_window() -> None:
     found = exhaustive.solve(counted.instance, Objective.MAKESPAN).timeline
     assert found is not None
     counted.offer(found)
-    assert (counted.value, search.value) == (2, 2 * SECOND)
+    assert (counted.value, search.value) == (Fraction(2), Fraction(2 * SECOND))
     counted.offer_bound(Fraction(2), "cp-sat")
     assert search.proved
     counted.forget("CP-SAT", "tried")
@@ -90,7 +90,7 @@ def test_doubts_and_what_is_offered_in_ticks_reach_the_window() -> None:
 def test_three_equal_jobs_are_proved_whatever_their_length() -> None:
     for run_us in (1, 10_000, SECOND, 3_600 * SECOND, 999_983):
         found = solve(three_equal(run_us), Objective.MAKESPAN, Budget(60.0))
-        assert (found.value, found.lower_bound) == (2 * run_us, 2 * run_us)
+        assert (found.value, found.lower_bound) == (Fraction(2 * run_us),) * 2
 
 
 def test_packing_leaves_others_half_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
