@@ -235,9 +235,7 @@ def fit(
         typer.Argument(metavar="REQUESTS", help="Requests that engines served, CSV or JSON Lines, plain or gzip."),
     ],
     seats: Annotated[int, typer.Option(min=1, max=9999, help="Most requests at once (vLLM: max_num_seqs).")],
-    budget: Annotated[
-        int, typer.Option(min=2, help="Tokens of an iteration (vLLM: max_num_batched_tokens).")
-    ],
+    budget: Annotated[int, typer.Option(min=2, help="Tokens of an iteration (vLLM: max_num_batched_tokens).")],
     output: Output = None,
     kv_tokens: Annotated[
         int | None, typer.Option(min=1, help="Tokens of KV of an engine (default: never short of them).")
