@@ -7,6 +7,7 @@ about requests that it has not seen; the law of all requests is the one that is 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,12 @@ import numpy as np
 
 from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import write_atomically
-from truenorth.models.streams import BLOCK, PICOSECONDS
+from truenorth.models.streams import BLOCK, PICOSECONDS, StreamSpeed
 from truenorth.planner.answers.versions import provenance
 from truenorth.planner.inputs.engine_log import LogColumns, read_engine_log
 from truenorth.planner.inputs.importers.rows import Tally
 from truenorth.solvers.bounds.stream_costs import Floats
-from truenorth.solvers.fitting.engine_kernel import EngineLimits
+from truenorth.solvers.fitting.engine_kernel import EngineLimits, StepLaw
 from truenorth.solvers.fitting.law import Fitted, LawNumbers, ServedLog, fit_law, predict
 
 FIGURES = (
@@ -127,11 +128,9 @@ class Fit:
 
     def catalogue(self) -> str:
         """Return the text of the catalogue: one kind, one model with its stream, and where the numbers come from."""
-        law, limits = self.whole.numbers, self.limits
-        blocks = 0 if self.kv_tokens is None else limits.room * limits.block
-        last_us = law.first_us + law.each_us * (limits.seats - 1)
-        steps = {1: max(1, round(law.first_us)), limits.seats: max(1, round(last_us))}
-        listed = ", ".join(f"{count}: {us} us" for count, us in steps.items())
+        speed = _speed(self.whole.numbers, self.limits, 0 if self.kv_tokens is None else _TOKEN_BYTES)
+        blocks = 0 if self.kv_tokens is None else self.limits.room * speed.block
+        listed = ", ".join(f"{count}: {us} us" for count, us in speed.step_us.items())
         errors = ", ".join(f"{each.figure} {each.half_error:+.1%}" for each in self.figures)
         lines = [
             f"# Fitted by `truenorth fit` ({provenance()['truenorth']}) to {self.log.name}, {self.requests} requests.",
@@ -147,16 +146,16 @@ class Fit:
             f"    weights: {_WEIGHTS_BYTES} B",
             "    resident: true",
             "    stream:",
-            f"      prefill: {PICOSECONDS / law.prompt_us:.9g} /s",
-            f"      chunk: {limits.chunk}",
-            f"      concurrency: {limits.seats}",
+            f"      prefill: {float(speed.prefill_rate):.9g} /s",
+            f"      chunk: {speed.chunk}",
+            f"      concurrency: {speed.seats}",
             f"      step: {{{listed}}}",
-            f"      context: {law.context_us:.6f} us",
-            f"      mixed: {round(law.mixed_us)} us",
+            f"      context: {speed.context_ps / PICOSECONDS:.6f} us",
+            f"      mixed: {speed.mixed_us} us",
             "      budget: shared",
             "      kv: grows",
-            f"      block: {limits.block}",
-            f"      kv_per_token: {_TOKEN_BYTES if self.kv_tokens is not None else 0} B",
+            f"      block: {speed.block}",
+            f"      kv_per_token: {speed.kv_bytes} B",
         ]
         return "\n".join(lines) + "\n"
 
@@ -208,6 +207,8 @@ def fit(
         problem = f"a budget of {budget} tokens for {seats} requests at once, blocks of {block}, {engines} engines"
         raise QuestionError(f"{problem}; allowed is a budget above the seats, and at least 1 of each", "budget")
     served = read_engine_log(path, LogColumns.parse(columns), engines, tally)
+    if tally.left_out:
+        tally.notes += [f"left out: {count} requests {reason}" for reason, count in tally.left_out.items()]
     limits = EngineLimits(seats, budget, block, _ENDLESS if kv_tokens is None else kv_tokens // block)
     longest = int((served.requests.prompt + served.requests.output - 1).max())
     if -(-longest // block) > limits.room:
@@ -215,11 +216,11 @@ def fit(
         raise QuestionError(f"{problem}; allowed is at least {-(-longest // block) * block}", "kv_tokens")
     count = len(served.engine)
     half, whole = (fit_law(served, limits, np.arange(count) < part, seed) for part in (count // 2, count))
-    first_us, end_us, preempted = predict(served, limits, whole.numbers)
-    found = _figures(served, served.first_us, served.end_us)
-    of_half, of_all = _figures(served, *predict(served, limits, half.numbers)[:2]), _figures(served, first_us, end_us)
+    first_us, end_us, preempted = predict(served, limits, _law(_speed(whole.numbers, limits)))
+    found, of_all = _figures(served, served.first_us, served.end_us), _figures(served, first_us, end_us)
+    of_half = _figures(served, *predict(served, limits, _law(_speed(half.numbers, limits)))[:2])
     compared = [Compared(*row) for row in zip(FIGURES, found, of_half, of_all, strict=True)]
-    notes = tuple([*tally.notes, *_unknown(served, limits, whole, preempted)])
+    notes = (*tally.notes, *_unknown(served, limits, whole, preempted))
     n_engines = len(np.unique(served.engine))
     return Fit(path, n_engines, count, limits, kv_tokens, half, whole, tuple(compared), preempted, notes)
 
@@ -234,6 +235,28 @@ def _figures(log: ServedLog, first_us: Floats, end_us: Floats) -> list[float]:
         ordered = np.sort(values) / 1e6 if len(values) else np.zeros(1)
         found += [float(ordered.mean()), float(ordered[-(-95 * len(ordered) // 100) - 1])]
     return found
+
+
+def _speed(numbers: LawNumbers, limits: EngineLimits, kv_bytes: int = 0) -> StreamSpeed:
+    """Return a law in the whole numbers of a stream class."""
+    first_us = max(1, round(numbers.first_us))
+    last_us = max(first_us, round(numbers.first_us + numbers.each_us * (limits.seats - 1)))
+    return StreamSpeed(
+        Fraction(f"{PICOSECONDS / numbers.prompt_us:.9g}"),
+        limits.chunk,
+        limits.seats,
+        {1: first_us, limits.seats: last_us},
+        kv_bytes,
+        round(numbers.context_us * PICOSECONDS),
+        round(numbers.mixed_us),
+        shared=True,
+        block=limits.block,
+    )
+
+
+def _law(speed: StreamSpeed) -> StepLaw:
+    prompt_us, context_us = float(PICOSECONDS / speed.prefill_rate), speed.context_ps / PICOSECONDS
+    return StepLaw(np.array(speed.tau, np.float64), prompt_us, context_us, float(speed.mixed_us))
 
 
 _SAID = {
@@ -254,7 +277,7 @@ def _unknown(log: ServedLog, limits: EngineLimits, found: Fitted, preempted: int
     notes += [f"the log does not tell {_SAID[name]}, taken as 0" for name in zero]
     most = log.concurrency
     if most < limits.seats:
-        notes.append(f"at most {most} requests ran at once: steps of more, up to {limits.seats}, are extended to")
+        notes.append(f"at most {most} requests ran at once: steps of more, up to {limits.seats}, follow the same line")
     if limits.room < _ENDLESS and not preempted:
         notes.append("KV was never short: how the engine behaves when it is has not been seen")
     return notes

@@ -16,14 +16,16 @@ from numpy.typing import NDArray
 
 from truenorth.models.instance import Ints
 from truenorth.solvers.bounds.stream_costs import Floats
-from truenorth.solvers.fitting.engine_kernel import EngineLimits, LoggedRequests, Running, StepLaw, serve_log
+from truenorth.solvers.fitting.engine_kernel import EngineLimits, LoggedRequests, StepLaw, serve
 
 _STARTS = 6
 """Searches begin at what the log suggests, and at random factors of that."""
-_MOVES, _LAST_MOVES = 150, 300
-_STRIDES = (0.5, 0.2)
-"""Sides of the first simplex, as logarithms: at each start, and around the best that was found."""
+_MOVES = 150
+_SIDES = (0.5, 0.2, 0.5, 0.1, 0.3, 0.05)
+"""Sides of the first simplex, as logarithms, of the searches from the best that was found; at each start the first."""
 _SPREAD = 0.7
+_NEAR = 0.02
+"""Distances from the log, relative to latency, up to which the loss is that of squares."""
 _SAME = 1.005
 """A number is left out if the loss without it is no more than so many times as high."""
 _DEAF = 1.1
@@ -85,7 +87,7 @@ class Fitted:
     numbers
         Of the law.
     loss
-        Mean distance of first tokens and of ends from the log's, relative to latency, added up.
+        Mean of what the loss makes of distances from the log's first tokens and ends, relative to latency.
     unclear
         Numbers of which the log says little, by name.
     """
@@ -95,16 +97,16 @@ class Fitted:
     unclear: tuple[str, ...]
 
 
-def predict(log: ServedLog, limits: EngineLimits, numbers: LawNumbers) -> tuple[Floats, Floats, int]:
+def predict(log: ServedLog, limits: EngineLimits, law: StepLaw) -> tuple[Floats, Floats, int]:
     """Return when first and last tokens come by a law, and how often a request is preempted."""
     first_us, end_us = np.zeros((2, len(log.engine)))
-    law, preempted = numbers.law(limits.seats), 0
+    preempted = 0
     for engine in np.unique(log.engine).tolist():
         of = np.flatnonzero(log.engine == engine)
-        requests = LoggedRequests(*(column[of] for column in log.requests))
-        inside, each = np.zeros((3, limits.seats), np.int64), np.zeros((2, len(of)), np.int64)
+        arrival_us, prompt, output = log.requests
+        requests = LoggedRequests(arrival_us[of], prompt[of], output[of])
         first, end = np.zeros((2, len(of)))
-        preempted += serve_log(requests, limits, law, Running(*inside, *each), first, end)
+        preempted += serve(requests, limits, law, first, end)
         first_us[of], end_us[of] = first, end
     return first_us, end_us, preempted
 
@@ -122,14 +124,17 @@ def fit_law(log: ServedLog, limits: EngineLimits, counted: NDArray[np.bool_], se
     latency_us = np.maximum(log.end_us - log.requests.arrival_us, 1)[counted]
 
     def loss(logarithms: Floats) -> float:
-        first_us, end_us, _ = predict(log, limits, LawNumbers(*np.exp(logarithms)))
-        away_us = np.abs(first_us - log.first_us) + np.abs(end_us - log.end_us)
-        return float((away_us[counted] / latency_us).mean())
+        first_us, end_us, _ = predict(log, limits, LawNumbers(*np.exp(logarithms)).law(limits.seats))
+        away = [(us[counted] / latency_us) for us in (first_us - log.first_us, end_us - log.end_us)]
+        # As squares near the log, as distances far from it: a few that are far off do not lead.
+        return float(sum((np.sqrt(each * each + _NEAR * _NEAR) - _NEAR).mean() for each in away))
 
     random, begin = np.random.default_rng(seed), np.log(_guess(log))
     starts = [begin, *(begin + random.normal(0, _SPREAD, len(begin)) for _ in range(_STARTS - 1))]
-    found = min((_descend(loss, start, _STRIDES[0], _MOVES) for start in starts), key=lambda each: each[1])
-    best, least = _descend(loss, found[0], _STRIDES[1], _LAST_MOVES)
+    best, least = min((_descend(loss, start, _SIDES[0], _MOVES) for start in starts), key=lambda each: each[1])
+    for side in _SIDES:
+        # A simplex that has shrunk to a valley of the loss goes on when it is spread anew.
+        best, least = _descend(loss, best, side, _MOVES)
     best, least = _leave_out(loss, best, least)
     unclear = tuple(
         name

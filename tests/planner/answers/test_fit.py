@@ -1,0 +1,84 @@
+"""A law is fitted to a log, and its catalogue gives the log's figures by import and simulate."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import truenorth as tn
+from tests.command import app, run
+from tests.solvers.fitting.test_engine_kernel import LAW, requests, served
+from truenorth.models.errors import QuestionError
+from truenorth.models.scenario import InputError
+from truenorth.planner.answers.fit import FIGURES
+from truenorth.solvers.fitting.engine_kernel import EngineLimits
+
+KEYS = ("queued_ts", "input_toks", "output_toks", "first_token_ts", "last_token_ts")
+LIMITS = EngineLimits(32, 512, 16, 300)
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a run of 120 requests on an engine with 4,800 tokens of KV, which preempts; its clock began before."""
+    made = served(requests(120, 3, 60_000), LIMITS, LAW)
+    columns = (made.requests.arrival_us, made.requests.prompt, made.requests.output, made.first_us, made.end_us)
+    path = tmp_path_factory.mktemp("run") / "requests.jsonl"
+    with path.open("w") as file:
+        for arrival, prompt, output, first, end in zip(*(column.tolist() for column in columns), strict=True):
+            seconds = [round(27_000 + us / 1e6, 6) for us in (arrival, first, end)]
+            file.write(json.dumps(dict(zip(KEYS, (seconds[0], prompt, output, *seconds[1:]), strict=True))) + "\n")
+    return path
+
+
+def test_import_and_simulate_give_the_figures_of_the_fit(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    catalogue, scenario = tmp_path / "catalogue.yaml", tmp_path / "run.yaml"
+    options = ["--seats", "32", "--budget", "512", "--kv-tokens", "4800"]
+    assert run(app, ["fit", str(log), *options, "-o", str(catalogue), "--json"]) == 0
+    fitted = json.loads(capsys.readouterr().out)
+    assert fitted["requests"] == 120
+    assert fitted["preemptions"] > 0
+    assert run(app, ["import", "tokens", str(log), "--catalogue", str(catalogue), "-o", str(scenario)]) == 0
+    simulated = tn.simulate(scenario, "least_tokens")
+    figures = {name: getattr(simulated.metrics, name) for name in FIGURES}
+    said = {name: fitted["figures"][name]["all"] for name in FIGURES}
+    assert figures == pytest.approx(said, rel=0.01)
+    assert simulated.metrics.preemptions == pytest.approx(fitted["preemptions"], abs=3)  # type: ignore[attr-defined]
+    assert "# Errors about the whole log of the law of its earlier half: mean_first_token_s" in catalogue.read_text()
+
+
+def test_errors_name_the_row_and_what_is_allowed(log: Path, tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in log.read_text().splitlines()]
+    rows[4]["first_token_ts"] = rows[4]["queued_ts"] - 1
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(InputError, match=r"broken.jsonl:5: first_token_ts: .*is before the request came"):
+        tn.fit(broken, seats=32, budget=512)
+    with pytest.raises(QuestionError, match="a budget above the seats"):
+        tn.fit(log, seats=32, budget=32)
+    with pytest.raises(QuestionError, match="allowed is at least"):
+        tn.fit(log, seats=32, budget=512, kv_tokens=100)
+    with pytest.raises(QuestionError, match="unknown"):
+        tn.fit(log, seats=32, budget=512, columns="frist=first_token_ts")
+
+
+def test_other_columns_and_several_engines(log: Path, tmp_path: Path) -> None:
+    """Two engines that served the same, in a CSV of milliseconds, are fitted as the one."""
+    rows = [json.loads(line) for line in log.read_text().splitlines()][:60]
+    table = tmp_path / "two.csv"
+    lines = ["node,at,in,out,first,last"]
+    for row in rows:
+        at, first, last = (f"{row[key] * 1000:.3f}" for key in ("queued_ts", "first_token_ts", "last_token_ts"))
+        lines += [f"{node},{at},{row['input_toks']},{row['output_toks']},{first},{last}" for node in "ab"]
+    table.write_text("\n".join(lines))
+    columns = "release=at,prompt=in,output=out,first=first,last=last,engine=node,unit=ms"
+    found = tn.fit(table, seats=32, budget=512, kv_tokens=4800, columns=columns)
+    assert found.engines == 2
+    assert found.requests == 120
+    assert "count: 2}" in found.catalogue()
+    firsts = np.array([row["first_token_ts"] - row["queued_ts"] for row in rows])
+    assert found.figures[0].measured == pytest.approx(firsts.mean(), abs=1e-5)
