@@ -1,6 +1,7 @@
 """One engine that serves a log in the order of arrival, by sections 11 and 13 of the rules, fast enough to be fitted.
 
-Floats in place of whole picoseconds, and an engine that is empty for an instant keeps its fraction; else what `models.strides` says, which the tests hold it to.
+Floats in place of whole picoseconds, and an engine that is empty for an instant keeps its fraction; else what
+`models.strides` says, which the tests hold it to.
 """
 
 from __future__ import annotations
@@ -86,8 +87,8 @@ class _Stride(NamedTuple):
 
 def serve(requests: LoggedRequests, limits: EngineLimits, law: StepLaw, first_us: Floats, end_us: Floats) -> int:
     """Serve all requests; write when their first and last tokens come, and return how often one was preempted."""
-    inside, each = np.zeros((3, limits.seats), np.int64), np.zeros((2, len(first_us)), np.int64)
-    running = Running(*inside, *each, np.zeros(COUNTERS, np.int64))
+    (who, left, of), (had, again) = np.zeros((3, limits.seats), np.int64), np.zeros((2, len(first_us)), np.int64)
+    running = Running(who, left, of, had, again, np.zeros(COUNTERS, np.int64))
     _serve(requests, limits, law, running, first_us, end_us)
     return int(running.state[PREEMPTED])
 

@@ -24,6 +24,8 @@ _MOVES = 150
 _SIDES = (0.5, 0.2, 0.5, 0.1, 0.3, 0.05)
 """Sides of the first simplex, as logarithms, of the searches from the best that was found; at each start the first."""
 _SPREAD = 0.7
+_LONG = 2_000
+"""Requests from which on fewer searches are made."""
 _NEAR = 0.02
 """Distances from the log, relative to latency, up to which the loss is that of squares."""
 _SAME = 1.005
@@ -130,9 +132,11 @@ def fit_law(log: ServedLog, limits: EngineLimits, counted: NDArray[np.bool_], se
         return float(sum((np.sqrt(each * each + _NEAR * _NEAR) - _NEAR).mean() for each in away))
 
     random, begin = np.random.default_rng(seed), np.log(_guess(log))
-    starts = [begin, *(begin + random.normal(0, _SPREAD, len(begin)) for _ in range(_STARTS - 1))]
+    # Long logs leave less to chance, and take longer.
+    n_starts, sides = (_STARTS, _SIDES) if len(counted) <= _LONG else (2, _SIDES[:2])
+    starts = [begin, *(begin + random.normal(0, _SPREAD, len(begin)) for _ in range(n_starts - 1))]
     best, least = min((_descend(loss, start, _SIDES[0], _MOVES) for start in starts), key=lambda each: each[1])
-    for side in _SIDES:
+    for side in sides:
         # A simplex that has shrunk to a valley of the loss goes on when it is spread anew.
         best, least = _descend(loss, best, side, _MOVES)
     best, least = _leave_out(loss, best, least)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 from dataclasses import replace
@@ -18,7 +19,12 @@ from truenorth.executor.noise import parse_noise
 from truenorth.models import Instance, InstanceError, Job, MLModel, Task, Tokens, Workflow, check, measure
 from truenorth.models.cluster import Availability
 from truenorth.models.metrics import StreamMetrics
+from truenorth.models.objective import Objective, timeline_value
 from truenorth.models.streams import StreamClass, StreamSpeed
+from truenorth.solvers.bounds import closed_form
+from truenorth.solvers.bounds.certificate import closed_form_document
+from truenorth.solvers.bounds.verify import verify
+from truenorth.solvers.search import queues as queues_of
 
 POLICIES = ("round_robin", "least_requests", "least_tokens", "least_tokens:known=yes", "prefix_affinity")
 DRAWS = int(os.environ.get("DRAWS", "100"))
@@ -78,6 +84,23 @@ def test_draws_equal_one_iteration_after_the_other() -> None:
         preempting += any(served.preempted for served in slow)
         assert as_served(simulate(instance, replay(instance, timeline))) == slow, seed
     assert preempting > DRAWS // 4
+
+
+def test_no_bound_above_a_simulation() -> None:
+    """Formulas and their certificates; a plan is what a policy makes of it, for no plans are searched."""
+    for seed in range(20):
+        instance = scarce(random.Random(seed), 8)
+        assert queues_of.new_queues(instance, Objective.MEAN_LATENCY) is None
+        timeline = simulate(instance, parse_policy("least_requests"), seed)
+        for objective in (Objective.MEAN_LATENCY, Objective.MEAN_SLOWDOWN, Objective.MAX_SLOWDOWN):
+            value = timeline_value(objective, instance, timeline)
+            for method in closed_form.OF_STREAMS:
+                bound = closed_form.METHODS[method](instance, objective)
+                if bound is None:
+                    continue
+                assert bound <= value, (seed, objective, method)
+                document = json.loads(json.dumps(closed_form_document(instance, objective, method, bound)))
+                assert verify(instance, document).valid, (seed, objective, method)
 
 
 def test_an_iteration_by_hand() -> None:

@@ -140,15 +140,19 @@ def smallest_within(times: Sequence[int], late: int) -> int:
     return sorted(times)[len(times) - 1 - late]
 
 
+@pytest.mark.parametrize("measured", [False, True])
 @pytest.mark.parametrize("seed", range(12))
-def test_no_floor_above_a_simulation(seed: int) -> None:
-    """The limits are exactly what a simulation of nodes reached; so no cut may say that these nodes are too few."""
+def test_no_floor_above_a_simulation(seed: int, measured: bool) -> None:
+    """The limits are exactly what a simulation of nodes reached; so no cut may say that these nodes are too few.
+
+    Nor where contexts and mixed iterations cost time, decodes share the budget, and KV grows.
+    """
     rng = random.Random(seed)
     refuted_one_less = 0
     for _ in range(25):
-        jobs, seats = random_jobs(rng), random_speed(rng, kv=1)
-        kinds = {"A": seats, "B": random_speed(rng, kv=1)}
-        biggest = max(tokens.held for _, chain in jobs for tokens in chain)
+        jobs = random_jobs(rng)
+        kinds = {kind: random_speed(rng, 1, measured) for kind in "AB"}
+        biggest = max(tokens.held for _, chain in jobs for tokens in chain) + 15 * measured  # whole blocks
         room = rng.choice((biggest, 2 * biggest, 10**6))
         counts = [rng.randint(1, 3), rng.randint(0, 2)]
         gpus = [gpu_of("A", room), gpu_of("B", room, 1)]
@@ -175,4 +179,4 @@ def test_no_floor_above_a_simulation(seed: int) -> None:
                 assert not any(cut.refutes(counts) for cut in cuts)
                 fewer = [max(0, counts[0] - 1), counts[1]]
                 refuted_one_less += sum(fewer) > 0 and any(cut.refutes(fewer) for cut in cuts)
-    assert refuted_one_less  # the floors say something
+    assert refuted_one_less or measured  # the floors say something; of what measured engines take besides nothing
