@@ -212,7 +212,7 @@ class QueuePolicy(Policy):
             return
         if task in self._queued_on:
             self._take_out(task)
-        if self._own is not None:
+        if self._own is not None and gpu in range(site.n_gpus):  # what is no GPU is refused as it is assigned
             by = site.job_ingress[site.job[task]] if server is None else server
             self._own.decide(task, gpu, by, self._work_us(task, gpu), not site.predecessors_left[task])
         site.assign(task, gpu)
