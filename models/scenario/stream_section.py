@@ -88,7 +88,7 @@ _FineTimes = Annotated[
 
 
 def _one_of(*words: str) -> Callable[[object], str]:
-    """Return a validator for one of two words."""
+    """Return a validator for one of some words."""
 
     def validate(value: object) -> str:
         """Read a word."""
