@@ -5,11 +5,12 @@ from __future__ import annotations
 import shlex
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,12 +33,14 @@ from truenorth.planner.answers.check import feasible_timeline
 from truenorth.planner.answers.forecast import Forecast, forecast
 from truenorth.planner.answers.policies.parse import parse
 from truenorth.planner.answers.pool.on_ray import nodes_at
-from truenorth.planner.answers.questions import ReplayQuestion
 from truenorth.planner.answers.replay_report import CausesAdded, ReplayRecord, batched_tasks, replay_record
 from truenorth.planner.answers.shown import Shown, WithTimelines
 from truenorth.planner.answers.simulate import is_file
 from truenorth.planner.answers.versions import Origin, ScenarioNamed, named, provenance
 from truenorth.planner.inputs.samples import Samples
+
+if TYPE_CHECKING:
+    from truenorth.planner.answers.questions import ReplayQuestion
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class Replayed(WithTimelines):
     forecast
         What the same policy makes of runs and loads as in a profile; None without one.
     asked
-        The question that repeats it, as far as it was put as one.
+        The question that repeats it; None if it was put in another way.
     """
 
     scenario: Scenario
@@ -74,7 +77,7 @@ class Replayed(WithTimelines):
     causes: CausesAdded | None
     different: Sequence[int] | None
     forecast: Forecast | None = None
-    asked: ReplayQuestion = field(default_factory=ReplayQuestion)
+    asked: ReplayQuestion | None = None
 
     @property
     def instance(self) -> Instance:
@@ -161,7 +164,8 @@ class Replayed(WithTimelines):
     def origin(self) -> Origin:
         """Of what it is, and how to repeat it."""
         what = ["--policy", self.policy] if self.plan is None else [self.policy]
-        command = shlex.join(["truenorth", "replay", self.scenario.source.file, *what, *self.asked.typed()])
+        what += [] if self.asked is None else self.asked.typed()
+        command = shlex.join(["truenorth", "replay", self.scenario.source.file, *what])
         return Origin(ScenarioNamed(*named(self.scenario)), command, provenance() | {"torch": version("torch")})
 
     def save_measured(self, path: Path) -> None:

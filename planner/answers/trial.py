@@ -11,13 +11,13 @@ import shlex
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from statistics import mean, median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -40,7 +40,6 @@ from truenorth.planner.answers.intervals import NO_INTERVAL, Interval, interval_
 from truenorth.planner.answers.kept import KeptRuns, identity, keeping
 from truenorth.planner.answers.policies.parse import parse
 from truenorth.planner.answers.pool.on_ray import nodes_at
-from truenorth.planner.answers.questions import TrialQuestion
 from truenorth.planner.answers.replay import Replayed
 from truenorth.planner.answers.replay_report import compare_clocks, measured_memory
 from truenorth.planner.answers.shown import Shown, WithRows, WithTimelines
@@ -52,6 +51,9 @@ from truenorth.planner.answers.versions import ScenarioNamed, named, provenance
 from truenorth.planner.inputs.samples import Samples
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.budget import Budget
+
+if TYPE_CHECKING:
+    from truenorth.planner.answers.questions import TrialQuestion
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ class Trial(WithTimelines, WithRows):
     ended
         Why it ended before all runs were made, or None.
     asked
-        The question that repeats it, as far as it was put as one.
+        The question that repeats it; None if it was put in another way.
     """
 
     scenario: Scenario
@@ -112,7 +114,7 @@ class Trial(WithTimelines, WithRows):
     machine: Sequence[Mapping[str, Any]]
     count_faults: bool = False
     ended: str | None = None
-    asked: TrialQuestion = field(default_factory=TrialQuestion)
+    asked: TrialQuestion | None = None
 
     @property
     def achieved(self) -> bool:
@@ -155,9 +157,10 @@ class Trial(WithTimelines, WithRows):
     @property
     def origin(self) -> TrialOrigin:
         """Of what it is, how to repeat it, and the latencies job by job."""
+        options = [] if self.asked is None else self.asked.typed()
         return TrialOrigin(
             ScenarioNamed(*named(self.scenario)),
-            shlex.join(["truenorth", "trial", self.scenario.source.file, *self.asked.typed()]),
+            shlex.join(["truenorth", "trial", self.scenario.source.file, *options]),
             provenance() | {"torch": version("torch")},
             {
                 contender.name: JobLatencies(

@@ -219,11 +219,11 @@ def write(comparison: Comparison, folder: Path) -> list[Path]:
     written, record, origin = [folder / "table.csv", folder / FILE], comparison.record, comparison.origin
     write_atomically(written[0], csv_text(comparison.frame()))
     write_atomically(written[1], json.dumps(encode(record) | encode(origin), indent=2))
-    table = comparison_table(comparison)
-    note = "\n".join(filter(None, (table.note, comparison.told)))
-    written += write_table(replace(table, note=note), folder / "table")
-    for of_tokens in tokens((row.policy, row.metrics) for row in record.rows):
-        written += write_table(of_tokens, folder / "tokens")
+    rows = comparison_table(comparison)
+    note = "\n".join(filter(None, (rows.note, comparison.told)))
+    written += write_table(replace(rows, note=note), folder / "table")
+    for table in tokens((row.policy, row.metrics) for row in record.rows):
+        written += write_table(table, folder / "tokens")
     written.append(timelines.write(folder, comparison.shown))
     if comparison.certifiable is not None:
         written.append(folder / "certificate.json")

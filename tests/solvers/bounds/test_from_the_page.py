@@ -36,8 +36,7 @@ def transfer(window: Any, size: int, i: int, j: int) -> int:
     between, within, staged = window["network"]
     latency, bandwidth = within if window["gpus"][i][1] == window["gpus"][j][1] else between
     speeds = ([bandwidth] if bandwidth is not None else []) + [window["gpus"][g][5] for g in (i, j) if staged]
-    took: int = math.ceil(latency + 10**6 * size * sum(1 / Fraction(speed) for speed in speeds))
-    return took
+    return math.ceil(int(latency) + 10**6 * size * sum((1 / Fraction(speed) for speed in speeds), Fraction()))
 
 
 def proved(window: Any, objective: str) -> Fraction:
@@ -57,7 +56,8 @@ def proved(window: Any, objective: str) -> Fraction:
                 a <= b for a, b in zip(sorted(own)[::-1], sorted(slots)[::-1], strict=False)
             )
         allowed = may("workflow_gpus", workflow, gpu) and all(may("model_gpus", m, gpu) for m in task[2])
-        return task[1].get(kind, task[1].get("*")) if fits and allowed else None
+        found: int | None = task[1].get(kind, task[1].get("*")) if fits and allowed else None
+        return found
 
     def cold(task: Any, gpus: list[int]) -> int:
         there = {(gpu, names[model]) for gpu, model, _ in window["options"]["initial"]}
