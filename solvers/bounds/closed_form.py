@@ -9,22 +9,41 @@ from typing import Any
 
 from truenorth.models import Instance, Objective
 from truenorth.models.objective import charges
-from truenorth.solvers.bounds import critical_path, energetic, fluid, mean_busy_time, stream_prices
-from truenorth.solvers.bounds.proof import layers, round_up
+from truenorth.solvers.bounds import critical_path, energetic, fluid, mean_busy_time
+from truenorth.solvers.bounds.proof import Proof, layers, round_up
+
+
+def _stream_prices(instance: Instance, objective: Objective) -> Fraction | None:
+    from truenorth.solvers.bounds import stream_prices  # it needs numba, which a GPU host lacks
+
+    return stream_prices.bound(instance, objective)
+
+
+def _prove_stream_prices(instance: Instance, objective: Objective) -> Proof | None:
+    from truenorth.solvers.bounds import stream_prices
+
+    return stream_prices.prove(instance, objective)
+
+
+def _longest_of_stream_prices_s(instance: Instance) -> float:
+    from truenorth.solvers.bounds import stream_prices
+
+    return 0.0 if instance.streams is None else stream_prices.longest_s(instance)
+
 
 METHODS: Mapping[str, Callable[[Instance, Objective], Fraction | None]] = {
     "critical_path": critical_path.bound,
     "mean_busy_time": mean_busy_time.bound,
     "energetic": energetic.bound,
     "fluid": fluid.bound,
-    "stream_prices": stream_prices.bound,
+    "stream_prices": _stream_prices,
 }
 """Formulas for a value that no plan lies below: exact, in the units of `models.objective_value`; None where they do not
 apply."""
 OF_STREAMS = ("critical_path", "stream_prices")
 """The methods that know requests of streams: the others take a GPU to run one task at a time."""
 
-_PROOFS = {"energetic": energetic.prove, "fluid": fluid.prove, "stream_prices": stream_prices.prove}
+_PROOFS = {"energetic": energetic.prove, "fluid": fluid.prove, "stream_prices": _prove_stream_prices}
 
 
 def witness(instance: Instance, objective: Objective, method: str) -> dict[str, Any]:
@@ -41,7 +60,7 @@ _LONGEST_S: Mapping[str, Callable[[Instance, Objective], float]] = {
         _ENERGETIC_S_PER_TASK.get(objective, 2e-5) * instance.n_tasks * _layers(instance, objective)
     ),
     "fluid": lambda instance, objective: fluid.longest_s(instance) * _layers(instance, objective),
-    "stream_prices": lambda instance, _: 0.0 if instance.streams is None else stream_prices.longest_s(instance),
+    "stream_prices": lambda instance, _: _longest_of_stream_prices_s(instance),
 }
 """What each takes at most, as measured where it applies; the critical path counts as nothing: it is always counted."""
 

@@ -158,7 +158,7 @@ def test_schema_is_json(command: Command) -> None:
         (("plan",), "Missing argument 'SCENARIO'"),
         (("plan", "missing.yaml"), "missing.yaml"),
         (("plan", "{}", "--method", "magic"), "'magic' is not one of"),
-        (("plan", "{}", "--time-limit", "-1"), "'--time-limit'"),
+        (("plan", "{}", "--time-limit", "-1"), "--time-limit: '-1' is no time limit; write seconds"),
         (("plan", "{}", "--time-limit", "nan"), "--time-limit"),
         (("plan", "{}", "--workers", "0"), "'--workers'"),
         (("plan", "{}", "-o", "/nowhere/plan.json"), "/nowhere/plan.json:1: file: cannot be written"),

@@ -14,11 +14,11 @@ from rich.console import Console
 
 import truenorth as tn
 from tests.white_box.planner.test_replications import drawn
+from truenorth.models import Instance, Objective
 from truenorth.models.objective import timeline_value
 from truenorth.models.scenario import Scenario
 from truenorth.planner.answers.compare import Comparison
 from truenorth.planner.answers.intervals import Interval
-from truenorth.planner.answers.plan import Plan
 from truenorth.planner.answers.replications import Replicated
 from truenorth.planner.answers.shown import is_converged, warn_of
 from truenorth.planner.answers.whatif.result import Counts, Sweep
@@ -28,7 +28,9 @@ from truenorth.planner.show.regret import regret_table
 from truenorth.planner.show.replicated import replicated_table
 from truenorth.planner.show.sweep import sweep_view
 from truenorth.planner.show.table import latex, markdown
+from truenorth.solvers import portfolio
 from truenorth.solvers.budget import Budget
+from truenorth.solvers.result import Result
 
 FORMULA, PRICES = "critical_path", "lagrangian"
 
@@ -51,14 +53,13 @@ def test_what_counts_as_converged(gap: float | None, method: str | None, converg
 @pytest.fixture
 def unconverged(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> Comparison:
     """Return a comparison whose plan is what hash makes, and whose bound is 1, by a formula; the optimum is 1.4."""
-    ran = tn.simulate(scenario, "hash").timeline
+    ran, solve = tn.simulate(scenario, "hash").timeline, portfolio.solve_and_price
 
-    def poor(on: Scenario, budget: Budget, **told: Any) -> Plan:
-        value = timeline_value(on.objective, on.instance, ran)
-        found = tn.plan(on, time_limit=1).result
-        return Plan.of(on, replace(found, timeline=ran, value=value, lower_bound=Fraction(1), bound_method=FORMULA))
+    def poor(on: Instance, objective: Objective, budget: Budget, **told: Any) -> tuple[Result, None, None]:
+        value, (found, _, _) = timeline_value(objective, on, ran), solve(on, objective, budget)
+        return replace(found, timeline=ran, value=value, lower_bound=Fraction(1), bound_method=FORMULA), None, None
 
-    monkeypatch.setattr("truenorth.planner.answers.compare.plan_within", poor)
+    monkeypatch.setattr("truenorth.planner.answers.compare.portfolio.solve_and_price", poor)
     return tn.compare(scenario, ["hash", "compass-released"], regret=(), time_limit=1)
 
 
