@@ -484,12 +484,13 @@ def respect_bound(model: cp_model.CpModel, v: CpSatVariables, least: int) -> Non
 def add_up_lengths(model: cp_model.CpModel, v: CpSatVariables, scaled: ScaledObjective, choices: Choices) -> None:
     """Redundant, for a maximum: ends by lengths and, for the makespan, GPUs by what they run, where GPUs differ.
 
-    e_t = s_t + sum_g p_tg x_tg;  W >= w (first_g + sum_t p_tg x_tg);  t runs alone, by itself.
+    e_t = s_t + sum_g p_tg x_tg;  W >= w (first_g + sum_t p_tg x_tg), first_g <= W / w;  t runs alone, by itself.
 
     Notes
     -----
     Invariant: every plan satisfies them.
     Because: a task runs on one GPU; the last one on a GPU ends no sooner than all are run in a row from the earliest.
+        Where none runs, nothing but some job's completion bounds W, which is why first_g is no later than any plan's W.
     Cost: a row per task, and per GPU. Without them `max_lp` proves unrelated machines late or not at all; of sums
         neither is proved sooner, and forks are later.
     If wrong: unsound.
@@ -504,10 +505,11 @@ def add_up_lengths(model: cp_model.CpModel, v: CpSatVariables, scaled: ScaledObj
         model.add(v.end[task] == v.start[task] + lasts).with_name(f"length[{task}]")
     if scaled.objective is not Objective.MAKESPAN or overlapping(instance):
         return
+    least = int(windows.completion_lower_us.max())
     for g in range(instance.n_gpus):
         tasks = [task for task in differing if g in choices.gpus[task]]
         if tasks:
-            first = min(int(windows.earliest_start_us[task, g]) for task in tasks)
+            first = min(least, *(int(windows.earliest_start_us[task, g]) for task in tasks))
             work = sum(instance.run_time(task, g) * v.assign[task, g] for task in tasks)
             model.add(v.worst >= scaled.weights[0] * (first + work)).with_name(f"work[{g}]")
 

@@ -78,6 +78,16 @@ RULES = (
         4,
         instance(jobs(chain(task("a", {"A": 9, "B": 4}))), on=Cluster((gpu(0), gpu(1, kind="B")), network())),
     ),
+    # Load 4 and run 3 on B; nothing runs on A, where it could not begin before 54.
+    case(
+        "T1 a GPU that runs nothing",
+        7,
+        instance(
+            jobs(chain(task("a", {"A": 9, "B": 3}, ["m"]))),
+            {"m": 4},
+            Cluster((gpu(0, load_overhead_us=50), gpu(1, kind="B")), network()),
+        ),
+    ),
     # Only A is eligible.
     case("T1 eligible", 9, instance(jobs(chain(task("a", {"A": 9, "B": 4}))))),
     # Tasks 3 and 4 in a row on one GPU.
