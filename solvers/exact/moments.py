@@ -268,17 +268,24 @@ class Rules:
         now, site = state.now_us, state.sites[gpu]
         if _is_loading(site, now) or (site.runs and not self.instance.overlap_loads):
             return
-        here = {copy.model for copy in site.copies}
+        here = {copy.model: copy for copy in site.copies}
         for model, weight in enumerate(self.weight):
             load_us, users = self.instance.load_time(model, gpu), self.users[model] & state.left
-            if model in here or load_us == NEVER or now + load_us > interval[1]:
+            # In a slot a copy may be in the way of another model that fits nowhere else: it moves by a load.
+            own = here.get(model)
+            stays = own is not None and (own.slot == NONE or not self._may_leave(state, gpu, own))
+            if stays or load_us == NEVER or now + load_us > interval[1]:
                 continue
             # Each load serves some task first, and another task than every other load does.
             unused = sum(copy.model == model and not copy.used for site in state.sites for copy in site.copies)
             if unused >= len(users) or all(self.instance.run_time(task, gpu) == NEVER for task in users):
                 continue
             for slot, leaving in self._rooms(state, gpu, weight):
-                for elsewhere in self._surplus(state, model):
+                if own is not None:
+                    if slot == own.slot:
+                        continue
+                    leaving = (*leaving, Drop(gpu, own))
+                for elsewhere in self._surplus(_without(state, leaving), model):
                     drops = [*leaving, *elsewhere]
                     after = _without(state, drops)
                     copies = (*after.sites[gpu].copies, Copy(model, slot, now + load_us, False))

@@ -151,6 +151,18 @@ SLOTS = (
         13,
         instance(jobs(one(3, "m"), one(3, "n", name="v")), {"m": 5, "n": 5}, cluster(1, slots=(5, 5), memory_bytes=10)),
     ),
+    # m (2) is where alone n (5) fits: it moves by a load [0, 2), n loads [2, 7), both run [7, 9). By m where it is first:
+    # n from 4 on, m again until 11.
+    case(
+        "R2 a model in the way of another",
+        9,
+        instance(
+            [Job(chain(task("a", 4, ["m"]), task("b", 2, ["m", "n"], {"a": 1})), 0)],
+            {"m": 2, "n": 5},
+            cluster(1, slots=(6, 2), memory_bytes=8),
+            initial=(InitialResidency(0, 0, 0),),
+        ),
+    ),
     # A task needs m (2) and n (4); slots 4 and 4 and initially m in slot 1: n loads into slot 0: 4 + 1.
     case(
         "R6 initial slot",
