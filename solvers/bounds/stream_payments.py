@@ -257,17 +257,24 @@ def _decode(demand: Demand, prices: Floats, debts: Debts, scratch: _Scratch, owe
 
 
 @inlined
+def _whole_us(prompt: float) -> float:
+    """Return how long a prompt lasts: iterations end at whole microseconds, whatever floats make of a whole one."""
+    return float(np.ceil(prompt - 1e-6))
+
+
+@inlined
 def _serve(demand: Demand, scratch: _Scratch, owed: _Owed, job: int, c: int) -> _Way:
     """Return the cheapest way to be served on a GPU class, over the windows of first token and end."""
     s, edges, ends, several = demand.stream[job], demand.edges, len(demand.edges), demand.several[job]
     prompt, low, paid = demand.uncached[job] / demand.rate[s, c], scratch.low, scratch.paid
+    lasts = _whole_us(prompt)
     ahead, tail = demand.start[job] - demand.release[job], demand.tail[job]
-    own = owed.kept * (ahead + prompt + tail - demand.slack[job])
+    own = owed.kept * (ahead + lasts + tail - demand.slack[job])
     fixed = owed.owing * (ahead + tail - demand.slack[job])
     if demand.decodes[job] > 0:
         fixed -= 0.5 * owed.owing * prompt
     first = demand.come[job]
-    while not several and first < ends - 1 and edges[first + 1] <= demand.start[job] + prompt:
+    while not several and first < ends - 1 and edges[first + 1] <= demand.start[job] + lasts:
         first += 1
     best = _Way(np.inf, c, 0, 0, 0, 0, 0)
     for a in range(first, first + 1 if several else ends):
@@ -278,7 +285,7 @@ def _serve(demand: Demand, scratch: _Scratch, owed: _Owed, job: int, c: int) -> 
             else:
                 if b > a and edges[b] - edges[a + 1] >= demand.decodes[job] * demand.longest[s, c]:
                     break
-                begun = low[c, a] * prompt + owed.owing * max(prompt, edges[a] - demand.start[job] - demand.chunk[s, c])
+                begun = low[c, a] * prompt + owed.owing * max(lasts, edges[a] - demand.start[job] - demand.chunk[s, c])
                 until = edges[b] + tail - demand.release[job]
             by_window = b if paid[0, b] < paid[0, by_window] else by_window
             by_step = b if paid[1, b] < paid[1, by_step] else by_step
@@ -297,6 +304,7 @@ def _write_down(
     """Write down what a job buys, who pulls, and what a larger share gains."""
     s, c, count = demand.stream[job], way.gpu_class, demand.decodes[job]
     prompt, step = demand.uncached[job] / demand.rate[s, c], demand.levels[s, c, way.level, 1]
+    lasts = _whole_us(prompt)
     payments.bought[c, scratch.low_at[c, way.last if demand.several[job] else way.first]] += prompt
     payments.bought[c, way.window] += count * demand.levels[s, c, way.level, 2]
     for other in range(demand.others_first[job], demand.others_first[job + 1]):
@@ -315,9 +323,9 @@ def _write_down(
     # What owes counts its first token, its steps and its debts; what does not, the end.
     ahead = demand.start[job] - demand.release[job] + demand.tail[job]
     pulled = (_pull(debts, owed, s, c, way.window) - owed.size * height) / owed.root
-    owes = max(prompt, demand.edges[way.first] - demand.start[job] - demand.chunk[s, c]) - 0.5 * prompt
+    owes = max(lasts, demand.edges[way.first] - demand.start[job] - demand.chunk[s, c]) - 0.5 * prompt
     owes += ahead + count * (step + demand.levels[s, c, way.level, 0] * pulled / demand.rate[s, c])
-    end = ahead + prompt + count * step
+    end = ahead + lasts + count * step
     if way.kind == 0:
         until = demand.edges[way.last] + demand.tail[job] - demand.release[job]
         end = max(until, demand.lone[job], demand.slack[job])
