@@ -194,7 +194,6 @@ class Study(Generic[Row]):
 
     def run(self, cells: Iterable[tuple[Any, ...]], folder: Path) -> list[Row]:
         """Compute what a folder lacks of some cells; print the tables, and return their rows."""
-        folder.mkdir(parents=True, exist_ok=True)
         rows = self.fill(cells, folder)
         for table in self.tables:
             print(table(rows))
@@ -202,6 +201,7 @@ class Study(Generic[Row]):
 
     def fill(self, cells: Iterable[tuple[Any, ...]], folder: Path) -> list[Row]:
         """Compute what a folder lacks of some cells, and return their rows in the order of the file."""
+        folder.mkdir(parents=True, exist_ok=True)
         path, wanted = folder / self.results, list(cells)
         rows = read(path, self.row) if path.exists() else []
         known = set(map(self.cell, rows))
