@@ -85,7 +85,7 @@ class Refutation:
             self._reach_us[before] = max(self._reach_us[before], windows.gap_us[task, at].max())
         self._can = windows.run_us != NEVER
         self._key = np.random.default_rng(0).integers(1, 1 << 62, tasks)
-        self._kept = cache(windows.kept)
+        self._kept = cache(self._kept_at)
         self._wants = np.bitwise_or.reduce(windows.needs, axis=1)
         self._surely = np.bitwise_and.reduce(np.where(self._can, windows.needs, -1), axis=1)
         classes = range(windows.needs.shape[1])
@@ -179,10 +179,17 @@ class Refutation:
             return held, index, gpu
         wanted = np.bitwise_or.reduce(np.where(states.started, 0, self._wants), axis=1)[at[index]]
         asked = zip((held & wanted).tolist(), needed.tolist(), self.windows.gpu_class[gpu].tolist(), strict=True)
-        ways = [[kept | need for kept in self._kept(hold, need, c)] for hold, need, c in asked]
+        ways = [self._kept(hold, need, c) for hold, need, c in asked]
         count = np.array(list(map(len, ways)), np.int64)
+        self.effort.spend(int(count.sum()))
         kept = np.array([each for way in ways for each in way], np.int64)
         return kept, np.repeat(index, count), np.repeat(gpu, count)
+
+    def _kept_at(self, held: int, needed: int, c: int) -> list[int]:
+        """Return what a GPU of a class may hold while a task runs that needs something."""
+        ways = self.windows.kept(held, needed, c)
+        self.effort.spend(len(ways))
+        return [kept | needed for kept in ways]
 
     def _after(
         self, states: Beginnings, task: Ints, gpu: Ints, start_us: Ints, run_us: Ints, load_us: Ints, held: Ints

@@ -143,8 +143,9 @@ class DueWindows:
                 ways += [(kept | 1 << m, left - size[m]) for kept, left in ways if size[m] <= left]
                 if len(ways) > _MOST_WAYS:
                     raise TooLargeError("too many ways to keep models")
-        sets = [kept for kept, _ in ways]
-        return [kept for kept in sets if not any(kept != other and kept & other == kept for other in sets)]
+        # Those into which nothing else of what it holds would fit.
+        others = [(1 << m, size[m]) for m in range(len(size)) if held & ~needed & (1 << m)]
+        return [kept for kept, left in ways if all(kept & bit or weighs > left for bit, weighs in others)]
 
 
 @dataclass(frozen=True, slots=True)
