@@ -297,7 +297,7 @@ class TableReader:
         tally.notes += self._said_of_status(made, found)
         for name in made._required:
             if name not in found:
-                raise no_column(path, name, found, "table", ("release", "runtime", "end", "model", "gpus"))
+                raise no_column(path, name, found, "table", ("release", "runtime", "start", "end", "model", "gpus"))
         return made
 
     @staticmethod
@@ -372,7 +372,7 @@ class TableReader:
         if self.status:
             rows.leave_out_failed(self.status, SUCCESS if self.success is None else self.success)
         for column in filter(None, (self.start, self.end)):
-            rows.leave_out_absent(column)
+            rows.leave_out_absent(column, *absent)
         for column in (
             filter(None, (self.release, self.gpus, *(name for _, name in self.runtime or ()))) if absent else ()
         ):
