@@ -130,7 +130,7 @@ def _refuse_other_sorts(path: Path) -> None:
         start = file.read(4096)
     said = next((said for mark, said in _NO_TEXT.items() if start.startswith(mark)), "")
     if not start.strip():
-        said = "is empty; allowed is CSV with a header, or JSON"
+        said = "is empty; allowed is CSV with a header"
     samples = re.search("<testResults.*?>(.*)", start, re.DOTALL)
     several = samples and any(line.count("<httpSample") + line.count("<sample") > 1 for line in samples[1].splitlines())
     if said or (start.lstrip().startswith("<") and (several or not samples)):

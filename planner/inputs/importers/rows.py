@@ -135,7 +135,14 @@ class Rows:
             first = int(np.argmax(mask))
             value = self.columns[column][first] if column in self.columns else ""
             found = f"{quote(value)} " if column in self.columns else ""
-            allowed += next((f", written {form}" for pattern, form in _FORMS if pattern.fullmatch(value)), "")
+            allowed += next(
+                (
+                    f", written {form}"
+                    for pattern, form in _FORMS
+                    if pattern.fullmatch(value) and form[:7] not in allowed
+                ),
+                "",
+            )
             error = InputError(self.file, int(self.line[first]), column, f"{found}{problem}; allowed is {allowed}")
             self.kept = self.kept & ~mask
             self._refused.append(Refusal(error, f"{column}: {problem}", int(mask.sum())))

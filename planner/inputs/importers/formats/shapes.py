@@ -262,21 +262,20 @@ _LIKELY = {
 _UNIT = re.compile(r"(?:[_\s.(\[-](ns|us|ms|s|sec|secs|seconds)[)\]]?|(?<=[a-z])(Ns|Us|Ms))$")
 _NO_LOGS = {
     ("total_input_tokens", "request_rate"): (
-        "a result of vllm bench serve without its requests; write it with --save-result --save-detailed"
+        "is a result of vllm bench serve without its requests; write it with --save-result --save-detailed"
     ),
     ("request_throughput.unit", "request_latency.unit"): (
-        "aiperf's summary of a run; its requests are in profile_export.jsonl"
+        "is aiperf's summary of a run; its requests are in profile_export.jsonl"
     ),
     ("response_timestamps", "timestamp"): (
-        'a profile of genai-perf, without tokens and run times; write them as CSV: jq -r \'"release,runtime", '
+        'is a profile of genai-perf, without tokens and run times; write them as CSV: jq -r \'"release,runtime", '
         '(.experiments[].requests[] | "\\(.timestamp),\\(.response_timestamps[-1] - .timestamp)")\', and import it by '
         "table:unit=ns"
     ),
     ("JobID", "State"): (
-        "sacct without times; write it with --parsable2 "
+        "is sacct without times; write it with --parsable2 "
         "--format=JobID,JobName,State,Submit,Start,End,ElapsedRaw,AllocTRES"
     ),
-    ("version", "traceEvents"): "a profile of threads; allowed is a log of requests",
 }
 """Columns of files that are no logs of requests, and where those are."""
 _VALUE = re.compile(r"\[?-?\d[\d.:/T Z+-]*")
@@ -319,14 +318,15 @@ def no_column(path: Path, name: str, found: Sequence[str], format_name: str, wan
     wanted
         Options that a mapping has, as far as a column of a likely name is there.
     """
-    others, format_of, needed = (
-        (TOKENS, "tokens", ("prompt", "output")) if format_name == "table" else (TABLES, "table", ())
+    of_tokens = format_name == "table"
+    shape = shape_of(TOKENS, found, ("prompt", "output")) if of_tokens else shape_of(TABLES, found)
+    reader = "tokens" if of_tokens else "table"
+    said = (
+        "" if shape is None else f"has the shape of {shape.title}; allowed is truenorth import {reader}, which reads it"
     )
-    shape = shape_of(others, found, needed)
-    said = "" if shape is None else f"{shape.title}; allowed is truenorth import {format_of}, which reads it"
     said = said or next((said for marks, said in _NO_LOGS.items() if set(marks) <= set(found)), "")
     if said:
-        return InputError(str(path), 1, "header", f"is {said}")
+        return InputError(str(path), 1, "header", said)
     if any(map(_VALUE.fullmatch, found)):
         example = ",".join(option for option in wanted if option not in ("start", "end"))
         problem = f"is a row, not the names of columns; allowed is a header above it, such as {example}"

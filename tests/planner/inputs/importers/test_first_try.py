@@ -126,7 +126,7 @@ def test_moments_that_say_utc(tmp_path: Path) -> None:
 
 
 NO_ROWS = "file: has no rows; allowed is a JSON object for each request, at least one"
-EMPTY = "file: is empty; allowed is CSV with a header, or JSON"
+EMPTY = "file: is empty; allowed is CSV with a header"
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ EMPTY = "file: is empty; allowed is CSV with a header, or JSON"
         ('{"total_input_tokens": 9, "request_rate": 2}', "is a result of vllm bench serve without its requests; write"),
         (
             "TIMESTAMP,ContextTokens,GeneratedTokens\n",
-            "is Azure's LLM inference trace; allowed is truenorth import tok",
+            "has the shape of Azure's LLM inference trace; allowed is truenorth import t",
         ),
         (
             "release;runtime\n0,5;1\n",
@@ -173,3 +173,19 @@ EMPTY = "file: is empty; allowed is CSV with a header, or JSON"
 def test_what_is_no_log_is_told_what_to_write(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         tn.import_trace("table", [written(tmp_path, text)])
+
+
+def test_what_is_assumed_is_said(tmp_path: Path) -> None:
+    seconds, milliseconds = "release,runtime\n0,90\n1,1.5\n", "release,runtime\n0,2000\n1000,1500\n"
+    assert not any("read in s" in note for note in tn.import_trace("table", [written(tmp_path, seconds)]).notes)
+    assert any(
+        "read in s, and each is a minute" in note
+        for note in tn.import_trace("table", [written(tmp_path, milliseconds)]).notes
+    )
+    told = tn.import_trace("table:unit=ms", [written(tmp_path, milliseconds)])
+    assert not any("read in s" in note for note in told.notes)
+    log = "JobID|State|Submit|Elapsed\n1|COMPLETED|2025-06-05T10:00:00|00:02:03\n"
+    slurm = tn.import_trace("table", [written(tmp_path, log)])
+    assert any(
+        "does not say how many GPUs a job has, so that each has one; AllocTRES would" in note for note in slurm.notes
+    )
