@@ -34,6 +34,8 @@ class Shape:
         Words that stand for a value that is missing.
     steps
         Columns of ids, of which those with a point are parts of a row that is listed besides.
+    note
+        What a person should know of rows.
     """
 
     title: str
@@ -42,6 +44,7 @@ class Shape:
     settings: Mapping[str, Any] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
     steps: Sequence[str] = ()
+    note: str = ""
 
     def options(self, found: Collection[str]) -> dict[str, Any]:
         """Return the options for a log with these columns."""
@@ -52,6 +55,7 @@ class Shape:
         return known
 
 
+_SPANS = "spans within spans count besides them: a log of one sort of span counts each request once"
 TABLES = (
     Shape(
         "JMeter's results",
@@ -104,12 +108,14 @@ TABLES = (
         ("startTimeUnixNano", "endTimeUnixNano"),
         {"release": "startTimeUnixNano", "end": "endTimeUnixNano", "model": "name"},
         {"unit": "ns"},
+        note=_SPANS,
     ),
     Shape(
         "a trace of Jaeger",
         ("operationName", "startTime", "duration"),
         {"release": "startTime", "runtime": "duration", "model": "operationName"},
         {"unit": "us"},
+        note=_SPANS,
     ),
     Shape(
         "Envoy's access log",

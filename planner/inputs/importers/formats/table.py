@@ -303,6 +303,7 @@ class TableReader:
         made = replace(self, shape=shape, steps=steps, **filled)
         tally.notes += [] if shape is None else [f"{path.name} has the shape of {shape.title}"]
         tally.notes += self._said_of_status(made, found)
+        tally.notes += [shape.note] if shape is not None and shape.note else []
         if shape is not None and "gpus" in shape.columns and made.gpus is None:
             listed = shape.columns["gpus"]
             names = listed if isinstance(listed, str) else listed[0]
