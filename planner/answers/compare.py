@@ -36,6 +36,7 @@ from truenorth.planner.answers.shown import (
     with_value,
 )
 from truenorth.planner.answers.simulate import BrokenRulesError, Simulation, simulate
+from truenorth.planner.answers.split import say_apart
 from truenorth.planner.answers.take_apart import HeldSteps, clairvoyance_in, hold
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty
 from truenorth.planner.answers.versions import Origin, ScenarioNamed, named, provenance
@@ -202,12 +203,20 @@ class Comparison(WithTimelines, WithRows):
         given = any(workflow.ideal_us is not None for workflow in self.scenario.instance.workflows)
         divided = ["Slowdowns divide by the ideal times that the scenario names."] if given else []
         knows = CLAIRVOYANCE if self.scenario.instance.streams is None else KNOWS_LENGTHS
-        return " ".join([knows, *wrongly, *without, *divided, *ended, *self._remarks])
+        return " ".join([knows, *wrongly, *without, *divided, *ended, *self._apart, *self._remarks])
 
     def frame(self) -> pd.DataFrame:
         """Return a row per contender, with the columns of grids; of wrongly told run times also what was told."""
         found = with_value(frame_of(self.rows), self.scenario.objective)
         return found if self.asked.noise is None else found.assign(noise=self.asked.noise)
+
+    @property
+    def _apart(self) -> list[str]:
+        """Which contenders run jobs of equal tasks side by side in parts at different times, and how many."""
+        said: dict[str, list[str]] = {}
+        for shown in self.shown:
+            said.setdefault(say_apart(shown.instance, shown.timeline), []).append(shown.name)
+        return [f"Of {', '.join(names)}: {words}." for words, names in said.items() if words]
 
     @property
     def _remarks(self) -> list[str]:

@@ -37,6 +37,7 @@ from truenorth.planner.answers.servers.record import (
 )
 from truenorth.planner.answers.servers.scheduled import ScheduleAnswer
 from truenorth.planner.answers.shown import Shown
+from truenorth.planner.answers.split import say_split
 from truenorth.planner.show.comparison import StreamRow, tokens
 from truenorth.planner.show.curves import Curve, Curves, Point, dots, lines
 from truenorth.planner.show.section import PageSection, read_both
@@ -163,7 +164,8 @@ def view(answer: ServersAnswer) -> Group:
     spare = say_spare(found, ", with {} gone")
     title = f"{answer.sizes.scenario.name}: servers for {answer.levels}{faster}{spare}"
     rounded = "" if found.rounded_up is None else rounded_in_words(found.rounded_up)
-    first = (deployable_in_words(found), *missed_in_words(found), strain_in_words(found), rounded)
+    split = say_split(answer.sizes.scenario.instance)
+    first = (deployable_in_words(found), *missed_in_words(found), strain_in_words(found), rounded, split)
     said = [f"{words}." for words in first if words]
     parts: list[Any] = [Text(" ".join(said))] if said else []
     parts.append(terminal(sizes_table(found, title)))

@@ -9,9 +9,11 @@ from rich.console import Group
 from rich.table import Table as TerminalTable
 from rich.text import Text
 
+from truenorth.models.instance import Instance
 from truenorth.models.metrics import Metrics, StreamMetrics
 from truenorth.models.record import encode
 from truenorth.models.scenario import Scenario
+from truenorth.models.timeline import Timeline
 from truenorth.models.units import say_size
 from truenorth.planner.answers.bound import Bound
 from truenorth.planner.answers.check import Checked
@@ -19,14 +21,11 @@ from truenorth.planner.answers.plan import Plan
 from truenorth.planner.answers.regret import NOTE
 from truenorth.planner.answers.shown import describe_bound
 from truenorth.planner.answers.simulate import ActionDone, FutureChanged, Simulation
+from truenorth.planner.answers.split import say_apart
 from truenorth.planner.answers.uncertain.planning import CandidateRow, UncertainPlan
 from truenorth.planner.show.regret import in_words, regret_table
 from truenorth.planner.show.table import Column, Table, facts, say, terminal
 from truenorth.solvers.faults import SOLVER_OF
-
-_APART = (
-    "have equal tasks side by side that begin at different times: no plan if each is one job, split over single GPUs"
-)
 
 
 def plan_view(plan: Plan | UncertainPlan) -> Group:
@@ -66,10 +65,16 @@ def plan_summary(plan: Plan) -> dict[str, str]:
         rows |= _metrics_rows(plan.metrics)
     if result.fell_back is not None:
         rows["fell back"] = result.fell_back
-    if plan.jobs_apart:
-        rows["run apart"] = f"{plan.jobs_apart:,} of {len(instance.jobs):,} jobs {_APART}"
+    if plan.timeline is not None:
+        rows |= _apart_rows(instance, plan.timeline)
     took = {"took": f"{result.runtime_s:.1f} s, {result.cpu_s:.1f} s of CPU"}
     return rows | _left_out_rows(result.left_out) | _rounded(plan.scenario) | took
+
+
+def _apart_rows(instance: Instance, timeline: Timeline) -> dict[str, str]:
+    """Return the row that says which jobs run in parts at different times, if any does."""
+    said = say_apart(instance, timeline)
+    return {"run apart": said} if said else {}
 
 
 def _rounded(scenario: Scenario) -> dict[str, str]:
@@ -129,7 +134,8 @@ def simulation_summary(simulation: Simulation) -> dict[str, str]:
     objective = simulation.objective
     who = simulation.policy + (" (on a twin)" if simulation.on_a_twin else "")
     value = {in_words(objective.name): say(objective.value, ".5g", objective.name.unit)}
-    return {"scenario": simulation.scenario.name, "policy": who} | value | _metrics_rows(simulation.metrics)
+    apart = _apart_rows(simulation.instance, simulation.timeline)
+    return {"scenario": simulation.scenario.name, "policy": who} | value | _metrics_rows(simulation.metrics) | apart
 
 
 def _metrics_rows(metrics: Metrics) -> dict[str, str]:

@@ -39,6 +39,8 @@ _LOOKED_AT = 100
 _CHUNK = 1 << 20
 _LONGEST_TOKEN = len("\\u0000") * 2
 """An error so near to the end of the text may come from a token that goes on."""
+_HOLD_ROWS = ("scopeSpans", "spans", "requests")
+"""Keys of lists that hold the rows, in objects of a list: of OpenTelemetry, Jaeger, and benchmarks."""
 _SPACE = re.compile(r"[ \t\r\n]*+")
 _TO_NEXT = re.compile(r"[ \t\r\n]*+,[ \t\r\n]*+(?=\{)")
 
@@ -305,6 +307,8 @@ def json_sort(path: Path) -> JSONSort | None:
         if "\n" not in text:
             text += file.read(LONGEST_ENTRY)
         first, _, rest = (part.strip() for part in text.partition("\n"))
+        if first.startswith('{"resourceSpans"'):
+            return JSONSort.DOCUMENT
         try:
             EXACT.decode(first)
         except (ValueError, RecursionError) as error:
@@ -350,10 +354,13 @@ def _documents(text: str, name: str) -> Iterator[JSONText | ReadEntry]:
         except (ValueError, RecursionError):
             raise JSONText(text[start:], name, line).refusal() from None
         listed = _longest_list(value)
-        if listed:
+        inner = _rows_within(value[listed]) if listed and isinstance(value, dict) else None
+        if inner is not None:
+            yield from (ReadEntry(row, text[start:at], name, line, (listed,)) for row in inner)
+        elif listed:
             begin = _place_of(listed, text, start)
             yield from Entries(StringIO(text[begin:at]), name, line + text.count("\n", start, begin), to_the_end=False)
-        else:
+        elif not _is_empty(value):
             yield ReadEntry(value, text[start:at], name, line, ())
         line += text.count("\n", start, at)
 
@@ -382,6 +389,31 @@ def _longest_list(value: object) -> str:
     return max(lengths, key=lengths.__getitem__, default="")
 
 
+def _is_empty(value: object) -> bool:
+    """Say whether an object holds nothing but empty lists, and objects that say of what."""
+    held = list(value.values()) if isinstance(value, Mapping) else []
+    return [] in held and all(isinstance(of, Mapping) or of == [] for of in held)
+
+
+def _rows_within(listed: Iterable[object]) -> list[object] | None:
+    """Return the rows that objects of a list hold in lists of their own, as traces hold spans; None if there are none.
+
+    Runs of a benchmark hold requests by how they ended, of which those that succeeded are rows.
+    """
+    inner: list[object] = []
+    for each in listed:
+        key = next((key for key in _HOLD_ROWS if isinstance(each, Mapping) and key in each), "")
+        if not isinstance(each, Mapping) or not key:
+            return None
+        held = each[key]
+        held = held.get("successful", []) if isinstance(held, Mapping) else held
+        if not isinstance(held, list):
+            return None
+        within = _rows_within(held) if held else None
+        inner += held if within is None else within
+    return inner
+
+
 def json_keys(path: Path, sort: JSONSort) -> list[str]:
     """Return the keys of the first objects of a file, as columns are named.
 
@@ -400,6 +432,7 @@ def _keys(row: Mapping[str, object], before: str = "") -> Iterator[str]:
         yield before + key
         if isinstance(of, list) and of and isinstance(of[0], Mapping):
             yield from _keys(of[0], f"{before}{key}.0.")
+            yield from (f"{before}{key}.{name}" for name in _named(of))
         elif isinstance(of, Mapping):
             yield from _keys(of, f"{before}{key}.")
 
@@ -488,6 +521,8 @@ def _texts(
         elif key in optional and isinstance(value, Mapping):
             # What failed, as an object: its words are the status.
             value = " ".join(of for of in value.values() if isinstance(of, str)) or "{}"
+        if isinstance(value, list) and key in optional:
+            value = _resources(value)
         if value is not None and not isinstance(value, str):
             where = (key,) if key in row else tuple(key.split("."))
             raise text.error(where, f"{kind_of(value)} stands here; allowed is text, a number or null")
@@ -497,6 +532,8 @@ def _texts(
 
 def _value_at(row: object, key: str) -> object:
     """Return the value of a key, or of one in an object or list under it; null within null, Ellipsis if missing."""
+    if isinstance(row, list) and key in (named := _named(row)):
+        return named[key]
     if isinstance(row, list):
         place, _, inner = key.partition(".")
         within = row[int(place)] if place.isdecimal() and int(place) < len(row) else Ellipsis
@@ -507,3 +544,29 @@ def _value_at(row: object, key: str) -> object:
         return row[key]
     outer, _, inner = key.partition(".")
     return _value_at(row[outer], inner) if inner and outer in row else Ellipsis
+
+
+def _named(row: Sequence[object]) -> dict[str, object]:
+    """Return the values of a list of keys and values, as attributes of spans are.
+
+    >>> _named([{"key": "tokens", "value": {"intValue": "7"}}, {"key": "kind", "value": "server"}])
+    {'tokens': '7', 'kind': 'server'}
+    """
+    pairs = [
+        (each["key"], each["value"]) for each in row if isinstance(each, Mapping) and {"key", "value"} <= each.keys()
+    ]
+    return {
+        str(key): next(iter(of.values()), None) if isinstance(of, Mapping) and len(of) == 1 else of for key, of in pairs
+    }
+
+
+def _resources(value: Sequence[object]) -> object:
+    """Return Slurm's list of trackable resources as it writes them elsewhere; any other list as it is.
+
+    >>> _resources([{"type": "cpu", "name": "", "count": "8"}, {"type": "gres", "name": "gpu", "count": "2"}])
+    'cpu=8,gres/gpu=2'
+    """
+    if not all(isinstance(each, Mapping) and {"type", "count"} <= each.keys() for each in value):
+        return value
+    names = [(each, "/".join(filter(None, (each["type"], each.get("name"))))) for each in value]  # type: ignore[index, attr-defined]
+    return ",".join(f"{name}={each['count']}" for each, name in names)  # type: ignore[index]

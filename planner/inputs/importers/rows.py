@@ -34,9 +34,28 @@ LATEST_US = 7_258_118_400_000_000
 """The end of the last year, since 1970."""
 _SHORTEST_MOMENT = len("2024-11-15 16:57")
 _SIGN = frozenset("+-")
+_UTC = re.compile(r"\s*(?:UTC|GMT)\s*$")
 _CLOCK = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,6}):(\d{1,2}(?:\.\d+)?)", re.ASCII)
 """Days, hours, minutes and seconds, as Slurm writes how long a job ran."""
-ABSENT = ("", "unknown", "none", "nan", "nat", "null", "n/a", "invalid", "unlimited", "partition_limit")
+_FORMS = (
+    (re.compile(r"\s*[\d.,' ]*[,' ][\d.,' ]*"), "as 1234.5: a point before decimals, and nothing between thousands"),
+    (re.compile(r"\[?\d+[/.-]\w+[/.-]\d+\b.*"), "as 2024-11-15 16:57:50 if it is a date"),
+)
+"""What numbers and dates of other places look like, and how they are to be written."""
+ABSENT = (
+    "",
+    "unknown",
+    "none",
+    "nan",
+    "nat",
+    "null",
+    "n/a",
+    "invalid",
+    "unlimited",
+    "partition_limit",
+    "<none>",
+    "none assigned",
+)
 """Words of logs for a value that is not known, or that does not exist; in any case."""
 SUCCESS = frozenset(
     ("true", "1", "ok", "success", "succeeded", "successful", "complete", "completed", "done", "finished", "passed")
@@ -114,7 +133,16 @@ class Rows:
         if mask.any():
             # The first that is True.
             first = int(np.argmax(mask))
-            found = f"{quote(self.columns[column][first])} " if column in self.columns else ""
+            value = self.columns[column][first] if column in self.columns else ""
+            found = f"{quote(value)} " if column in self.columns else ""
+            allowed += next(
+                (
+                    f", written {form}"
+                    for pattern, form in _FORMS
+                    if pattern.fullmatch(value) and form[:7] not in allowed
+                ),
+                "",
+            )
             error = InputError(self.file, int(self.line[first]), column, f"{found}{problem}; allowed is {allowed}")
             self.kept = self.kept & ~mask
             self._refused.append(Refusal(error, f"{column}: {problem}", int(mask.sum())))
@@ -193,7 +221,9 @@ class Rows:
     def gpus(self, column: str) -> Ints:
         """Return how many GPUs each row has: a number, or what Slurm says of trackable resources. Shape [rows]."""
         most = MAX_GPUS_PER_REQUEST
-        return self._each(column, _gpus, (0, most), "is no number of GPUs", f"0 to {most}, or such as gres/gpu=4")
+        return self._each(
+            column, _gpus, (0, most), "is no number of GPUs", f"0 to {most}, or such as gres/gpu=4, whole"
+        )
 
     def numbers(self, column: str, least: float, most: float) -> NDArray[np.float64]:
         """Return numbers in a range. Shape [rows]."""
@@ -223,7 +253,7 @@ class Rows:
         Either all dates of an import have a zone or none has, which the first one tells; without, they count as UTC.
         """
         texts = self.columns[column]
-        dashed = pd.Series(texts, dtype=object).str.replace("/", "-")
+        dashed = pd.Series(texts, dtype=object).str.replace("/", "-").str.replace(_UTC, "Z", regex=True)
         read = pd.to_datetime(dashed, format="ISO8601", errors="coerce", utc=True)
         # The reader also takes a bare year, and words such as "now".
         short = np.fromiter(map(len, texts), np.int64, len(texts)) < _SHORTEST_MOMENT
@@ -239,7 +269,9 @@ class Rows:
     def _refuse_mixed_zones(self, column: str, texts: Texts, good: Mask) -> None:
         """Refuse dates with a zone where the import's first has none, and the other way round."""
         # Behind the date, + and - stand in zones alone.
-        zoned = np.fromiter((text.rstrip()[-1:] in "Zz" or not _SIGN.isdisjoint(text[10:]) for text in texts), np.bool_)
+        zoned = np.fromiter(
+            (text.rstrip()[-1:] in "ZzCT" or not _SIGN.isdisjoint(text[10:]) for text in texts), np.bool_
+        )
         dates = good & self.kept
         if self.tally.zoned is None and dates.any():
             self.tally.zoned = bool(zoned[np.argmax(dates)])
@@ -323,7 +355,16 @@ def _gpus(text: str) -> int:
 
     >>> _gpus("4"), _gpus("cpu=8,gres/gpu:a100=2,gres/gpu=2"), _gpus("gpu:a100:2"), _gpus("cpu=8")
     (4, 2, 2, 0)
+
+    What Slurm cut off behind a + is not known to be no GPU.
+
+    >>> _gpus("cpu=8,gres/gpu=2,no+")
+    2
     """
+    if text.endswith("+"):
+        text = text.rpartition(",")[0]
+        if "gpu" not in text.lower():
+            raise ValueError(text)
     if "gpu" not in text.lower():
         return 0 if not text.strip() or "=" in text else _whole(text)
     counts = {kind: int(count) for kind, count in re.findall(r"gpu(:[^=,:(]+)?[=:](\d{1,9})", text.lower())}

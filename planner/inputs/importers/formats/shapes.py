@@ -34,6 +34,8 @@ class Shape:
         Words that stand for a value that is missing.
     steps
         Columns of ids, of which those with a point are parts of a row that is listed besides.
+    note
+        What a person should know of rows.
     """
 
     title: str
@@ -42,6 +44,7 @@ class Shape:
     settings: Mapping[str, Any] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
     steps: Sequence[str] = ()
+    note: str = ""
 
     def options(self, found: Collection[str]) -> dict[str, Any]:
         """Return the options for a log with these columns."""
@@ -52,6 +55,7 @@ class Shape:
         return known
 
 
+_SPANS = "spans within spans count besides them: a log of one sort of span counts each request once"
 TABLES = (
     Shape(
         "JMeter's results",
@@ -72,6 +76,52 @@ TABLES = (
         },
         {"runtime_unit": "s"},
         steps=("JobIDRaw", "JobID"),
+    ),
+    Shape(
+        "Slurm's sacct --json",
+        ("time.submission", "time.elapsed"),
+        {
+            "release": "time.submission",
+            "start": "time.start",
+            "end": "time.end",
+            "runtime": "time.elapsed",
+            "model": "name",
+            "gpus": "tres.allocated",
+        },
+        {"unit": "s"},
+        absent=("0",),
+    ),
+    Shape(
+        "aiperf's records",
+        ("metadata.request_start_ns", "metadata.request_end_ns"),
+        {"release": "metadata.request_start_ns", "end": "metadata.request_end_ns", "status": "error"},
+        {"unit": "ns", "success": ("",)},
+    ),
+    Shape(
+        "guidellm's benchmarks",
+        ("request_start_time", "request_end_time"),
+        {"release": "request_start_time", "end": "request_end_time"},
+        {"unit": "s"},
+    ),
+    Shape(
+        "a trace of OpenTelemetry",
+        ("startTimeUnixNano", "endTimeUnixNano"),
+        {"release": "startTimeUnixNano", "end": "endTimeUnixNano", "model": "name"},
+        {"unit": "ns"},
+        note=_SPANS,
+    ),
+    Shape(
+        "a trace of Jaeger",
+        ("operationName", "startTime", "duration"),
+        {"release": "startTime", "runtime": "duration", "model": "operationName"},
+        {"unit": "us"},
+        note=_SPANS,
+    ),
+    Shape(
+        "Envoy's access log",
+        ("start_time", "duration", "response_code"),
+        {"release": "start_time", "runtime": "duration", "model": "upstream_cluster", "status": "response_code"},
+        {"runtime_unit": "ms"},
     ),
     Shape(
         "the standard workload format",
@@ -117,6 +167,29 @@ TOKENS = (
         "Azure's LLM inference trace",
         ("TIMESTAMP", "ContextTokens", "GeneratedTokens"),
         {"release": "TIMESTAMP", "prompt": "ContextTokens", "output": "GeneratedTokens"},
+    ),
+    Shape(
+        "BurstGPT's trace",
+        ("Timestamp", "Request tokens", "Response tokens"),
+        {"release": "Timestamp", "prompt": "Request tokens", "output": "Response tokens", "model": "Model"},
+        {"unit": "s"},
+    ),
+    Shape(
+        "guidellm's benchmarks",
+        ("request_start_time", "prompt_tokens", "output_tokens"),
+        {"release": "request_start_time", "prompt": "prompt_tokens", "output": "output_tokens"},
+        {"unit": "s"},
+    ),
+    Shape(
+        "a trace of OpenTelemetry",
+        ("startTimeUnixNano",),
+        {
+            "release": "startTimeUnixNano",
+            "prompt": ("attributes.gen_ai.usage.input_tokens", "attributes.gen_ai.usage.prompt_tokens"),
+            "output": ("attributes.gen_ai.usage.output_tokens", "attributes.gen_ai.usage.completion_tokens"),
+            "model": ("attributes.gen_ai.request.model", "attributes.gen_ai.response.model"),
+        },
+        {"unit": "ns"},
     ),
     Shape(
         "Mooncake's trace",
@@ -173,14 +246,19 @@ TOKENS = (
 """Logs of requests with numbers of tokens."""
 _LIKELY = {
     "release": (
-        "release arrival arrived arrival_time submit submitted submit_time submitted_at received request_time "
-        "timestamp time ts when created created_at queued start start_time started started_at starttime date datetime"
+        "release arrival arrived arrival_time submit submitted submit_time submitted_at received creationtimestamp "
+        "creation_time time_iso_ time_local request_time timestamp time ts when created created_at queued start "
+        "start_time started started_at starttime date datetime"
     ),
     "runtime": (
         "runtime run_time duration elapsed took latency seconds exec_time execution_time service_time processing_time "
         "response_time wall_time walltime run"
     ),
-    "end": "end end_time ended finished finish finish_time finished_at completed completed_at endtime stop",
+    "start": "start start_time started started_at starttime scheduled_time",
+    "end": (
+        "end end_time ended finished finish finish_time finished_at completed completed_at endtime completiontime "
+        "completion_time deletion_time stop"
+    ),
     "model": "model model_id model_name service endpoint function job job_name name label app",
     "gpus": "gpus gpu num_gpus n_gpus gpu_num num_gpu gpu_count ngpus",
     "prompt": "prompt prompt_tokens input_tokens input_length tokens_in context_tokens",
@@ -188,6 +266,25 @@ _LIKELY = {
 }
 """Names that columns of each option often have."""
 _UNIT = re.compile(r"(?:[_\s.(\[-](ns|us|ms|s|sec|secs|seconds)[)\]]?|(?<=[a-z])(Ns|Us|Ms))$")
+_NO_LOGS = {
+    ("total_input_tokens", "request_rate"): (
+        "is a result of vllm bench serve without its requests; write it with --save-result --save-detailed"
+    ),
+    ("request_throughput.unit", "request_latency.unit"): (
+        "is aiperf's summary of a run; its requests are in profile_export.jsonl"
+    ),
+    ("response_timestamps", "timestamp"): (
+        'is a profile of genai-perf, without tokens and run times; write them as CSV: jq -r \'"release,runtime", '
+        '(.experiments[].requests[] | "\\(.timestamp),\\(.response_timestamps[-1] - .timestamp)")\', and import it by '
+        "table:unit=ns"
+    ),
+    ("JobID", "State"): (
+        "is sacct without times; write it with --parsable2 "
+        "--format=JobID,JobName,State,Submit,Start,End,ElapsedRaw,AllocTRES"
+    ),
+}
+"""Columns of files that are no logs of requests, and where those are."""
+_VALUE = re.compile(r"\[?-?\d[\d.:/T Z+-]*")
 _STATUS = ("status", "state", "success", "error", "outcome", "result", "phase", "State")
 
 
@@ -227,17 +324,40 @@ def no_column(path: Path, name: str, found: Sequence[str], format_name: str, wan
     wanted
         Options that a mapping has, as far as a column of a likely name is there.
     """
-    plain = {re.sub(r"[^a-z]+", "_", column.lower()): column for column in reversed(found)}
+    of_tokens = format_name == "table"
+    shape = shape_of(TOKENS, found, ("prompt", "output")) if of_tokens else shape_of(TABLES, found)
+    reader = "tokens" if of_tokens else "table"
+    said = (
+        "" if shape is None else f"has the shape of {shape.title}; allowed is truenorth import {reader}, which reads it"
+    )
+    said = said or next((said for marks, said in _NO_LOGS.items() if set(marks) <= set(found)), "")
+    if said:
+        return InputError(str(path), 1, "header", said)
+    if any(map(_VALUE.fullmatch, found)):
+        example = ",".join(option for option in wanted if option not in ("start", "end"))
+        problem = f"is a row, not the names of columns; allowed is a header above it, such as {example}"
+        return InputError(str(path), 1, "header", problem)
+    plain = {
+        re.sub(r"[^a-z]+", "_", column.lower()): column
+        for column in reversed(found)
+        if not re.search(r"(?i)(?<!model)_?id$", column)
+    }
     likely = {
         option: next((plain[word] for word in _LIKELY[option].split() if word in plain), None)
         or next((plain[word] for word in plain for stem in _LIKELY[option].split() if f"_{stem}_" in f"_{word}_"), None)
         for option in wanted
     }
     if likely.get("runtime") is not None or likely.get("end") is None:
-        likely.pop("end", None)
+        likely |= {"start": None, "end": None}
     elif "runtime" in likely:
         del likely["runtime"]
-    needed = {"release", "runtime", "end", "prompt", "output"} & likely.keys()
+    if likely.get("start") == likely["release"]:
+        likely["start"] = None
+    if len(found) == 1 and not any(likely.values()):
+        problem = f"names no columns: {quote(found[0])}"
+        allowed = "allowed is CSV with a header, or JSON, with the release of each request and what it takes"
+        return InputError(str(path), 1, "header", f"{problem}; {allowed}")
+    needed = {"release", "runtime", "prompt", "output"} & likely.keys()
     mapping = [f"{option}={column or 'COLUMN'}" for option, column in likely.items() if column or option in needed]
     near = "".join(f", did you mean {quote(other)}?" for other in get_close_matches(name, found, n=1))
     listed = ", ".join(found)[:400]

@@ -36,6 +36,9 @@ UNITS = ("s", "ms", "us", "ns")
 _MOST_PER_SECOND = 10_000
 """No log is taken to have more requests in the mean unless it says what its unit is."""
 
+_LONG_US = 60 * MICROSECONDS_PER_SECOND
+_READ_IN_S = "run times are read in s, and each is a minute or more; unit=ms (us, ns) if that is not what they are in"
+
 
 @dataclass(slots=True)
 class Clock:
@@ -263,9 +266,14 @@ class TableReader:
         tally.notes += clock.words
         if self.share:
             tally.notes.append("run times are taken to hold beside as many other requests as their shares let run")
+        told = self.runtime_unit or self.unit or named.shape or any(unit_in(name) for _, name in named.runtime or ())
+        long = bool(named.runtime) and not told
         for path in files:
             for rows in table_rows(path, named._columns, tally, named._sparse):
-                yield named._requests(rows, clock)
+                requests = named._requests(rows, clock)
+                long = long and bool((requests.runtime_us >= _LONG_US).all())
+                yield requests
+        tally.notes += [_READ_IN_S] if long and tally.read else []
         clock.settle(files[0])
 
     def clock(self, files: Sequence[Path]) -> str:
@@ -295,9 +303,14 @@ class TableReader:
         made = replace(self, shape=shape, steps=steps, **filled)
         tally.notes += [] if shape is None else [f"{path.name} has the shape of {shape.title}"]
         tally.notes += self._said_of_status(made, found)
+        tally.notes += [shape.note] if shape is not None and shape.note else []
+        if shape is not None and "gpus" in shape.columns and made.gpus is None:
+            listed = shape.columns["gpus"]
+            names = listed if isinstance(listed, str) else listed[0]
+            tally.notes.append(f"the log does not say how many GPUs a job has, so that each has one; {names} would")
         for name in made._required:
             if name not in found:
-                raise no_column(path, name, found, "table", ("release", "runtime", "end", "model", "gpus"))
+                raise no_column(path, name, found, "table", ("release", "runtime", "start", "end", "model", "gpus"))
         return made
 
     @staticmethod
@@ -372,7 +385,7 @@ class TableReader:
         if self.status:
             rows.leave_out_failed(self.status, SUCCESS if self.success is None else self.success)
         for column in filter(None, (self.start, self.end)):
-            rows.leave_out_absent(column)
+            rows.leave_out_absent(column, *absent)
         for column in (
             filter(None, (self.release, self.gpus, *(name for _, name in self.runtime or ()))) if absent else ()
         ):

@@ -95,9 +95,13 @@ class TokenReader:
         made = replace(self, **{name: of for name, of in known.items() if getattr(self, name) is None})
         if shape is None and not (self.prompt and self.output and self.release is not None):
             problem = f"of no known shape, with {', '.join(map(quote, found))[:400]}"
-            likely = no_column(path, "", found, NAME, ("release", "prompt", "output", "model")).problem
+            likely = no_column(path, "", found, NAME, ("release", "prompt", "output", "model"))
+            if "its columns" not in likely.problem:
+                raise likely
             shapes = ", ".join(shape.title for shape in TOKENS)
-            allowed = f"{likely[likely.index('allowed is') :]} (without arrivals: release=), or {shapes}"
+            allowed = (
+                f"{likely.problem[likely.problem.index('allowed is') :]} (without arrivals: release=), or {shapes}"
+            )
             raise InputError(str(path), 1, "columns", f"{problem}; {allowed}")
         tally.notes += [] if shape is None else [f"{path.name} has the shape of {shape.title}"]
         return made

@@ -6,12 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import truenorth as tn
 from tests.planner.inputs.importers.outcomes import jobs
 from tests.planner.inputs.importers.small import table, written
 from truenorth.models.errors import QuestionError
 from truenorth.planner.inputs.importers.catalogued import Catalogued
+from truenorth.planner.show.servers import view
+from truenorth.planner.show.summaries import simulation_summary
 
 SECONDS = table(*(f"{second},a,0.9" for second in range(10) for _ in range(4)))
 
@@ -84,6 +87,22 @@ def test_a_plan_says_that_halves_of_a_job_run_apart() -> None:
     assert tn.plan(_gang("a:10 s", "b:11 s"), method="search", iterations=50, time_limit="5 s").jobs_apart == 0
     free = _gang("a:10 s", "b:10 s") | {"workload": {"jobs": [{"release": "1 s", "workflow": "wide"}]}}
     assert tn.plan(free, method="search", iterations=50, time_limit="5 s").jobs_apart == 0
+
+
+APART = "1 of 2 jobs have equal tasks side by side that {} at different times: no plan if each is one job, split over "
+
+
+def test_simulate_compare_and_servers_say_so_in_the_same_words() -> None:
+    ran = tn.simulate(_gang("a:10 s", "b:10 s"), "srpt")
+    assert simulation_summary(ran)["run apart"].startswith(APART.format("begin"))
+    assert "run apart" not in simulation_summary(tn.simulate(_gang("a:10 s", "b:11 s"), "srpt"))
+    compared = tn.compare(_gang("a:10 s", "b:10 s"), policies=["srpt"], time_limit="3 s")
+    assert f"Of plan, srpt: {APART.format('begin')}" in compared.note
+    sized = tn.servers(_gang("a:10 s", "b:10 s"), "mean latency <= 30 s", policies=["srpt"], time_limit="3 s")
+    console = Console(width=400)
+    with console.capture() as shown:
+        console.print(view(sized))
+    assert APART.format("may begin") in shown.get()
 
 
 CATALOGUE = """\
