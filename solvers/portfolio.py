@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from truenorth.models.errors import QuestionError
 from truenorth.models.feasibility import check
+from truenorth.models.features import SERVING, Features, missing, require
 from truenorth.models.formulations.windows import METHOD as WINDOWS
 from truenorth.models.formulations.windows import cannot_end
 from truenorth.models.instance import Instance
@@ -82,9 +83,10 @@ def suits_cp_sat(search: Search) -> bool:
     if instance.n_tasks > most:
         return False
     # Late: OR-Tools is slow to import, and windows that are too large do not need it.
+    from truenorth.models.formulations.cp_sat import SUPPORTS
     from truenorth.solvers.exact.cp_sat import build_s
 
-    return build_s(instance) <= _BUILDING_SHARE * search.remaining_s
+    return not missing(instance, SUPPORTS) and build_s(instance) <= _BUILDING_SHARE * search.remaining_s
 
 
 def warm_up_s(search: Search, budget: Budget) -> float:
@@ -234,9 +236,38 @@ def solve_and_price(
             lanes.twin, objective, budget, hint=spread, starts=lambda left_s: map(lanes.to_twin, starts(left_s))
         )
         return replace(found, timeline=None if found.timeline is None else lanes.back(found.timeline)), None, None
+    _refuse(instance, budget.method)
     search = Search.within(budget, instance, objective)
     formula, priced = _run(search, budget, hint, starts)
     return search.result("truenorth", budget.as_dict()), formula, priced
+
+
+def _refuse(instance: Instance, method: Method) -> None:
+    """Refuse a window with a feature that no method supports, or not the one that was asked for.
+
+    Raises
+    ------
+    UnsupportedInstanceError, QuestionError
+        Naming the features.
+    """
+    require(instance, "the planner", SERVING)
+    lacking = missing(instance, _supported_by(method))
+    if lacking:
+        others = ", ".join(each for each in Method if not missing(instance, _supported_by(each)))
+        raise QuestionError(f"{method} has no support for {', '.join(lacking)}; allowed are {others}", "method")
+
+
+def _supported_by(method: Method) -> Features:
+    """Return what a method supports that is asked for by name; the others try what suits the window."""
+    if method is Method.MILP:
+        from truenorth.models.formulations.milp import SUPPORTS
+
+        return SUPPORTS
+    if method is Method.CP_SAT:
+        from truenorth.models.formulations.cp_sat import SUPPORTS
+
+        return SUPPORTS
+    return SERVING
 
 
 def _run(
@@ -282,15 +313,7 @@ def _run(
 
 
 def serve(search: Search, budget: Budget, hint: Timeline | None, starts: Starts) -> tuple[Fraction, str]:
-    """Look for plans with requests of streams, and bound them by formulas; return the best of these.
-
-    Raises
-    ------
-    QuestionError
-        If CP-SAT or MILP are asked for.
-    """
-    if budget.method in (Method.CP_SAT, Method.MILP):
-        raise QuestionError("no CP-SAT or MILP exists for requests of streams; allowed are auto, search", "method")
+    """Look for plans with requests of streams, and bound them by formulas; return the best of these."""
     if hint is not None:
         search.offer(hint, PlanOrigin.HINT)
     _offer_starts(search, starts, budget)
@@ -439,6 +462,7 @@ def bound(
     """
     from truenorth.solvers.exact.certify_parts import CertifiedSearch
 
+    require(instance, "the lower bound", SERVING)
     search = CertifiedSearch.within(budget, instance, objective)
     formula, priced = None, None
     if instance.streams is not None:  # formulas alone: plans raise none of them
