@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from truenorth.models.errors import QuestionError
 from truenorth.models.feasibility import check
@@ -27,9 +27,8 @@ from truenorth.models.timeline import Timeline
 from truenorth.solvers.bounds import closed_form, refutation
 from truenorth.solvers.budget import Budget, Method, tell_nobody
 from truenorth.solvers.exact import consecutive
-from truenorth.solvers.farm import Deadline
 from truenorth.solvers.reductions import Episode, in_ticks, lanes_of, on_twin, singles_of
-from truenorth.solvers.result import PlanOrigin, Progress, Result, Search
+from truenorth.solvers.result import Deadline, PlanOrigin, Progress, Result, Search
 from truenorth.solvers.side_by_side import (
     BEGIN_SHARE,
     anneal,
@@ -199,24 +198,24 @@ _LANES_SHARE, _CERTIFY_SHARE = 0.5, 0.5
 """Of the time for a bound, what proofs on a twin take, and prices for a certificate after proofs that have none."""
 
 
-def solve(
-    instance: Instance,
-    objective: Objective,
-    budget: Budget,
-    *,
-    hint: Timeline | None = None,
-    starts: Starts = no_starts,
-) -> Result:
-    """Return the best plan and bound that the time allows.
+class Known(TypedDict, total=False):
+    """What is known before a search.
 
-    Parameters
+    Attributes
     ----------
     hint
         A feasible timeline; the plan is never worse.
     starts
         Further plans to begin with, as far as there is time to make and check them.
     """
-    return solve_and_price(instance, objective, budget, hint=hint, starts=starts)[0]
+
+    hint: Timeline | None
+    starts: Starts
+
+
+def solve(instance: Instance, objective: Objective, budget: Budget, **known: Unpack[Known]) -> Result:
+    """Return the best plan and bound that the time allows."""
+    return solve_and_price(instance, objective, budget, **known)[0]
 
 
 def solve_and_price(

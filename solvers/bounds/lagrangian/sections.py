@@ -23,8 +23,8 @@ from truenorth.solvers.bounds.lagrangian.evaluation import Prices, no_prices
 from truenorth.solvers.bounds.lagrangian.improve import METHOD, Priced, carry_falls, improve, offer, prepare, refine
 from truenorth.solvers.bounds.lagrangian.job_paths import Numbers
 from truenorth.solvers.bounds.lagrangian.relaxation import Fixed, Relaxation, job_costs, relax
-from truenorth.solvers.farm import Deadline, Farm, time_of_call
-from truenorth.solvers.result import Search
+from truenorth.solvers.farm import Farm, time_of_call
+from truenorth.solvers.result import Deadline, Search
 
 SECTION_TASKS, LEAST_TASKS = 7_500, 1_000
 """A section has about so many tasks, fewer but no fewer than this where there are more workers than sections."""
