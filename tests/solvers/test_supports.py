@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -19,7 +20,7 @@ from truenorth.models.features import PRESENT, Feature, features_of
 from truenorth.solvers import confirming, portfolio
 from truenorth.solvers.bounds import closed_form, refutation
 from truenorth.solvers.bounds.certificate import closed_form_document
-from truenorth.solvers.bounds.lagrangian.improve import improve as raise_bound
+from truenorth.solvers.bounds.lagrangian import improve
 from truenorth.solvers.bounds.verify import verify
 from truenorth.solvers.budget import Budget, Method
 from truenorth.solvers.exact import arc_flow, consecutive, cp_sat, exhaustive, milp, start_orders
@@ -42,7 +43,7 @@ class Strange(StrEnum):
 
 @pytest.fixture
 def strange(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(PRESENT, Strange.THING, lambda _: True)  # type: ignore[arg-type]
+    monkeypatch.setitem(cast(dict[StrEnum, Any], PRESENT), Strange.THING, lambda _: True)
 
 
 def runs(**options: Any) -> Instance:
@@ -71,6 +72,10 @@ def test_features_are_what_a_window_has() -> None:
     assert features_of(instance([Job(chained, 0)], {"m": 1})) == [Feature.WORKFLOWS, Feature.MODELS]
 
 
+def plan_by(method: Method) -> object:
+    return portfolio.solve(runs(), MEAN, Budget(5.0, method))
+
+
 REFUSING: dict[str, Callable[[], object]] = {
     "cp-sat": lambda: cp_sat.solve(runs(), MAKESPAN, 5, workers=1),
     "milp": lambda: milp.solve(runs(), MAKESPAN, 5, workers=1),
@@ -79,7 +84,7 @@ REFUSING: dict[str, Callable[[], object]] = {
     "servers that come and go": lambda: Visits.of(runs()),
     "formulas": lambda: closed_form.best(runs(), MEAN),
     "bound": lambda: portfolio.bound(runs(), MEAN, Budget(5.0, workers=1)),
-    **{method: lambda method=method: portfolio.solve(runs(), MEAN, Budget(5.0, method)) for method in Method},
+    **{method: partial(plan_by, method) for method in Method},
 }
 """What raises, since whoever asks wants this method."""
 
@@ -100,7 +105,6 @@ OF_WINDOWS: dict[str, Callable[[], object]] = {
     "lanes": lambda: lanes_of(runs(share=5_000)),
     "ticks": lambda: ticks_of(runs(), MEAN),
     "queues": lambda: new_queues(random_chats(random.Random(0), 4), MEAN),
-    "lagrangian": lambda: raise_bound(Search(runs(), MEAN, 20), 1.0, finest_us=2_000),
     "a second opinion of the MILP": lambda: "milp" in dict(confirming._others(CP_SAT, runs())),
 }
 """What is tried where it suits the window."""
@@ -113,6 +117,15 @@ def test_what_suits_a_window_suits_it_no_more_with_a_feature_it_does_not_list(
     assert OF_WINDOWS[name]()
     request.getfixturevalue("strange")
     assert not OF_WINDOWS[name]()
+
+
+def test_no_prices_are_made_of_a_window_with_it(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(improve, "_climb", lambda *_: "prices")
+    assert improve.improve(Search(runs(), MEAN, 20)) == "prices"
+    request.getfixturevalue("strange")
+    assert improve.improve(Search(runs(), MEAN, 20)) is None
 
 
 @pytest.mark.parametrize("method", ["critical_path", "mean_busy_time"])
