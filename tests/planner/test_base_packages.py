@@ -39,7 +39,7 @@ def test_what_is_imported_is_declared() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = (project["optional-dependencies"][extra] for extra in ("cluster", "devices", "estimates", "notebooks"))
     declared = {canonicalize_name(Requirement(each).name) for each in chain(project["dependencies"], *extras)}
-    declared.add("ipython")  # of the notebook that runs, if one does
+    declared.add(canonicalize_name("IPython"))  # of the notebook that runs, if one does
     shipped = (path for top in TOPS for path in (ROOT / top).rglob("*.py"))
     names = packages_distributions()
     undeclared = {
