@@ -353,23 +353,6 @@ class Instance:
         """Return the instance with every task changed; `others` as of `with_workflows`."""
         return self.with_workflows(lambda workflow: workflow.with_tasks(change), **others)
 
-    def require_one_at_a_time(self, who: str) -> None:
-        """Refuse batches, shares, memory of tasks and GPUs that come and go on behalf of a part without them.
-
-        Raises
-        ------
-        UnsupportedInstanceError
-            Naming the first task that asks for one; `who` is the part, in words.
-        """
-        self.require_always_available(who)
-        self.require_no_streams(who)
-        if self.one_at_a_time:
-            return
-        asking = (self.template_batch != NONE) | (self.template_share < WHOLE) | (self.template_memory > 0)
-        name = self.template_name(int(np.flatnonzero(asking)[0]))
-        problem = f"{who} knows no batches, shares or memory of tasks, and {name} asks for one"
-        raise UnsupportedInstanceError(f"{problem}; allowed are tasks that run one at a time on a GPU")
-
     def require_always_available(self, who: str) -> None:
         """Refuse GPUs that come and go on behalf of a part that does not know them.
 

@@ -54,6 +54,11 @@ class StreamTables:
     first_token: Ints
     kv_edge: NDArray[np.bool_]
 
+    @property
+    def amended(self) -> bool:
+        """Whether a speed says more than rates, steps and KV in full."""
+        return any(speed is not None and speed.amended for row in self.speeds for speed in row)
+
     @classmethod
     def of(
         cls, workflows: Sequence[Workflow], jobs: Sequence[Job], models: Sequence[MLModel], gpus: Sequence[GPU]

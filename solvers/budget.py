@@ -15,12 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from truenorth.models.errors import chosen
-
-if TYPE_CHECKING:
-    from truenorth.solvers.farm import Farm
+from truenorth.solvers.farm import Farm
 
 
 class Method(StrEnum):

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 
+from truenorth.models.features import missing
+from truenorth.models.formulations.milp import SUPPORTS
 from truenorth.models.formulations.windows import METHOD as WINDOWS
 from truenorth.models.formulations.windows import leave_room
 from truenorth.models.instance import Instance
@@ -120,5 +122,6 @@ def _others(by: str, instance: Instance) -> list[tuple[str, Callable[[Search, Fr
     if by == ARC_FLOW:
         return [("arc-flow without presolve", arc_flow.look_within)]
     anew = "cp-sat" if by == MILP else "cp-sat without presolve"
-    others = [(MILP, milp.look_within)] if by == CP_SAT and instance.n_tasks <= _MOST_TASKS_OF_MILP else []
+    twin = instance.n_tasks <= _MOST_TASKS_OF_MILP and not missing(instance, SUPPORTS)
+    others = [(MILP, milp.look_within)] if by == CP_SAT and twin else []
     return [*others, (anew, partial(cp_sat.look_within, presolve=by == MILP))]

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from truenorth.solvers.result import Search
-
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 
@@ -40,31 +38,6 @@ class Farm(Protocol):
             A function of a module, without side effects; it, the items and its values are sent between processes.
         """
         ...
-
-
-class Deadline(threading.Event):
-    """Is set when a search has reached some time, is proved or was stopped.
-
-    Parameters
-    ----------
-    end_s
-        Seconds from the start of the search.
-    """
-
-    def __init__(self, search: Search, end_s: float) -> None:
-        super().__init__()
-        self._search, self._end_s = search, end_s
-
-    @property
-    def left_s(self) -> float:
-        """Seconds until then; 0 once it is set."""
-        if super().is_set() or self._search.proved:
-            return 0.0
-        return max(0.0, min(self._search.remaining_s, self._end_s - self._search.elapsed_s))
-
-    def is_set(self) -> bool:
-        """Say whether it is time."""
-        return self.left_s <= 0
 
 
 @dataclass(frozen=True, slots=True)

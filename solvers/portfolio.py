@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from truenorth.models.errors import QuestionError
 from truenorth.models.feasibility import check
+from truenorth.models.features import SERVING, Features, missing, require
 from truenorth.models.formulations.windows import METHOD as WINDOWS
 from truenorth.models.formulations.windows import cannot_end
 from truenorth.models.instance import Instance
@@ -26,9 +27,8 @@ from truenorth.models.timeline import Timeline
 from truenorth.solvers.bounds import closed_form, refutation
 from truenorth.solvers.budget import Budget, Method, tell_nobody
 from truenorth.solvers.exact import consecutive
-from truenorth.solvers.farm import Deadline
 from truenorth.solvers.reductions import Episode, in_ticks, lanes_of, on_twin, singles_of
-from truenorth.solvers.result import PlanOrigin, Progress, Result, Search
+from truenorth.solvers.result import Deadline, PlanOrigin, Progress, Result, Search
 from truenorth.solvers.side_by_side import (
     BEGIN_SHARE,
     anneal,
@@ -82,9 +82,10 @@ def suits_cp_sat(search: Search) -> bool:
     if instance.n_tasks > most:
         return False
     # Late: OR-Tools is slow to import, and windows that are too large do not need it.
+    from truenorth.models.formulations.cp_sat import SUPPORTS
     from truenorth.solvers.exact.cp_sat import build_s
 
-    return build_s(instance) <= _BUILDING_SHARE * search.remaining_s
+    return not missing(instance, SUPPORTS) and build_s(instance) <= _BUILDING_SHARE * search.remaining_s
 
 
 def warm_up_s(search: Search, budget: Budget) -> float:
@@ -197,24 +198,24 @@ _LANES_SHARE, _CERTIFY_SHARE = 0.5, 0.5
 """Of the time for a bound, what proofs on a twin take, and prices for a certificate after proofs that have none."""
 
 
-def solve(
-    instance: Instance,
-    objective: Objective,
-    budget: Budget,
-    *,
-    hint: Timeline | None = None,
-    starts: Starts = no_starts,
-) -> Result:
-    """Return the best plan and bound that the time allows.
+class Known(TypedDict, total=False):
+    """What is known before a search.
 
-    Parameters
+    Attributes
     ----------
     hint
         A feasible timeline; the plan is never worse.
     starts
         Further plans to begin with, as far as there is time to make and check them.
     """
-    return solve_and_price(instance, objective, budget, hint=hint, starts=starts)[0]
+
+    hint: Timeline | None
+    starts: Starts
+
+
+def solve(instance: Instance, objective: Objective, budget: Budget, **known: Unpack[Known]) -> Result:
+    """Return the best plan and bound that the time allows."""
+    return solve_and_price(instance, objective, budget, **known)[0]
 
 
 def solve_and_price(
@@ -234,9 +235,38 @@ def solve_and_price(
             lanes.twin, objective, budget, hint=spread, starts=lambda left_s: map(lanes.to_twin, starts(left_s))
         )
         return replace(found, timeline=None if found.timeline is None else lanes.back(found.timeline)), None, None
+    _refuse(instance, budget.method)
     search = Search.within(budget, instance, objective)
     formula, priced = _run(search, budget, hint, starts)
     return search.result("truenorth", budget.as_dict()), formula, priced
+
+
+def _refuse(instance: Instance, method: Method) -> None:
+    """Refuse a window with a feature that no method supports, or not the one that was asked for.
+
+    Raises
+    ------
+    UnsupportedInstanceError, QuestionError
+        Naming the features.
+    """
+    require(instance, "the planner", SERVING)
+    lacking = missing(instance, _supported_by(method))
+    if lacking:
+        others = ", ".join(each for each in Method if not missing(instance, _supported_by(each)))
+        raise QuestionError(f"{method} has no support for {', '.join(lacking)}; allowed are {others}", "method")
+
+
+def _supported_by(method: Method) -> Features:
+    """Return what a method supports that is asked for by name; the others try what suits the window."""
+    if method is Method.MILP:
+        from truenorth.models.formulations.milp import SUPPORTS
+
+        return SUPPORTS
+    if method is Method.CP_SAT:
+        from truenorth.models.formulations.cp_sat import SUPPORTS
+
+        return SUPPORTS
+    return SERVING
 
 
 def _run(
@@ -282,15 +312,7 @@ def _run(
 
 
 def serve(search: Search, budget: Budget, hint: Timeline | None, starts: Starts) -> tuple[Fraction, str]:
-    """Look for plans with requests of streams, and bound them by formulas; return the best of these.
-
-    Raises
-    ------
-    QuestionError
-        If CP-SAT or MILP are asked for.
-    """
-    if budget.method in (Method.CP_SAT, Method.MILP):
-        raise QuestionError("no CP-SAT or MILP exists for requests of streams; allowed are auto, search", "method")
+    """Look for plans with requests of streams, and bound them by formulas; return the best of these."""
     if hint is not None:
         search.offer(hint, PlanOrigin.HINT)
     _offer_starts(search, starts, budget)
@@ -439,6 +461,7 @@ def bound(
     """
     from truenorth.solvers.exact.certify_parts import CertifiedSearch
 
+    require(instance, "the lower bound", SERVING)
     search = CertifiedSearch.within(budget, instance, objective)
     formula, priced = None, None
     if instance.streams is not None:  # formulas alone: plans raise none of them

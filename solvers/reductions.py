@@ -45,6 +45,7 @@ from truenorth.models import (
     assert_feasible,
 )
 from truenorth.models.cluster import FOREVER, Availability
+from truenorth.models.features import SEVERAL_AT_A_TIME, Feature, missing, require
 from truenorth.models.instance import NEVER, NONE, Instance, Ints
 from truenorth.models.objective import Term, charges
 from truenorth.models.restrictions import Restrictions
@@ -176,6 +177,10 @@ class Lanes(Reduction):
         return gathered
 
 
+_OF_LANES = frozenset({Feature.SHARES, Feature.WORKFLOWS, Feature.SLOTS, Feature.SERIAL_LOADS})
+"""What lanes support: limits name GPUs and replicas, which lanes would count anew."""
+
+
 def lanes_of(instance: Instance) -> Lanes | None:
     """Return the twin of a window; None if its tasks need models, batches or memory, or pay for transfers.
 
@@ -183,12 +188,9 @@ def lanes_of(instance: Instance) -> Lanes | None:
     """
     # Two shares of 0.4 fit, as two of 0.5 do: what counts is how many fit side by side.
     counts = {WHOLE // share for share in instance.template_share.tolist()}
-    plain = not instance.batches and not instance.template_memory.any() and not any(instance.needs)
     # One GPU keeps its outputs; the lanes of several would be as far apart as GPUs are.
     near = instance.n_gpus == 1 or not (instance.transfer_us.any() or instance.input_us.any())
-    # Limits name GPUs and replicas, which lanes would count anew.
-    unlimited = instance.always_available and instance.restrictions == Restrictions()
-    if len(counts) > 1 or 1 in counts or not (plain and near and unlimited):
+    if len(counts) > 1 or 1 in counts or not near or missing(instance, _OF_LANES):
         return None
     count = counts.pop()
     gpus = tuple(replace(gpu, id=f"{gpu.id}/{lane}") for gpu in instance.cluster.gpus for lane in range(count))
@@ -229,6 +231,7 @@ class Visits(Reduction):
         UnsupportedInstanceError
             If an output may still travel to another GPU of its server when its own GPU is back.
         """
+        require(instance, "a plan for servers that come and go", SEVERAL_AT_A_TIME)
         _refuse_long_transfers(instance)
         gpus, of_gpu = [], list[int]()
         for index, gpu in enumerate(instance.cluster.gpus):
@@ -362,7 +365,7 @@ def ticks_of(instance: Instance, objective: Objective) -> Ticks | None:
     """Return the twin of a window that counts in a longer unit; None if there is none, or the window is large."""
     # Batches of a class that run side by side start a microsecond apart.
     apart = bool(instance.batches) and bool((instance.template_share < WHOLE).any())
-    if apart or instance.streams is not None or instance.n_tasks > _MOST_IN_TICKS:
+    if apart or missing(instance, SEVERAL_AT_A_TIME) or instance.n_tasks > _MOST_IN_TICKS:
         return None
     tick_us = gcd(*(abs(time) for time in _times_us(instance, objective) if time not in (NEVER, FOREVER)))
     if tick_us < 2:

@@ -15,9 +15,9 @@ from truenorth.models.objective import Objective
 from truenorth.models.timeline import Timeline
 from truenorth.solvers.bounds.lagrangian.improve import Priced
 from truenorth.solvers.budget import Budget
-from truenorth.solvers.farm import Deadline, Farm, time_of_call
+from truenorth.solvers.farm import Farm, time_of_call
 from truenorth.solvers.reductions import on_twin
-from truenorth.solvers.result import Search
+from truenorth.solvers.result import Deadline, Search
 from truenorth.solvers.search import annealing, beam
 from truenorth.solvers.search.beam_guide import tabulate
 

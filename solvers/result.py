@@ -421,3 +421,28 @@ class Search:
         self._trail.append(progress)
         if self._watch is not None:
             self._watch(progress)
+
+
+class Deadline(threading.Event):
+    """Is set when a search has reached some time, is proved or was stopped.
+
+    Parameters
+    ----------
+    end_s
+        Seconds from the start of the search.
+    """
+
+    def __init__(self, search: Search, end_s: float) -> None:
+        super().__init__()
+        self._search, self._end_s = search, end_s
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until then; 0 once it is set."""
+        if super().is_set() or self._search.proved:
+            return 0.0
+        return max(0.0, min(self._search.remaining_s, self._end_s - self._search.elapsed_s))
+
+    def is_set(self) -> bool:
+        """Say whether it is time."""
+        return self.left_s <= 0

@@ -20,9 +20,8 @@ from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective
 from truenorth.models.timeline import Timeline
 from truenorth.solvers.budget import MOVE_S, Budget, WorkClock
-from truenorth.solvers.farm import Deadline
 from truenorth.solvers.reductions import on_twin
-from truenorth.solvers.result import Search
+from truenorth.solvers.result import Deadline, Search
 
 if TYPE_CHECKING:
     from truenorth.solvers.bounds.lagrangian.improve import Priced

@@ -22,6 +22,7 @@ from math import gcd
 
 from ortools.sat.python import cp_model
 
+from truenorth.models.features import SEVERAL_AT_A_TIME, require
 from truenorth.models.formulations.allowance import UNLIMITED, Allowance
 from truenorth.models.formulations.choices import Choices
 from truenorth.models.formulations.cp_sat_residency import (
@@ -43,6 +44,8 @@ from truenorth.models.instance import NONE, Instance
 from truenorth.models.objective import Objective, Term, charges, timeline_value
 from truenorth.models.timeline import Timeline
 from truenorth.models.workload import WHOLE
+
+SUPPORTS = SEVERAL_AT_A_TIME
 
 _TERM_BYTES, _TERM_S = 1_500, 1.5e-5
 """What a variable or constraint takes to build and to hand over, and in the solver, as measured."""
@@ -168,6 +171,7 @@ def _constrain(
     instance: Instance, windows: Windows, scaled: ScaledObjective, surcharges: Surcharges | None, allowance: Allowance
 ) -> tuple[cp_model.CpModel, CpSatVariables, Choices]:
     """Return a model of all plans inside the windows."""
+    require(instance, "CP-SAT", SUPPORTS)
     choices = Choices.of(instance, windows, allowance)
     allowance.fit(count_terms(choices), _TERM_BYTES, _TERM_S)
     model = cp_model.CpModel()

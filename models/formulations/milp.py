@@ -17,6 +17,7 @@ from itertools import combinations, pairwise
 
 import pulp
 
+from truenorth.models.features import ONE_AT_A_TIME, require
 from truenorth.models.formulations.allowance import UNLIMITED, Allowance
 from truenorth.models.formulations.choices import Choices
 from truenorth.models.formulations.equal_jobs import ordered_tasks
@@ -37,6 +38,9 @@ from truenorth.models.formulations.windows import horizon_us, time_windows, tran
 from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective, timeline_value
 from truenorth.models.timeline import Timeline
+
+SUPPORTS = ONE_AT_A_TIME
+"""Orders of pairs say little about what runs beside what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,7 @@ def formulate(
     GivenUpError
         If it takes more.
     """
-    instance.require_one_at_a_time("the MILP of orders")
+    require(instance, "the MILP", SUPPORTS)
     horizon = max(horizon_us(instance), 0 if known is None else int(known.end_us.max()))
     scaled = ScaledObjective.of(objective, instance, horizon)
     within = None if most is None else scaled.floor(most)

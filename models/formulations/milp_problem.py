@@ -1,4 +1,4 @@
-"""What both MILPs share: a problem that looks at the clock, units, and what jobs cost.
+"""What the MILP begins with: a problem that looks at the clock, units, and what jobs cost.
 
 Times and costs are divided by powers of two. Every number so keeps its value in floating point and the largest are
 around a thousand: a solver's absolute tolerances then mean something.

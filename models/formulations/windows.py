@@ -16,6 +16,7 @@ from fractions import Fraction
 import numpy as np
 
 from truenorth.models.cluster import FOREVER
+from truenorth.models.features import SEVERAL_AT_A_TIME, require
 from truenorth.models.formulations.scale import ScaledObjective
 from truenorth.models.instance import NEVER, NONE, Instance, Ints, UnsupportedInstanceError
 from truenorth.models.objective import Objective
@@ -136,7 +137,7 @@ def time_windows(
     Raises
     ------
     UnsupportedInstanceError
-        If a GPU comes more than once.
+        If a GPU comes more than once, or a window has what formulations do not support.
 
     Notes
     -----
@@ -147,6 +148,7 @@ def time_windows(
     Cost: O(edges x GPUs^2) per job.
     If wrong: unsound. A plan outside of its windows is cut off, and what is then proved holds for the others alone.
     """
+    require(instance, "a formulation", SEVERAL_AT_A_TIME)
     if any(len(gpu.available.intervals) > 1 for gpu in instance.cluster.gpus):
         raise UnsupportedInstanceError("formulations know no GPU that comes twice; allowed is one interval each")
     run = _reachable_run_times(instance)

@@ -38,9 +38,10 @@ from truenorth.planner.show.canvas import png, write_figure, write_vectors
 from truenorth.planner.show.curves import draw, draw_in_a_column, gap_over_time, slowdown_ecdf
 from truenorth.planner.show.gantt import gantt
 from truenorth.planner.show.regret import in_words, losses_table, parts_table, regret_bars
-from truenorth.planner.show.section import PageSection, read_both
+from truenorth.planner.show.section import PageSection
 from truenorth.planner.show.table import Column, Table, csv_text, say, terminal, write_table
 from truenorth.planner.show.timelines import trace_events
+from truenorth.planner.show.written import read_both
 
 FILE = "comparison.json"
 StreamRow = tuple[str, StreamMetrics]

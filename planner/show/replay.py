@@ -28,9 +28,10 @@ from truenorth.planner.show import timelines
 from truenorth.planner.show.canvas import png
 from truenorth.planner.show.gantt import predicted_over_measured
 from truenorth.planner.show.regret import in_words
-from truenorth.planner.show.section import PageSection, read_both
+from truenorth.planner.show.section import PageSection
 from truenorth.planner.show.table import Column, Table, facts, say, terminal
 from truenorth.planner.show.timelines import trace_events
+from truenorth.planner.show.written import read_both
 
 if TYPE_CHECKING:  # whoever only reads a report has no devices
     from truenorth.planner.answers.replay import Replayed

@@ -18,8 +18,9 @@ from truenorth.planner.show import sweep
 from truenorth.planner.show.canvas import AS_DATA, COLOURS, COLUMN_INCHES, IN_A_COLUMN, blank, write_figure
 from truenorth.planner.show.comparison import name_with_marks
 from truenorth.planner.show.regret import in_words
-from truenorth.planner.show.section import PageSection, read_record
+from truenorth.planner.show.section import PageSection
 from truenorth.planner.show.table import Column, Table, csv_text, terminal, write_table
+from truenorth.planner.show.written import read_record
 
 FILE = "intervals.json"
 _ROW_INCHES, _LINE_SHARE = 0.22, 0.65

@@ -40,7 +40,7 @@ from truenorth.planner.answers.shown import Shown
 from truenorth.planner.answers.split import say_split
 from truenorth.planner.show.comparison import StreamRow, tokens
 from truenorth.planner.show.curves import Curve, Curves, Point, dots, lines
-from truenorth.planner.show.section import PageSection, read_both
+from truenorth.planner.show.section import PageSection
 from truenorth.planner.show.servers_words import (
     assumptions,
     cost_of,
@@ -62,6 +62,7 @@ from truenorth.planner.show.styles import STYLES, Style, styles
 from truenorth.planner.show.summaries import rounded_in_words
 from truenorth.planner.show.table import Column, Table, terminal
 from truenorth.planner.show.timelines import Timelines, timelines_of
+from truenorth.planner.show.written import read_both
 
 FILE = "answer.json"
 NOT_MONOTONE = (

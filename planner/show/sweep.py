@@ -23,9 +23,10 @@ from truenorth.planner.answers.whatif.cell import SweepNote
 from truenorth.planner.answers.whatif.result import ASKED, UNITS, Sweep, Value
 from truenorth.planner.answers.whatif.verbs import Row
 from truenorth.planner.show.curves import Curves, Point, lines
-from truenorth.planner.show.section import PageSection, read_record
+from truenorth.planner.show.section import PageSection
 from truenorth.planner.show.styles import STYLES
 from truenorth.planner.show.table import Column, Table, terminal
+from truenorth.planner.show.written import read_record
 
 _SEEN_ROWS = 40
 _MOST_ERRORS = 5

@@ -26,7 +26,7 @@ from truenorth.models.scenario import InputError, write_atomically
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.shown import Shown
 from truenorth.planner.show.gantt import runs_by_gpu
-from truenorth.planner.show.section import read_record
+from truenorth.planner.show.written import read_record
 
 NAME = "timelines.json"
 SCHEMA_VERSION = 1

@@ -21,9 +21,10 @@ from truenorth.planner.answers.trial_report import ContenderRow, TrialOrigin, Tr
 from truenorth.planner.show import timelines
 from truenorth.planner.show.curves import Curve, Curves
 from truenorth.planner.show.regret import in_words
-from truenorth.planner.show.section import PageSection, read_both
+from truenorth.planner.show.section import PageSection
 from truenorth.planner.show.styles import styles
 from truenorth.planner.show.table import Column, Table, terminal
+from truenorth.planner.show.written import read_both
 
 if TYPE_CHECKING:  # whoever only reads a report has no devices
     from truenorth.planner.answers.trial import Trial

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorth.models import NEVER, Instance, Workflow
+from truenorth.models.features import Features, missing
 
 LARGEST_PRICE = 1 << 200
 """No price in a certificate is larger."""
@@ -28,6 +29,13 @@ _PRICED = "priced_precedences"
 
 class RefusedError(ValueError):
     """The certificate is refused; the message says why."""
+
+
+def refuse_features(instance: Instance, method: str, supports: Features) -> None:
+    """Refuse a window with a feature that no bound of a method is proved for."""
+    lacking = missing(instance, supports)
+    if lacking:
+        raise RefusedError(f"{method} has no support for {', '.join(lacking)}")
 
 
 @dataclass(frozen=True, slots=True)

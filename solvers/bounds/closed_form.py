@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from truenorth.models import Instance, Objective
+from truenorth.models.features import SERVING, SEVERAL_AT_A_TIME, Features, missing, require
 from truenorth.models.objective import charges
 from truenorth.solvers.bounds import critical_path, energetic, fluid, mean_busy_time
 from truenorth.solvers.bounds.proof import Proof, layers, round_up
@@ -40,8 +41,13 @@ METHODS: Mapping[str, Callable[[Instance, Objective], Fraction | None]] = {
 }
 """Formulas for a value that no plan lies below: exact, in the units of `models.objective_value`; None where they do not
 apply."""
-OF_STREAMS = ("critical_path", "stream_prices")
-"""The methods that know requests of streams: the others take a GPU to run one task at a time."""
+SUPPORTS: Mapping[str, Features] = {
+    "critical_path": SERVING,
+    "mean_busy_time": SEVERAL_AT_A_TIME,
+    "energetic": SEVERAL_AT_A_TIME,
+    "fluid": SEVERAL_AT_A_TIME,
+    "stream_prices": SERVING,
+}
 
 _PROOFS = {"energetic": energetic.prove, "fluid": fluid.prove, "stream_prices": _prove_stream_prices}
 
@@ -84,9 +90,17 @@ def best(
     ----------
     left_s
         How many seconds are left; of the bounds, which cannot be interrupted, those that may take longer are left out.
+
+    Raises
+    ------
+    UnsupportedInstanceError
+        If none of them supports what the window has.
     """
     values: dict[str, Fraction | None] = {}
-    for name in METHODS if instance.streams is None else OF_STREAMS:
+    methods = [name for name in METHODS if not missing(instance, SUPPORTS[name])]
+    if not methods:
+        require(instance, "the lower bound", SERVING)
+    for name in methods:
         if is_worth_a_try(instance, objective, name, left_s()):
             values[name] = METHODS[name](instance, objective)
     highest = max(((value, name) for name, value in values.items() if value is not None), key=lambda pair: pair[0])

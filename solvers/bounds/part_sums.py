@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from truenorth.models import Instance, Objective
+from truenorth.models.features import ONE_AT_A_TIME, SEVERAL_AT_A_TIME, Feature, missing
 from truenorth.solvers.bounds.alone import LoneJobs
-from truenorth.solvers.bounds.certified import LATEST, MOST_DELAYS, RefusedError, as_list, get, whole
+from truenorth.solvers.bounds.certified import LATEST, MOST_DELAYS, RefusedError, as_list, get, refuse_features, whole
 from truenorth.solvers.bounds.effort import Effort, TooLargeError
 from truenorth.solvers.bounds.order_programme import OrderTerms, prove
 from truenorth.solvers.bounds.order_rests import Rate
@@ -27,6 +28,7 @@ PARTS = "parts"
 """Name of the method."""
 START_ORDERS = "start_orders"
 """Name of the proofs of a part that `order_programme` computes again."""
+SUPPORTS = SEVERAL_AT_A_TIME - {Feature.BATCHES}
 MOST_EFFORT = 2_000_000_000
 """What all start orders of a certificate may take together."""
 _LARGEST = 1 << 60
@@ -46,8 +48,7 @@ def add_parts(instance: Instance, objective: Objective, parameters: object, agai
     """
     if objective not in _SUMS:
         raise RefusedError(f"{objective} is no sum over parts")
-    if instance.batches or instance.streams is not None:
-        raise RefusedError("parts know no batches, nor requests of streams")
+    refuse_features(instance, PARTS, SUPPORTS)
     parts = as_list(get(parameters, "parts"), None, "parts")
     jobs = len(instance.jobs)
     if not 0 < len(parts) <= jobs:
@@ -131,7 +132,7 @@ def order_terms(part: Instance, objective: Objective, scale: int, rate: Rate, ef
     TooLargeError
         If it would be too large.
     """
-    if len(part.class_gpu) > 1 or not (part.one_at_a_time and part.always_available):
+    if len(part.class_gpu) > 1 or missing(part, ONE_AT_A_TIME):
         raise RefusedError("start orders are proved on GPUs of one class only, always there, one task at a time")
     if objective is Objective.LATE_JOBS:
         raise RefusedError(f"start orders do not bound {objective}")

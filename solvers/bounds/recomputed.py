@@ -15,6 +15,7 @@ from itertools import pairwise
 from math import lcm
 
 from truenorth.models import NEVER, WHOLE, Instance, Job, Objective
+from truenorth.models.features import SERVING, SEVERAL_AT_A_TIME, Features
 from truenorth.solvers.bounds.alone import LoneJobs
 from truenorth.solvers.bounds.certified import LATEST, RefusedError, as_list, get, whole
 from truenorth.solvers.bounds.stream_recomputed import stream_value
@@ -465,5 +466,10 @@ RECOMPUTED: Mapping[str, Recompute] = {
     "fluid": fluid,
     "stream_prices": stream_prices,
 }
-OF_STREAMS = ("critical_path", "stream_prices")
-"""Which of them know requests of streams: elsewhere a GPU runs one task at a time."""
+SUPPORTS: Mapping[str, Features] = {
+    "critical_path": SERVING,
+    "mean_busy_time": SEVERAL_AT_A_TIME,
+    "energetic": SEVERAL_AT_A_TIME,
+    "fluid": SEVERAL_AT_A_TIME,
+    "stream_prices": SERVING,
+}

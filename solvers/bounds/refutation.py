@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorth.models import Instance, Objective
+from truenorth.models.features import ONE_AT_A_TIME, missing
 from truenorth.models.instance import NEVER, NONE, Ints
 from truenorth.solvers.bounds.alone import LoneJobs
 from truenorth.solvers.bounds.certified import RefusedError, as_list, get, whole
@@ -319,6 +320,7 @@ REFUTATION = "refutation"
 MOST_EFFORT = 2_000_000_000
 """What all start orders of a certificate may take together."""
 _EFFORT_OF_A_CASE = 500_000
+SUPPORTS = ONE_AT_A_TIME
 OBJECTIVES = (Objective.MAKESPAN, Objective.MAX_SLOWDOWN, Objective.LATE_JOBS)
 _LARGEST, _LARGEST_WEIGHT, _MOST_ROWS = 1 << 60, 1 << 20, 64
 
@@ -327,8 +329,7 @@ Again = Callable[[Instance, Objective, str, object], Fraction]
 
 def applies(instance: Instance, objective: Objective) -> bool:
     """Say whether refutations are for a window."""
-    plain = not instance.batches and instance.streams is None
-    return objective in OBJECTIVES and plain and instance.one_at_a_time and instance.always_available
+    return objective in OBJECTIVES and not missing(instance, SUPPORTS)
 
 
 def refuted_value(instance: Instance, objective: Objective, proof: object, again: Again) -> tuple[Fraction, str]:

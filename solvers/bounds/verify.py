@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from truenorth.models import Instance, Objective, scenario_hash
+from truenorth.models.features import SEVERAL_AT_A_TIME
 from truenorth.models.objective import reported_bound
-from truenorth.solvers.bounds.certified import RefusedError, get, whole
+from truenorth.solvers.bounds.certified import RefusedError, get, refuse_features, whole
 from truenorth.solvers.bounds.part_sums import PARTS, add_parts
 from truenorth.solvers.bounds.priced import LAGRANGIAN, LagrangianCheck
-from truenorth.solvers.bounds.recomputed import OF_STREAMS, RECOMPUTED, least_value
+from truenorth.solvers.bounds.recomputed import RECOMPUTED, SUPPORTS, least_value
 from truenorth.solvers.bounds.refutation import REFUTATION, refuted_value
 
 
@@ -70,8 +71,6 @@ def _header(instance: Instance, document: object) -> tuple[Objective, str, Fract
         raise RefusedError("lower_bound must be finite")
     if method not in (LAGRANGIAN, PARTS, REFUTATION, *RECOMPUTED):
         raise RefusedError("method is none whose bounds can be computed again")
-    if instance.streams is not None and method not in OF_STREAMS:
-        raise RefusedError(f"{method} knows no requests of streams; allowed are {', '.join(OF_STREAMS)}")
     return Objective(name), str(method), Fraction(claim)
 
 
@@ -82,6 +81,7 @@ def _in_words(claim: Fraction) -> str:
 
 def _again(instance: Instance, objective: Objective, method: str, document: object) -> Fraction:
     """Return what a method that stands alone proves, in the units of `objective_value`."""
+    refuse_features(instance, method, SEVERAL_AT_A_TIME if method == LAGRANGIAN else SUPPORTS.get(method, frozenset()))
     if not isinstance(get(document, "parameters"), dict):
         raise RefusedError("parameters must be an object")
     if method == LAGRANGIAN:

@@ -12,26 +12,24 @@ from fractions import Fraction
 from math import ceil, floor, inf
 
 from truenorth.models import Instance, Objective, Placement, Timeline
+from truenorth.models.features import Feature, missing
 from truenorth.models.formulations.arc_flow import formulate, read_bins
-from truenorth.models.restrictions import Restrictions
 from truenorth.solvers.exact.cp_sat import new_solver, solve_until
 from truenorth.solvers.faults import ARC_FLOW
 from truenorth.solvers.result import Search
 
 METHOD = ARC_FLOW
 """Name of the bounds that refuted capacities prove."""
+SUPPORTS = frozenset({Feature.SLOTS, Feature.SERIAL_LOADS})
 
 
 def applies(instance: Instance, objective: Objective) -> bool:
     """Say whether a makespan is a matter of packing: single tasks without models, released at 0, GPUs alike."""
     return (
         objective is Objective.MAKESPAN
-        and instance.one_at_a_time
-        and instance.n_tasks == len(instance.jobs)
-        and not any(instance.task_needs(task) for task in range(instance.n_tasks))
+        and not missing(instance, SUPPORTS)
         and not instance.earliest_starts().any()
         and len({gpu.kind for gpu in instance.cluster.gpus}) == 1
-        and instance.restrictions == Restrictions()
     )
 
 

@@ -13,13 +13,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from truenorth.models import NONE, WHOLE, Instance, Objective, Placement, Timeline
+from truenorth.models import NONE, Instance, Objective, Placement, Timeline
+from truenorth.models.features import Feature, missing
 from truenorth.models.objective import Charges, Term, charges
-from truenorth.models.restrictions import Restrictions
 from truenorth.solvers.result import Search
 
 METHOD = "consecutive batches"
 """Name of the optima that are proved here."""
+SUPPORTS = frozenset({Feature.BATCHES, Feature.MEMORY, Feature.SLOTS, Feature.SERIAL_LOADS})
 
 
 class _Prefix(NamedTuple):
@@ -43,15 +44,12 @@ class _Prefix(NamedTuple):
 
 def applies(instance: Instance, objective: Objective) -> bool:
     """Say whether all there is to decide is which consecutive tasks of one class run together on one GPU."""
-    if instance.n_gpus > 1 or len(instance.batches) != 1 or instance.n_tasks > len(instance.jobs):
-        return False
-    if not instance.always_available:
-        return False
-    if NONE in instance.template_batch or instance.template_share[0] < WHOLE or instance.needs[0]:
+    one_class = len(instance.batches) == 1 and NONE not in instance.template_batch
+    if instance.n_gpus > 1 or not one_class or missing(instance, SUPPORTS):
         return False
     charged = charges(objective, instance)
     alike = charged.term is not Term.LATE and len(set(charged.job_weights)) == 1
-    return alike and bool((np.diff(charged.due_us) >= 0).all()) and instance.restrictions == Restrictions()
+    return alike and bool((np.diff(charged.due_us) >= 0).all())
 
 
 def improve(search: Search, time_limit_s: float) -> None:

@@ -17,6 +17,7 @@ from math import lcm
 from typing import NamedTuple
 
 from truenorth.models.cluster import FOREVER
+from truenorth.models.features import SEVERAL_AT_A_TIME, require
 from truenorth.models.instance import NONE, Instance
 from truenorth.models.objective import Objective
 from truenorth.models.timeline import Placement, Residency, Timeline
@@ -26,6 +27,7 @@ from truenorth.solvers.result import Result, Search
 
 METHOD = "exhaustive"
 """Name of the bounds that this solver proves."""
+SUPPORTS = SEVERAL_AT_A_TIME
 
 
 class _Node(NamedTuple):
@@ -44,6 +46,7 @@ class _Node(NamedTuple):
 
 def solve(instance: Instance, objective: Objective) -> Result:
     """Return an optimal plan, or the proof that there is none; for up to about six tasks."""
+    require(instance, "the exhaustive search", SUPPORTS)
     search, costs = Search(instance, objective, float("inf")), _Costs(Rules(instance), objective)
     last = _cheapest(costs)
     if last is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from fractions import Fraction
@@ -21,7 +21,6 @@ import pulp
 from highspy import HighsModelStatus as _Status
 from highspy import cb
 
-from truenorth.models.formulations import milp_instants
 from truenorth.models.formulations.milp import MilpFormulation, formulate
 from truenorth.models.formulations.milp_plans import ContradictoryOrderError, read_timeline, start_values
 from truenorth.models.formulations.windows import METHOD as WINDOWS
@@ -33,8 +32,6 @@ from truenorth.solvers.exact import cp_sat
 from truenorth.solvers.faults import MILP, SOLVER_OF
 from truenorth.solvers.reductions import in_ticks, on_twin
 from truenorth.solvers.result import Result, Search
-
-AnyFormulation = MilpFormulation | milp_instants.InstantFormulation
 
 METHOD = MILP
 """Name of the bounds that this solver proves."""
@@ -114,18 +111,17 @@ def _takes_too_long(search: Search) -> bool:
     return search.remaining_s <= search.instance.n_tasks**2 * search.instance.n_gpus * _BUILD_S
 
 
-def _build(search: Search, **more: Any) -> AnyFormulation:
-    build = formulate if search.instance.one_at_a_time else milp_instants.formulate
-    return build(search.instance, search.objective, allowance=search.allowance, **more)
+def _build(search: Search, **more: Any) -> MilpFormulation:
+    return formulate(search.instance, search.objective, allowance=search.allowance, **more)
 
 
 class _HighsRun:
     """HiGHS in a thread: it reports while it runs, stops when told to, and starts from the plan that is known."""
 
-    def __init__(self, search: Search, formulation: AnyFormulation, workers: int, seed: int) -> None:
+    def __init__(self, search: Search, formulation: MilpFormulation, workers: int, seed: int) -> None:
         self.search, self.formulation, self.known = search, formulation, search.value
         self.reach, self.ending = _reach(formulation.problem), False
-        self.start = {} if search.timeline is None else _start(formulation, search.timeline)
+        self.start = {} if search.timeline is None else start_values(formulation, search.timeline)
         # Only the latest counts, and the thread of HiGHS must never wait for this one.
         self.solutions: deque[list[float]] = deque(maxlen=1)
         self.bounds: deque[float] = deque(maxlen=1)
@@ -191,7 +187,7 @@ class _HighsRun:
     def _offer_solution(self, values: Sequence[float]) -> None:
         """Offer the plan of a solution; one whose decisions contradict each other within tolerances is none."""
         with suppress(ContradictoryOrderError):
-            self.search.offer(_read(self.formulation, lambda variable: values[variable.index]))
+            self.search.offer(read_timeline(self.formulation, lambda variable: values[variable.index]))
 
     def _conclude(self) -> None:
         highs = self.formulation.problem.solverModel
@@ -230,18 +226,6 @@ class _HighsRun:
             self.search.deny(METHOD)
             return
         cp_sat.improve(self.search, workers=1)
-
-
-def _start(formulation: AnyFormulation, timeline: Timeline) -> dict[str, float]:
-    if isinstance(formulation, MilpFormulation):
-        return start_values(formulation, timeline)
-    return milp_instants.start_values(formulation, timeline)
-
-
-def _read(formulation: AnyFormulation, value: Callable[[pulp.LpVariable], float]) -> Timeline:
-    if isinstance(formulation, MilpFormulation):
-        return read_timeline(formulation, value)
-    return milp_instants.read_timeline(formulation, value)
 
 
 def _reach(problem: pulp.LpProblem) -> float:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from truenorth.models.features import ONE_AT_A_TIME, missing
 from truenorth.models.formulations.allowance import UNLIMITED, GivenUpError
 from truenorth.models.formulations.windows import completion_lower_us
 from truenorth.models.instance import NONE, Instance, Ints
@@ -65,12 +66,15 @@ class OrderGuide:
         self.steps, self.apart_us = steps, apart_us
 
 
+SUPPORTS = ONE_AT_A_TIME
+
+
 def applies(instance: Instance, objective: Objective) -> bool:
     """Say whether an instance has GPUs of one kind, always there, and a cost that grows with every completion."""
     if len(instance.class_gpu) > 1 or len(instance.models) > MOST_MODELS:
         return False
     charged = charges(objective, instance)
-    if not (charged.is_sum and instance.one_at_a_time and instance.always_available):
+    if not charged.is_sum or missing(instance, SUPPORTS):
         return False
     # A job that is late whatever the plan costs nothing more by being later still.
     return charged.term is not Term.LATE and bool((charged.due_us <= completion_lower_us(instance)).all())

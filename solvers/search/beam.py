@@ -20,10 +20,10 @@ from functools import partial
 
 import numpy as np
 
+from truenorth.models.features import Feature, missing
 from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.models.objective import Objective, Term, charges
 from truenorth.models.timeline import Timeline
-from truenorth.models.workload import WHOLE
 from truenorth.solvers.bounds.lagrangian.improve import Priced
 from truenorth.solvers.result import Search
 from truenorth.solvers.search.beam_guide import Guide, tabulate
@@ -67,17 +67,17 @@ _MISSES = 2
 """With batches, where the guide is weaker, no more are tried after so many in a row that gain nothing."""
 
 
+SUPPORTS = frozenset({Feature.WORKFLOWS, Feature.MODELS, Feature.PLACES, Feature.BATCHES})
+
+
 def applies(instance: Instance, objective: Objective) -> bool:
-    """Say whether GPUs are always there and without slots, and jobs cost by how long they end after a due time."""
+    """Say whether a window is small enough, and jobs cost by how long they end after a due time."""
     charged = charges(objective, instance)
-    if not charged.is_sum or charged.term is Term.LATE or any(gpu.slots for gpu in instance.class_gpu):
+    if not charged.is_sum or charged.term is Term.LATE or missing(instance, SUPPORTS):
         return False
-    whole = bool((instance.template_share == WHOLE).all()) and not instance.template_memory.any()
-    if not (whole and instance.streams is None and instance.always_available and instance.overlap_loads):
-        return False
-    restrictions, few = instance.restrictions, instance.n_gpus <= MOST_GPUS and len(instance.models) <= MOST_MODELS
+    few = instance.n_gpus <= MOST_GPUS and len(instance.models) <= MOST_MODELS
     due_later = charged.due_us > instance.job_release_us + instance.job_critical_us
-    return few and int(due_later.sum()) <= MOST_DUE and not restrictions.max_replicas and not restrictions.no_swaps
+    return few and int(due_later.sum()) <= MOST_DUE
 
 
 def guide_of(search: Search, priced: Priced) -> Guide | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from truenorth.models.features import SEVERAL_AT_A_TIME, require
 from truenorth.models.instance import NONE, Instance, Ints, UnsupportedInstanceError
 from truenorth.models.objective import Objective
 from truenorth.models.timeline import Residency, Timeline, batch_leaders
@@ -52,6 +53,9 @@ class Decisions:
     joins: Ints | None = None
 
 
+SUPPORTS = SEVERAL_AT_A_TIME
+
+
 class Decoder:
     """An instance and an objective, tabulated once, with the working arrays of a decode.
 
@@ -74,10 +78,11 @@ class Decoder:
     Raises
     ------
     UnsupportedInstanceError
-        If a GPU comes twice.
+        If a GPU comes twice, or the window has what is not supported.
     """
 
     def __init__(self, instance: Instance, objective: Objective, idle_first: bool = False) -> None:
+        require(instance, "local search", SUPPORTS)
         if any(len(gpu.available.intervals) > 1 for gpu in instance.cluster.gpus):
             raise UnsupportedInstanceError(
                 "the list decoder knows no GPU that comes twice; allowed is one interval each"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from truenorth.models.features import SERVING, Feature, missing
 from truenorth.models.instance import NEVER, NONE, Instance, Ints
 from truenorth.models.objective import Objective
 from truenorth.models.stream_tables import StreamTables
@@ -106,14 +107,14 @@ class _Annealing:
             self.offer(PlanOrigin.SEARCH)
 
 
+SUPPORTS = SERVING - {Feature.ENGINES, Feature.REPLICAS, Feature.ABSENCES}
+"""The compiled iterations have neither contexts nor mixed iterations, shared budgets or KV that grows."""
+
+
 def new_queues(instance: Instance, objective: Objective) -> Queues | None:
     """Return empty queues of an instance; None where its plans are not of this form, or numbers would not fit."""
     streams = instance.streams
-    limited = bool(instance.restrictions.max_replicas) or not instance.always_available
-    # The compiled iterations know neither contexts nor mixed iterations, shared budgets or KV that grows.
-    if streams is None or any(speed is not None and speed.amended for row in streams.speeds for speed in row):
-        return None
-    if limited or instance.n_tasks * instance.n_gpus > _MOST_NUMBERS:
+    if streams is None or missing(instance, SUPPORTS) or instance.n_tasks * instance.n_gpus > _MOST_NUMBERS:
         return None
     tables = tabulate(instance, objective, idle_first=False)
     requests = _tabulate_requests(instance, streams, peaked=not objective.is_sum)

@@ -19,6 +19,7 @@ from truenorth.models import (
     Task,
     UnsupportedInstanceError,
 )
+from truenorth.models.features import ONE_AT_A_TIME, require
 
 OPT = BatchClass("opt", {"A": {1: 4, 2: 5, 4: 9}, "B": {1: 3}}, ("m",), WHOLE // 4, 2)
 
@@ -92,8 +93,8 @@ def test_one_at_a_time_is_what_no_key_says() -> None:
     for asking in (Task("t", {"*": 1}, share=9999), Task("t", {"*": 1}, memory_bytes=1), Task.of_class("t", OPT)):
         instance = served(make.task("s", 4), asking)
         assert not instance.one_at_a_time
-        with pytest.raises(UnsupportedInstanceError, match=r"somebody knows no batches.*, and t/t asks for one"):
-            instance.require_one_at_a_time("somebody")
+        with pytest.raises(UnsupportedInstanceError, match=r"somebody has no support for (shares|memory|batches)"):
+            require(instance, "somebody", ONE_AT_A_TIME)
 
 
 def test_equal_classes_are_one_whoever_built_them_and_names_are_not_shared() -> None:

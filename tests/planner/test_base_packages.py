@@ -2,21 +2,62 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
 import sys
-from importlib.metadata import distribution
+import tomllib
+from importlib.metadata import distribution, packages_distributions
+from itertools import chain
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 SCENARIOS = ROOT / "experiments" / "scenarios"
+TOPS = ("models", "solvers", "planner", "executor", "truenorth")
 EDGE = SCENARIOS / "compass_edge.yaml"
 START = "import sys; from truenorth.planner.command.start import main; sys.argv[0] = 'truenorth'; main()"
 LOG = "2026-11-21 10:00:00 step 0/200 loss: 2.91\n2026-11-21 10:00:20 step 10/200 loss: 2.55\n"
+
+
+def _imported(path: Path) -> set[str]:
+    """Return the packages that a file imports, late imports included."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.split(".")[0])
+    return found - sys.stdlib_module_names - {"truenorth"}
+
+
+def test_what_is_imported_is_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = (project["optional-dependencies"][extra] for extra in ("cluster", "devices", "estimates", "notebooks"))
+    declared = {canonicalize_name(Requirement(each).name) for each in chain(project["dependencies"], *extras)}
+    declared.add(canonicalize_name("IPython"))  # of the notebook that runs, if one does
+    shipped = (path for top in TOPS for path in (ROOT / top).rglob("*.py"))
+    names = packages_distributions()
+    undeclared = {
+        f"{path.relative_to(ROOT)}: {package}"
+        for path in shipped
+        for package in _imported(path)
+        if not {canonicalize_name(each) for each in names.get(package, [package])} & declared
+    }
+    assert undeclared == set()
+
+
+def test_scipy_comes_with_what_is_asked_for_before_it() -> None:
+    """Estimates are refused without scikit-learn, and nothing else imports SciPy."""
+    importing = {
+        path.relative_to(ROOT) for top in TOPS for path in (ROOT / top).rglob("*.py") if "scipy" in _imported(path)
+    }
+    assert importing == {Path("planner/inputs/estimate/known.py")}
+    assert "scipy" in _needed("scikit-learn", set())
 
 
 def _needed(name: str, known: set[str]) -> set[str]:

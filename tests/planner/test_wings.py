@@ -24,8 +24,8 @@ def modules() -> dict[str, Path]:
 
 
 @cache
-def imports(path: Path) -> set[str]:
-    """Return what a file imports, late imports included; those for type checkers only do not count."""
+def imports(path: Path, for_types: bool = False) -> set[str]:
+    """Return what a file imports, late imports included; those for type checkers only count if asked for."""
     tree = ast.parse(path.read_text())
     only_typing = {
         id(inner)
@@ -35,7 +35,7 @@ def imports(path: Path) -> set[str]:
     }
     found: set[str] = set()
     for node in ast.walk(tree):
-        if id(node) in only_typing:
+        if id(node) in only_typing and not for_types:
             continue
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
@@ -46,10 +46,14 @@ def imports(path: Path) -> set[str]:
 
 @pytest.fixture(scope="module")
 def graph() -> nx.DiGraph[str]:
+    return graph_of(for_types=False)
+
+
+def graph_of(for_types: bool) -> nx.DiGraph[str]:
     known = modules()
     made: nx.DiGraph[str] = nx.DiGraph()
     for name, path in known.items():
-        for imported in imports(path):
+        for imported in imports(path, for_types):
             target = imported if imported in known else imported.rpartition(".")[0]
             if target in known and target != name:
                 made.add_edge(name, target)
@@ -58,6 +62,22 @@ def graph() -> nx.DiGraph[str]:
 
 def test_no_import_circle(graph: nx.DiGraph[str]) -> None:
     assert [sorted(circle) for circle in nx.strongly_connected_components(graph) if len(circle) > 1] == []
+
+
+ANSWERERS = (
+    *("bound", "compare", "policies.offline", "policies.parse", "questions", "replay", "replay_report", "simulate"),
+    *("servers.answer", "servers.by_policy", "servers.day", "servers.deployable", "servers.schedule"),
+    *("servers.scheduled", "take_apart", "trial", "trial_report", "trial_runs", "uncertain.planning"),
+)
+CIRCLES = {
+    frozenset(f"truenorth.planner.answers.{name}" for name in ANSWERERS),
+}
+"""Circles by imports for type checkers that are still to be broken; this list may only shrink."""
+
+
+def test_no_new_circle_by_imports_for_type_checkers() -> None:
+    components = nx.strongly_connected_components(graph_of(for_types=True))
+    assert {frozenset(circle) for circle in components if len(circle) > 1} == CIRCLES
 
 
 KNOWN = {

@@ -12,6 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from truenorth.models.features import SEVERAL_AT_A_TIME, missing
 from truenorth.models.formulations.allowance import Allowance, GivenUpError
 from truenorth.models.instance import Instance, Ints
 from truenorth.models.objective import Objective
@@ -33,6 +34,7 @@ from truenorth.solvers.result import Search
 
 METHOD = "lagrangian"
 """Name of the bounds that this search proves."""
+SUPPORTS = SEVERAL_AT_A_TIME
 
 COARSEST_SHARE = 16
 """The first slots are the mean critical path over this; wider, up to all of it, if time is short."""
@@ -145,9 +147,12 @@ def improve(
     Returns
     -------
     Priced or None
-        None for an objective that is a maximum over the jobs, if no job costs anything, or if memory or time are short
+        None for an objective that is a maximum over the jobs, for a window with what is not supported, if no job costs
+        anything, or if memory or time are short
         even for slots as wide as a critical path.
     """
+    if missing(search.instance, SUPPORTS):
+        return None
     with search.giving_way(METHOD):
         return _climb(search, time_limit_s, finest_us, unit_us)
     return None

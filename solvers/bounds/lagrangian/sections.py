@@ -15,6 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from truenorth.models.features import ONE_AT_A_TIME, Feature, missing
 from truenorth.models.instance import Instance, Ints
 from truenorth.models.objective import Objective
 from truenorth.solvers.bounds import critical_path
@@ -22,8 +23,8 @@ from truenorth.solvers.bounds.lagrangian.evaluation import Prices, no_prices
 from truenorth.solvers.bounds.lagrangian.improve import METHOD, Priced, carry_falls, improve, offer, prepare, refine
 from truenorth.solvers.bounds.lagrangian.job_paths import Numbers
 from truenorth.solvers.bounds.lagrangian.relaxation import Fixed, Relaxation, job_costs, relax
-from truenorth.solvers.farm import Deadline, Farm, time_of_call
-from truenorth.solvers.result import Search
+from truenorth.solvers.farm import Farm, time_of_call
+from truenorth.solvers.result import Deadline, Search
 
 SECTION_TASKS, LEAST_TASKS = 7_500, 1_000
 """A section has about so many tasks, fewer but no fewer than this where there are more workers than sections."""
@@ -94,9 +95,12 @@ def price(asked: Pricing, stop: threading.Event | None = None) -> Priced | None:
     return None if worthless else found
 
 
+_SUPPORTS = ONE_AT_A_TIME | {Feature.SHARES, Feature.MEMORY}
+
+
 def has_sections(instance: Instance, objective: Objective, limit_s: float, farm: Farm | None) -> bool:
     """Say whether trace and time are long enough for sections, and prices are local in time."""
-    local = objective.is_sum and instance.always_available and not instance.batches
+    local = objective.is_sum and not missing(instance, _SUPPORTS)
     if farm is None:
         return local and instance.n_tasks >= 2 * SECTION_TASKS and limit_s >= LEAST_S_PER_TASK * instance.n_tasks
     return local and instance.n_tasks >= 2 * LEAST_TASKS

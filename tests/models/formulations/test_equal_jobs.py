@@ -9,7 +9,6 @@ import pytest
 
 from tests import instances as make
 from truenorth.models import Instance, Job, Objective, Timeline, check, timeline_value
-from truenorth.models.formulations import milp_instants
 from truenorth.models.formulations.cp_sat import formulate
 from truenorth.models.formulations.equal_jobs import equal_jobs, job_before, sort_equal_jobs
 from truenorth.models.formulations.milp import formulate as formulate_milp
@@ -85,22 +84,16 @@ def test_names_of_the_constraint_stand_in_every_formulation() -> None:
     of = swapping()
     names = {each.name for each in formulate(of, Objective.MAKESPAN).model.proto.constraints}
     assert {"equal_jobs[0,2]", "equal_jobs[2,4]", "equal_jobs[1,3]", "equal_jobs[3,5]"} <= names
-    for problem in (
-        formulate_milp(of, Objective.MAKESPAN).problem,
-        milp_instants.formulate(of, Objective.MAKESPAN).problem,
-    ):
-        assert sum(row.name.startswith("equal_jobs") for row in problem.constraints()) == 4
+    problem = formulate_milp(of, Objective.MAKESPAN).problem
+    assert sum(row.name.startswith("equal_jobs") for row in problem.constraints()) == 4
 
 
-def test_starts_of_both_milps_satisfy_the_order_whatever_the_plan() -> None:
+def test_starts_of_the_milp_satisfy_the_order_whatever_the_plan() -> None:
     of = swapping()
     plan = exhaustive.solve(of, Objective.MAKESPAN).timeline
     assert plan is not None
-    orders, instants = formulate_milp(of, Objective.MAKESPAN), milp_instants.formulate(of, Objective.MAKESPAN)
-    for problem, values in (
-        (orders.problem, start_values(orders, backwards(plan))),
-        (instants.problem, milp_instants.start_values(instants, backwards(plan))),
-    ):
-        for variable in problem.variables():
-            variable.varValue = values[variable.name]
-        assert problem.valid(1e-9)
+    formulation = formulate_milp(of, Objective.MAKESPAN)
+    values = start_values(formulation, backwards(plan))
+    for variable in formulation.problem.variables():
+        variable.varValue = values[variable.name]
+    assert formulation.problem.valid(1e-9)

@@ -29,7 +29,7 @@ from truenorth.models.formulations.cp_sat_plans import add_hint
 from truenorth.models.formulations.normal_form import restrict
 from truenorth.models.objective import Status
 from truenorth.solvers.bounds import closed_form
-from truenorth.solvers.exact import cp_sat, exhaustive, milp
+from truenorth.solvers.exact import cp_sat, exhaustive
 from truenorth.solvers.reductions import Visits
 
 
@@ -129,7 +129,6 @@ def test_cases_by_hand(own: Case) -> None:
     for solve in (
         exhaustive.solve,
         lambda built, objective: cp_sat.solve(built, objective, 20, workers=1),
-        lambda built, objective: milp.solve(built, objective, 20, workers=1),
     ):
         found = solve(own.instance, own.objective)
         assert found.value == own.optimum
@@ -154,8 +153,6 @@ def test_the_exhaustive_search_agrees_and_no_bound_lies_above(seed: int) -> None
     for method in closed_form.METHODS.values():
         bound = method(built, objective)
         assert bound is None or bound <= best.value
-    if seed % 8 == 0:
-        assert milp.solve(built, objective, 20, workers=1).value == best.value
 
 
 def test_a_plan_is_the_same_on_the_twin_and_hints_its_formulation() -> None:

@@ -13,12 +13,10 @@ from ortools.sat.python import cp_model
 from tests.instances import chain, cluster, gpu, instance, network, random_instance, random_serving_instance, task
 from tests.models.formulations.cases import Case, case
 from truenorth.models import WHOLE, BatchClass, Cluster, Edge, Instance, Job, Objective, Task, Timeline, check, measure
-from truenorth.models.formulations import milp_instants
-from truenorth.models.formulations.allowance import GivenUpError
 from truenorth.models.formulations.cp_sat import formulate
 from truenorth.models.formulations.cp_sat_plans import add_hint, read_timeline
-from truenorth.models.formulations.equal_jobs import sort_equal_jobs
 from truenorth.models.formulations.normal_form import restrict
+from truenorth.models.instance import UnsupportedInstanceError
 from truenorth.solvers.exact import arc_flow, cp_sat, exhaustive, milp
 
 # Alone 4 us, two together 5, three 9: a batch of two is the best use of the GPU.
@@ -112,8 +110,6 @@ def test_optimum_derived_by_hand(case: Case) -> None:
     assert exhaustive.solve(case.instance, case.objective).value == case.optimum
     result = cp_sat.solve(case.instance, case.objective, 20, workers=1)
     assert (result.value, result.lower_bound) == (case.optimum, case.optimum)
-    twin = milp.solve(case.instance, case.objective, 20, workers=1)
-    assert (twin.value, twin.lower_bound) == (case.optimum, case.optimum)
 
 
 def test_the_oracle_and_cp_sat_agree() -> None:
@@ -152,34 +148,10 @@ def test_hints_are_complete_and_feasible_and_are_read_back(seed: int) -> None:
     assert sorted(read.start_us.tolist()) == sorted(plan.start_us.tolist())
 
 
-@pytest.mark.parametrize("seed", range(7))
-def test_the_milp_agrees_and_starts_from_any_plan(seed: int) -> None:
-    built, objective = random_serving_instance(random.Random(seed), 3), list(Objective)[seed]
-    best = exhaustive.solve(built, objective)
-    twin = milp.solve(built, objective, 20, workers=1)
-    assert (twin.status, twin.value) == (best.status, best.value)
-    plan = exhaustive.solve(built, Objective.MAKESPAN).timeline
-    assert plan is not None
-    formulation = milp_instants.formulate(built, objective, plan)
-    assert formulation is not None
-    values = milp_instants.start_values(formulation, plan)
-    assert values.keys() == {variable.name for variable in formulation.problem.variables()}
-    for variable in formulation.problem.variables():
-        variable.varValue = values[variable.name]
-    assert [row.name for row in formulation.problem.constraints() if not row.valid(1e-9)] == []
-    read = milp_instants.read_timeline(formulation, lambda variable: values[variable.name])
-    assert check(built, read) == []
-    # Equal jobs are named in the order in which they begin.
-    assert read.start_us.tolist() == sort_equal_jobs(built, objective, plan).start_us.tolist()
-
-
-def test_the_milp_leaves_windows_of_too_many_instants() -> None:
-    long = served(*(shared(1_000_001 + index, 5_000) for index in range(3)))
-    with pytest.raises(GivenUpError, match="variables at"):
-        milp_instants.formulate(long, Objective.MAKESPAN)
-    # All times are multiples of 1 s, so are the instants.
-    coarse = served(*(shared(1_000_000 * index, 6_000) for index in (1, 2, 3)))
-    assert milp.solve(coarse, Objective.MAKESPAN, 20, workers=1).value == 6_000_000
+@pytest.mark.parametrize("own", CASES, ids=lambda own: own.name)
+def test_the_milp_refuses_in_one_sentence_what_only_cp_sat_plans(own: Case) -> None:
+    with pytest.raises(UnsupportedInstanceError, match=r"the MILP has no support for (batches|shares|memory)"):
+        milp.solve(own.instance, own.objective, 20, workers=1)
 
 
 def test_slots_of_two_gpus_are_not_confused_however_many_there_are() -> None:
@@ -187,7 +159,7 @@ def test_slots_of_two_gpus_are_not_confused_however_many_there_are() -> None:
     gpus = gpu(0, memory_bytes=1005, slots=(*[1] * 1000, 5)), gpu(1, memory_bytes=5, slots=(5,))
     in_class = Task.of_class("t", BatchClass("c", {"*": {1: 4}}, ("m",)))
     built = instance([Job(chain(in_class), 0)] * 2, {"m": 5}, Cluster(gpus, network()))
-    assert milp.solve(built, Objective.MAKESPAN, 20, workers=1).value == 9
+    assert cp_sat.solve(built, Objective.MAKESPAN, 20, workers=1).value == 9
 
 
 def test_what_is_left_of_a_batch_is_shorter() -> None:

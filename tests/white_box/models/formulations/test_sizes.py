@@ -6,24 +6,9 @@ import pytest
 
 from tests import instances as make
 from truenorth.models import Job, Objective
-from truenorth.models.formulations import cp_sat, milp_instants
+from truenorth.models.formulations import cp_sat
 from truenorth.models.formulations.allowance import Allowance, GivenUpError
 from truenorth.models.formulations.choices import Choices
-from truenorth.models.formulations.milp_instants import count_terms, starts_of
-from truenorth.models.workload import WHOLE, Task
-
-
-@pytest.mark.parametrize("load_us", [2, 5, 9])
-@pytest.mark.parametrize("run_us", [1, 4])
-def test_terms_of_instants_are_told_within_a_factor_of_two(load_us: int, run_us: int) -> None:
-    task = Task("t", {"*": run_us}, ("m",), share=WHOLE // 2)
-    built = make.instance([Job(make.chain(task), release) for release in (0, 3, 7)], {"m": load_us}, make.cluster(2))
-    formulation = milp_instants.formulate(built, Objective.MAKESPAN)
-    choices, grid = formulation.choices, formulation.grid
-    places = [(0, 0, 0), (0, 1, 0)]
-    told = count_terms(choices, grid, starts_of(choices, grid), places)
-    real = sum(len(row) for row in formulation.problem.constraints())
-    assert real / 2 <= told <= 2 * real
 
 
 @pytest.mark.parametrize("inputs", [0, 1, 8])

@@ -1,0 +1,85 @@
+"""What a window can have, and which of it a method supports.
+
+Every method lists what it supports, and is not asked about a window that has anything else: so a feature that is added
+here is refused by all of them until each says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+
+from truenorth.models.instance import Instance, UnsupportedInstanceError
+from truenorth.models.workload import WHOLE
+
+
+class Feature(StrEnum):
+    """What a window can have beside independent tasks on GPUs; the values are the words for users."""
+
+    WORKFLOWS = "tasks that wait for others"
+    MODELS = "models"
+    PLACES = "pinned models and forbidden places"
+    REPLICAS = "limits on replicas"
+    NO_SWAPS = "no swaps"
+    SLOTS = "slots"
+    SERIAL_LOADS = "loads that stop computing"
+    ABSENCES = "servers that are not always available"
+    BATCHES = "batches"
+    SHARES = "shares of a GPU"
+    MEMORY = "memory of tasks"
+    STREAMS = "continuous batching"
+    ENGINES = "context, mixed iterations, shared budgets or growing KV"
+
+
+Features = frozenset[Feature]
+
+PRESENT: Mapping[Feature, Callable[[Instance], bool]] = {
+    Feature.WORKFLOWS: lambda instance: instance.n_tasks > len(instance.jobs),
+    Feature.MODELS: lambda instance: any(instance.needs),
+    Feature.PLACES: lambda instance: bool(instance.restrictions.model_gpus or instance.restrictions.workflow_gpus),
+    Feature.REPLICAS: lambda instance: bool(instance.restrictions.max_replicas),
+    Feature.NO_SWAPS: lambda instance: instance.restrictions.no_swaps,
+    Feature.SLOTS: lambda instance: any(gpu.slots for gpu in instance.class_gpu),
+    Feature.SERIAL_LOADS: lambda instance: not instance.overlap_loads,
+    Feature.ABSENCES: lambda instance: not instance.always_available,
+    Feature.BATCHES: lambda instance: bool(instance.batches),
+    Feature.SHARES: lambda instance: bool((instance.template_share < WHOLE).any()),
+    Feature.MEMORY: lambda instance: bool(instance.template_memory.any()),
+    Feature.STREAMS: lambda instance: instance.streams is not None,
+    Feature.ENGINES: lambda instance: instance.streams is not None and instance.streams.amended,
+}
+"""How each is seen in an instance."""
+
+# Written out: what is added above must not be supported by itself.
+LIMITS: Features = frozenset({Feature.PLACES, Feature.REPLICAS, Feature.NO_SWAPS})
+"""What an operator adds."""
+ONE_AT_A_TIME: Features = LIMITS | {Feature.WORKFLOWS, Feature.MODELS, Feature.SLOTS, Feature.SERIAL_LOADS}
+"""Of windows whose GPUs are always available and run one task at a time."""
+SEVERAL_AT_A_TIME: Features = ONE_AT_A_TIME | {Feature.ABSENCES, Feature.BATCHES, Feature.SHARES, Feature.MEMORY}
+"""Of windows without requests of continuous batching."""
+SERVING: Features = SEVERAL_AT_A_TIME | {Feature.STREAMS, Feature.ENGINES}
+"""Of all windows of today."""
+
+
+def missing(instance: Instance, supports: Features) -> list[Feature]:
+    """Return what a window has and a method does not support."""
+    return [feature for feature, is_present in PRESENT.items() if feature not in supports and is_present(instance)]
+
+
+def features_of(instance: Instance) -> list[Feature]:
+    """Return what a window has."""
+    return missing(instance, frozenset())
+
+
+def require(instance: Instance, who: str, supports: Features) -> None:
+    """Refuse a window with a feature that a method does not support.
+
+    Raises
+    ------
+    UnsupportedInstanceError
+        Naming the features; `who` is the method, in words.
+    """
+    lacking = missing(instance, supports)
+    if lacking:
+        problem = f"{who} has no support for {', '.join(lacking)}"
+        raise UnsupportedInstanceError(f"{problem}; choose another method or leave them out of the scenario")
