@@ -188,10 +188,9 @@ def _spread(
 def model_uses(instance: Instance, timeline: Timeline) -> tuple[Ints, Ints]:
     """Return run and model of every use of a model; two arrays of one length."""
     task, model = instance.model_uses()
-    cut = () if timeline.served is None else timeline.served.cut
-    if not cut:
+    if not timeline.cuts:
         return task, model
-    needs = [instance.needs[instance.task_template[run.task]] for run in cut]
+    needs = [instance.needs[instance.task_template[run.task]] for run in timeline.cuts]
     more = [(run, used) for run, models in enumerate(needs, len(timeline.gpu)) for used in models]
     rows = np.array(more, np.int64).reshape(-1, 2)
     return np.concatenate((task, rows[:, 0])), np.concatenate((model, rows[:, 1]))
@@ -265,7 +264,7 @@ def measure_streams(instance: Instance, timeline: Timeline, jobs: Ints) -> dict[
         "kv_peak_bytes": max(_kv_peak(instance, timeline), grown.peak_bytes),
         "preemptions": grown.preemptions,
         "recomputed_tokens": grown.recomputed_tokens,
-        "cut": sum(run.task >= int(instance.job_first_task[jobs[0]]) for run in served.cut),
+        "cut": sum(run.task >= int(instance.job_first_task[jobs[0]]) for run in timeline.cuts),
     }
 
 

@@ -214,16 +214,20 @@ class Timeline:
     def runs(self) -> Runs:
         """Every run: those that ended, in task order, then those of requests that were cut."""
         task = np.arange(len(self.gpu), dtype=np.int64)
-        cut = () if self.served is None else self.served.cut
-        if not cut:
+        if not self.cuts:
             return Runs(task, self.gpu, self.start_us, self.end_us, np.zeros(len(task), bool))
-        rows = np.array([run[:4] for run in cut], np.int64).T
+        rows = np.array([run[:4] for run in self.cuts], np.int64).T
         whose = np.concatenate((task, rows[0]))
         start_us = np.concatenate((self.start_us, rows[2]))
         begins_us = np.full(len(task), FOREVER, np.int64)
         np.minimum.at(begins_us, whose, start_us)
         gpu, end_us = np.concatenate((self.gpu, rows[1])), np.concatenate((self.end_us, rows[3]))
         return Runs(whose, gpu, start_us, end_us, start_us > begins_us[whose])
+
+    @property
+    def cuts(self) -> tuple[CutRun, ...]:
+        """The runs of requests that were cut as their GPU went: none in a plan."""
+        return () if self.served is None else self.served.cut
 
     @property
     def placements(self) -> Iterator[Placement]:

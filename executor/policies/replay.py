@@ -41,8 +41,8 @@ def replay(instance: Instance, timeline: Timeline) -> Callable[[], Policy]:
         If the timeline breaks a rule, so that it cannot be carried out.
     """
     # What breaks a rule might wait for itself in a circle.
-    if timeline.served is not None and timeline.served.cut:
-        problem = f"{len(timeline.served.cut)} runs of requests were cut as their GPU went"
+    if timeline.cuts:
+        problem = f"{len(timeline.cuts)} runs of requests were cut as their GPU went"
         raise PolicyError(f"the timeline is no plan to carry out: {problem}; allowed is one in which all end in time")
     violations = check(instance, timeline)
     if violations:

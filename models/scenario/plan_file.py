@@ -114,7 +114,7 @@ def _tasks(instance: Instance, timeline: Timeline) -> Iterator[dict[str, Any]]:
 def _attempts(timeline: Timeline, gpus: Sequence[str]) -> dict[int, dict[str, list[dict[str, str | int]]]]:
     """Return, by task, what a file says of runs that were cut, in order of start."""
     found: dict[int, dict[str, list[dict[str, str | int]]]] = {}
-    for run in () if timeline.served is None else sorted(timeline.served.cut, key=lambda run: run.start_us):
+    for run in sorted(timeline.cuts, key=lambda run: run.start_us):
         entry: dict[str, str | int] = {"gpu": gpus[run.gpu], "start_us": run.start_us, "cut_us": run.cut_us}
         if run.order is not None:
             entry["order"] = run.order
@@ -270,14 +270,15 @@ def _interpret(data: object, instance: Instance, source: Source) -> PlanFile:
         _check_identity(identity, instance)
         file = validate(_WholeFile, data, source)
         placements = list(_placements(file.tasks, instance, file.realised))
-        cut = list(_cut_runs(file.tasks, placements, instance, str(file.status) if file.status else None))
+        header = _header(file)
+        cut = list(_cut_runs(file.tasks, placements, instance, header.status))
         residencies = list(_residencies(file.residencies, instance))
         limits = dict(_known_limits(file.limits, instance))
     except FieldError as error:
         raise source.error(error.where, error.problem) from None
     served = ServedRequests.of(instance, placements, limits, cut)
     timeline = Timeline.build(instance.n_tasks, placements, residencies, file.realised, served)
-    return PlanFile(_header(file), timeline)
+    return PlanFile(header, timeline)
 
 
 def _check_identity(identity: _Identity, instance: Instance) -> None:
