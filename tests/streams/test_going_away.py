@@ -253,8 +253,8 @@ def test_no_request_joins_a_node_that_drains() -> None:
     timeline = simulate(instance, parse_policy("round_robin"))
     assert as_served(timeline) == [Served(55, 65, 75)]
     assert timeline.served is not None
-    times = {"start_us": np.array([60]), "end_us": np.array([80])}
-    late = replace(timeline, **times, served=replace(timeline.served, first_us=np.array([70])))
+    served = replace(timeline.served, first_us=np.array([70]))
+    late = replace(timeline, start_us=np.array([60]), end_us=np.array([80]), served=served)
     said = "E3 job 0 task answer: joins while s0/g0 drains (found 60, allowed before 60)"
     assert [str(violation) for violation in check(instance, late)] == [said]
     # Released at 60 it waits until the node is back.
