@@ -24,10 +24,12 @@ from truenorth.models import Cluster, Instance, Objective, Timeline, Tokens, che
 from truenorth.models.cluster import FOREVER, Availability, Interval
 from truenorth.models.identity import scenario_hash
 from truenorth.models.metrics import StreamMetrics
+from truenorth.models.objective import timeline_value
 from truenorth.models.scenario import InputError, TimelineHeader, load_scenario, read_timeline, write_timeline
 from truenorth.models.streams import StreamSpeed
 from truenorth.models.timeline import CutRun
-from truenorth.planner.answers.plan import solve
+from truenorth.planner.answers.plan import solve, starts_for
+from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.budget import Budget
 
 POLICIES = ("round_robin", "least_requests", "least_tokens", "least_tokens:known=yes", "prefix_affinity")
@@ -296,3 +298,19 @@ def test_an_idle_node_that_goes_late_enough_serves(tmp_path: Path) -> None:
     (tmp_path / "plain.yaml").write_text(stays.replace("drain: 60 s, ", ""), encoding="utf-8")
     alike = [scenario_hash(load_scenario(tmp_path / name).instance) for name in ("stays.yaml", "plain.yaml")]
     assert alike[0] == alike[1]
+
+
+def test_no_bound_above_what_happens_and_no_plan_with_cuts() -> None:
+    """Formulas hold for runs that are cut as well: these only take more of the GPUs."""
+    for seed in range(30):
+        rng = random.Random(seed)
+        instance = random_absences(rng, random_chats(rng, 8, measured=seed % 2 == 0))
+        timeline = simulate(instance, parse_policy("least_requests"), seed)
+        for objective in (Objective.MEAN_LATENCY, Objective.MEAN_SLOWDOWN, Objective.MAX_SLOWDOWN):
+            value = timeline_value(objective, instance, timeline)
+            bounds = [closed_form.METHODS[method](instance, objective) for method in closed_form.OF_STREAMS]
+            assert all(bound is None or bound <= value for bound in bounds), (seed, objective)
+        plan = next(iter(starts_for(instance, seed, [timeline])(lambda: 60.0)))
+        assert check(instance, plan) == []
+        assert plan.cuts == ()
+        assert as_served(simulate(instance, replay(instance, plan), seed)) == as_served(plan)
