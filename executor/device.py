@@ -14,7 +14,7 @@ from truenorth.executor.noise import Noise
 from truenorth.models import NONE, Instance
 from truenorth.models.strides import StreamRun, Stride
 
-RUN_END, STRIDE_END, LOAD_END, ARRIVAL, WAKE, LOST, GO, COME = range(8)
+RUN_END, STRIDE_END, LOAD_END, ARRIVAL, WAKE, LOST, DRAIN, GO, COME = range(9)
 """Kinds of events, in their order at equal times: what ends comes before what begins."""
 
 Event = tuple[int, int, int, int, int]

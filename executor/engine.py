@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from heapq import heappop
 
-from truenorth.executor.device import COME, GO, LOAD_END, LOST, Device
+from truenorth.executor.device import COME, DRAIN, GO, LOAD_END, LOST, Device
 from truenorth.executor.errors import PolicyError, StalledError, StoppedError
 from truenorth.executor.execution import NOWHERE
 from truenorth.executor.knowledge import WorkflowTables
@@ -89,6 +89,7 @@ class Engine:
             self._site.deliver,
             self._wake,
             self._go_on_without,
+            self._drain,
             self._go,
             self._come,
         )
@@ -121,6 +122,10 @@ class Engine:
                     self._device.at(come_us, COME, gpu, go_us)
                 if go_us < FOREVER:
                     self._device.at(go_us, GO, gpu, NOWHERE)
+                    drains_us = go_us - self._site.cluster.gpus[gpu].drain_us
+                    # Who drains from the beginning on never has anything to give back.
+                    if come_us < drains_us < go_us:
+                        self._device.at(drains_us, DRAIN, gpu, NOWHERE)
         # Before the first release a policy may load models already.
         self._policy.act(range(self._site.n_gpus))
         self._carry_out(stop)
@@ -236,8 +241,12 @@ class Engine:
         if self._there:
             self._leave_behind(gpu)
 
+    def _drain(self, gpu: int, _number: int) -> None:
+        """Send a GPU that is to go no more requests, and have those back that wait there."""
+        self._policy.returned(gpu, self._site.drain(gpu))
+
     def _go(self, gpu: int, _number: int) -> None:
-        """Have a GPU no more."""
+        """Have a GPU no more; requests that it serves return with those that wait there."""
         self._late.pop(gpu, None)
         self._policy.went(gpu, self._site.go(gpu))
         self._leave_behind(gpu)

@@ -213,12 +213,14 @@ class Execution(Knowledge):
         None where it was foreseen.
         """
         self.goes_us[gpu] = 0
-        if self._foreseen:
-            return []
-        left = [task for task, start_us in enumerate(self.started_us) if start_us < 0 and self.gpu[task] == gpu]
+        left = [] if self._foreseen else self._waiting_on(gpu)
         for task in left:
             self.take_back(task)
         return left
+
+    def _waiting_on(self, gpu: int) -> list[int]:
+        """Return the tasks that are to run on a GPU and have not started."""
+        return [task for task, start_us in enumerate(self.started_us) if start_us < 0 and self.gpu[task] == gpu]
 
     def empty(self, gpu: int) -> list[int]:
         """End all residencies on a GPU that has gone but those still in use; return their models."""

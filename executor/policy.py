@@ -133,13 +133,16 @@ class Policy:
     def came(self, gpu: int) -> None:
         """Take note that a GPU is there, with nothing in its memory; `site.goes_us` says until when."""
 
+    def returned(self, gpu: int, tasks: Sequence[int]) -> None:
+        """Take note of requests that have no GPU any more: they wait on one that drains, to go soon."""
+
     def went(self, gpu: int, tasks: Sequence[int]) -> None:
         """Take note that a GPU has gone.
 
         Parameters
         ----------
         tasks
-            Those that were to run there; they have no GPU any more.
+            Those that were to run there, and requests that it served; they have no GPU any more.
         """
 
     def emptied(self, gpu: int, models: Sequence[int]) -> None:

@@ -1,4 +1,4 @@
-"""Requests of streams on the execution: who may join where, and the strides of the GPUs that serve (rules S1 to S4).
+"""Requests of streams on the execution: who may join where, and the strides of GPUs that serve (rules S1 to S4, E3).
 
 A GPU stands at a boundary only when one of its strides ends there. What could let somebody join before, an arrival, a
 load or a time that has come, cuts the stride short at the next boundary; so equal iterations cost one event.
@@ -19,6 +19,7 @@ from truenorth.models import NONE, Instance, Job, ServedRequests, Timeline, Toke
 from truenorth.models.cluster import Availability
 from truenorth.models.gpu_state import Request, block_bytes
 from truenorth.models.strides import StreamRun, Stride
+from truenorth.models.timeline import CutRun
 
 
 class ServingExecution(Execution):
@@ -37,11 +38,13 @@ class ServingExecution(Execution):
         Per task released so far: when its first token came; -1: not yet, or no request.
     limits
         Most requests at once by GPU, where a plan allows fewer than there are seats.
+    cut
+        The runs of requests that had not ended when their GPU went, in the order in which they were cut.
     """
 
     __slots__ = (
-        "_answers", "_at_boundary", "_order", "_stride_number", "_strides", "first_us", "knows_lengths", "limits",
-        "serves_streams",
+        "_answers", "_at_boundary", "_joins", "_order", "_stride_number", "_strides", "cut", "first_us",
+        "knows_lengths", "limits", "serves_streams",
     )  # fmt: skip
 
     def __init__(
@@ -62,7 +65,9 @@ class ServingExecution(Execution):
         self._strides: dict[int, Stride] = {}
         self._stride_number = [0] * self.n_gpus
         self._at_boundary: dict[int, None] = {}
-        self._order: list[int] = []
+        self._joins = 0
+        self._order: dict[int, int] = {}
+        self.cut: list[CutRun] = []
 
     def release_requests(self, job: Job, tables: WorkflowTables, ingress: int, tokens: Sequence[Tokens]) -> int:
         """Make a job with requests known, whose tasks have these tokens, and return its index.
@@ -77,18 +82,60 @@ class ServingExecution(Execution):
         self.first_us.extend([-1] * len(tokens))
         return number
 
-    def longest_time(self, task: int, gpu: int) -> int:
-        """Return how long a task runs on a GPU; a request at most, whoever joins beside it (rule A1)."""
-        if self.stream[self.template[task]] == NONE:
-            return self.run_time(task, gpu)
-        return self.speed(task, gpu).admitted_us(self.tokens[task]._replace(output=self._answers[task]))
-
     def could_end(self, task: int, gpu: int) -> bool:
-        """Say whether a task, if a GPU can run it, could end there before it goes, loads of all it needs included."""
+        """Say whether a task, if a GPU can run it, could end there before it goes, loads of all it needs included.
+
+        A request only has to join there in time (rule E3), with the models that are ready now.
+        """
         if self.stays:
             return True
+        if self.stream[self.template[task]] != NONE:
+            return self.in_time(task, gpu)
         load_us = sum(self.load_time(model, gpu) for model in self.needs[self.template[task]])
-        return self.now + load_us + self.longest_time(task, gpu) <= self.goes_us[gpu]
+        return self.now + load_us + self.run_time(task, gpu) <= self.goes_us[gpu]
+
+    def in_time(self, task: int, gpu: int) -> bool:
+        """Say whether a task could end before its GPU goes, a request join before it drains, loads included."""
+        ready = self.memory[gpu].ready
+        load_us = sum(self.load_time(model, gpu) for model in self.needs[self.template[task]] if model not in ready)
+        if self.stream[self.template[task]] != NONE:
+            return self.now + load_us < self._drains_us(gpu)
+        return self.now + load_us + self.run_time(task, gpu) <= self.goes_us[gpu]
+
+    def _drains_us(self, gpu: int) -> int:
+        """Return from when on requests are not sent to a GPU any more, since it is to go."""
+        return self.goes_us[gpu] - self.cluster.gpus[gpu].drain_us
+
+    def drain(self, gpu: int) -> list[int]:
+        """Take the requests that have not joined off a GPU that is to go soon; return them.
+
+        None where it was foreseen.
+        """
+        left = [] if self._foreseen else self._waiting_on(gpu)
+        left = [task for task in left if self.stream[self.template[task]] != NONE]
+        for task in left:
+            self.take_back(task)
+        return left
+
+    def go(self, gpu: int) -> list[int]:
+        """Have a GPU no more; return the tasks that have no GPU now, requests that it served among them."""
+        return sorted([*self._cut_off(gpu), *super().go(gpu)])
+
+    def _cut_off(self, gpu: int) -> list[int]:
+        """Take the requests that a GPU serves off it, as if they had never joined; return them."""
+        tasks = self.state[gpu].stop_serving()
+        for task in tasks:
+            self.cut.append(CutRun(task, gpu, self.started_us[task], self.now, self._order[task]))
+            self.started_us[task] = -1
+            self.take_back(task)
+            # KV that came in is lost, too: all of the prompt is to be computed.
+            if not self.tokens[task].uncached:
+                self.tokens[task] = self.tokens[task]._replace(uncached=self.tokens[task].prompt)
+        if tasks:
+            self._strides.pop(gpu, None)
+            self._stride_number[gpu] += 1
+            self._at_boundary.pop(gpu, None)
+        return tasks
 
     def kv_bytes(self, task: int, gpu: int) -> int:
         """Return the bytes of KV that a request holds on a GPU from its start to its end."""
@@ -108,8 +155,8 @@ class ServingExecution(Execution):
             return f"S2 task {task}: has no GPU yet, has started already, or is no request"
         if self.inputs_missing[task]:
             return f"T2 task {task}: {self.inputs_missing[task]} inputs have not arrived"
-        if not self.stays and self.now + self.longest_time(task, gpu) > self.goes_us[gpu]:
-            return f"A1 task {task}: might end after {self.goes_us[gpu]} us, when GPU {gpu} goes"
+        if not self.stays and self.now >= self._drains_us(gpu):
+            return f"E3 task {task}: GPU {gpu} is not there, or takes no more requests before it goes"
         return self.state[gpu].refuse_request(self._request(task, gpu), self.limits.get(gpu, 0))
 
     def lacks_room(self, task: int) -> int:
@@ -146,7 +193,8 @@ class ServingExecution(Execution):
         self.state[gpu].begin_request(self._request(task, gpu), self.now)
         self.started_us[task] = self.now
         self._at_boundary[gpu] = None
-        self._order.append(task)
+        self._order[task] = self._joins
+        self._joins += 1
 
     def take_stride(self, gpu: int, number: int) -> tuple[Sequence[int], Sequence[int]]:
         """Take the iterations of a stride that has ended; return whose first and whose last token has come.
@@ -158,7 +206,9 @@ class ServingExecution(Execution):
             return [], []
         came = self.state[gpu].advance(self._taken(gpu, self._strides.pop(gpu)), self.limits.get(gpu, 0))
         for task in came.first:
-            self.first_us[task] = self.now
+            # Of a request that was cut what was sent before stays sent.
+            if self.first_us[task] < 0:
+                self.first_us[task] = self.now
         for task in came.ended:
             self.tokens[task] = self.tokens[task]._replace(output=self._answers[task])
         self.touched[gpu] = None
@@ -201,9 +251,11 @@ class ServingExecution(Execution):
             return happened
         first_us, answers = np.array(self.first_us, np.int64), np.array(self._answers, np.int64)
         order = np.full(len(first_us), NONE, np.int64)
-        order[self._order] = np.arange(len(self._order))
-        grows = any(speed.block for row in self.speeds for speed in row if speed is not None)
-        served = ServedRequests(first_us, np.zeros_like(first_us), answers, order=order if grows else None)
+        order[list(self._order)] = list(self._order.values())
+        # First tokens tell who joined first unless somebody was preempted, or cut.
+        told = bool(self.cut) or any(speed.block for row in self.speeds for speed in row if speed is not None)
+        orders = order if told else None
+        served = ServedRequests(first_us, np.zeros_like(first_us), answers, order=orders, cut=tuple(self.cut))
         return replace(happened, served=served)
 
     def _refuse_boundary(self, gpu: int) -> str | None:

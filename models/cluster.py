@@ -123,6 +123,8 @@ class GPU:
         Added to every load.
     available
         When it is there.
+    drain_us
+        For how long before it goes no requests of streams are sent to it.
     """
 
     id: str
@@ -133,12 +135,20 @@ class GPU:
     slots: tuple[int, ...] = ()
     load_overhead_us: int = 0
     available: Availability = ALWAYS
+    drain_us: int = 0
 
     def __post_init__(self) -> None:
         if self.memory_bytes <= 0 or self.load_bandwidth <= 0 or self.load_overhead_us < 0:
             raise ValueError(f"GPU {self.id}: memory and load bandwidth must be positive, overhead not negative")
+        if self.drain_us < 0:
+            raise ValueError(f"GPU {self.id}: drains for {self.drain_us} us; allowed is at least 0")
         if self.slots and (min(self.slots) <= 0 or sum(self.slots) != self.memory_bytes):
             raise ValueError(f"GPU {self.id}: slots must be positive and add up to the memory")
+
+    @property
+    def drains(self) -> bool:
+        """Whether it ever drains: it goes at some time, and takes no requests before."""
+        return self.drain_us > 0 and not self.available.always
 
     def load_us(self, weight_bytes: int) -> int:
         """Return how long the copy engine takes to load a model (rule R1).

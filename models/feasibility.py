@@ -16,11 +16,12 @@ import numpy as np
 
 from truenorth.models.cluster import FOREVER, GPU
 from truenorth.models.instance import NEVER, NONE, Instance, Ints
-from truenorth.models.metrics import serving_residency
+from truenorth.models.metrics import model_uses, serving_residency
 from truenorth.models.stream_rules import check_streams, kv_bytes
 from truenorth.models.timeline import (
     UNPLACED,
     Residency,
+    Runs,
     Timeline,
     Violation,
     batch_leaders,
@@ -120,10 +121,11 @@ def exceeded_memory(instance: Instance, timeline: Timeline, held: Ints | None = 
         holdings.setdefault(r.gpu, []).append(weights)
     # KV is held as working memory is, from start to end.
     held = instance.template_memory if held is None else held
-    working = held[instance.task_template] + kv_bytes(instance, timeline)
-    for task in np.flatnonzero(working):
-        beside = (int(timeline.start_us[task]), int(timeline.end_us[task]), int(working[task]))
-        holdings.setdefault(int(timeline.gpu[task]), []).append(beside)
+    runs = timeline.runs
+    working = held[instance.task_template][runs.task] + kv_bytes(instance, timeline)
+    for run in np.flatnonzero(working):
+        beside = (int(runs.start_us[run]), int(runs.end_us[run]), int(working[run]))
+        holdings.setdefault(int(runs.gpu[run]), []).append(beside)
     for index, here in holdings.items():
         gpu = instance.cluster.gpus[index]
         if gpu.slots:
@@ -159,36 +161,34 @@ def _one_copy_per_gpu(instance: Instance, timeline: Timeline) -> Iterator[Violat
 
 def _models_ready(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
     """R3: a task runs only while every model it needs is ready on its GPU: ready <= start, end <= residency end."""
-    task, model = instance.model_uses()
-    serving = serving_residency(instance, timeline, task, model)
+    runs = timeline.runs
+    run, model = model_uses(instance, timeline)
+    serving = serving_residency(instance, timeline, run, model)
     # -1 at the end: where nothing serves a use the index -1 finds it.
     until = np.array([_end(r) for r in timeline.residencies] + [-1], np.int64)[serving]
-    for use in np.flatnonzero((serving < 0) | (timeline.end_us[task] > until)):
-        subject = f"{name_task(instance, int(task[use]))} with model {instance.models[model[use]].name}"
+    for use in np.flatnonzero((serving < 0) | (runs.end_us[run] > until)):
+        subject = f"{name_task(instance, int(runs.task[run[use]]))} with model {instance.models[model[use]].name}"
         if serving[use] < 0:
-            yield Violation(
-                "R3", subject, "model is not ready at the start", int(timeline.start_us[task[use]]), "ready"
-            )
+            yield Violation("R3", subject, "model is not ready at the start", int(runs.start_us[run[use]]), "ready")
         else:
-            yield Violation(
-                "R3", subject, "model leaves before the end", int(timeline.end_us[task[use]]), int(until[use])
-            )
+            yield Violation("R3", subject, "model leaves before the end", int(runs.end_us[run[use]]), int(until[use]))
 
 
 def _loads_block_compute(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
     """R5: with overlap off, a load also occupies the compute engine."""
     if instance.overlap_loads:
         return
+    runs = timeline.runs
     for group in _by(timeline, lambda r: r.gpu, lambda r: not r.initial):
-        tasks = np.flatnonzero(timeline.gpu == group[0].gpu)
+        here = np.flatnonzero(runs.gpu == group[0].gpu)
         # Sorted by start, with the latest end so far: where several run at a time the last need not end last.
-        tasks = tasks[np.argsort(timeline.start_us[tasks], kind="stable")]
-        starts, ends = timeline.start_us[tasks], np.maximum.accumulate(timeline.end_us[tasks])
+        here = here[np.argsort(runs.start_us[here], kind="stable")]
+        starts, ends = runs.start_us[here], np.maximum.accumulate(runs.end_us[here])
         for residency in group:
             # The last task that starts before the load is ready is the one that can reach into it.
             last = int(np.searchsorted(starts, residency.ready_us, side="left")) - 1
             if last >= 0 and ends[last] > residency.load_start_us:
-                reaching = int(tasks[np.argmax(timeline.end_us[tasks[: last + 1]])])
+                reaching = int(runs.task[here[np.argmax(runs.end_us[here[: last + 1]])]])
                 subject = f"{name_residency(instance, residency)} and {name_task(instance, reaching)}"
                 yield Violation("R5", subject, "load overlaps compute", residency.load_start_us, int(ends[last]))
 
@@ -209,30 +209,36 @@ def _initial(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
 
 def _runs(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
     """T1: an eligible GPU, start >= release, end = start + run time (realised: end >= start; T3b, S4 for others)."""
-    allowed = instance.run_us[instance.task_template, instance.gpu_class[timeline.gpu]]
-    took = timeline.end_us - timeline.start_us
-    release = instance.job_release_us[instance.task_job]
-    for task in np.flatnonzero(allowed == NEVER):
-        gpu = instance.cluster.gpus[timeline.gpu[task]].id
-        yield Violation("T1", name_task(instance, int(task)), "GPU is not eligible", gpu, "an eligible GPU")
+    runs = timeline.runs
+    template = instance.task_template[runs.task]
+    allowed = instance.run_us[template, instance.gpu_class[runs.gpu]]
+    took = runs.end_us - runs.start_us
+    release = instance.job_release_us[instance.task_job[runs.task]]
+
+    def name(run: int) -> str:
+        return name_task(instance, int(runs.task[run]))
+
+    for run in np.flatnonzero(allowed == NEVER).tolist():
+        gpu = instance.cluster.gpus[runs.gpu[run]].id
+        yield Violation("T1", name(run), "GPU is not eligible", gpu, "an eligible GPU")
     # Batches and requests have times of their own rules.
-    own_time = instance.template_batch[instance.task_template] == NONE
+    own_time = instance.template_batch[template] == NONE
     if instance.streams is not None:
-        own_time &= instance.streams.template[instance.task_template] == NONE
+        own_time &= instance.streams.template[template] == NONE
     wrong = took < 0 if timeline.realised else (took != allowed) & own_time
-    for task in np.flatnonzero(wrong & (allowed != NEVER)):
-        yield Violation(
-            "T1", name_task(instance, int(task)), "runs for the wrong time", int(took[task]), int(allowed[task])
-        )
-    for task in np.flatnonzero(timeline.start_us < release):
-        found, least = int(timeline.start_us[task]), int(release[task])
-        yield Violation("T1", name_task(instance, int(task)), "starts before its release", found, least)
+    for run in np.flatnonzero(wrong & (allowed != NEVER)).tolist():
+        yield Violation("T1", name(run), "runs for the wrong time", int(took[run]), int(allowed[run]))
+    for run in np.flatnonzero(runs.start_us < release).tolist():
+        yield Violation("T1", name(run), "starts before its release", int(runs.start_us[run]), int(release[run]))
 
 
 def _precedence(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
     """T2: start >= end of each predecessor + transfer from its GPU to this one; input bytes come from the ingress."""
-    source, target, edge = instance.edges()
-    a, b = timeline.gpu[source], timeline.gpu[target]
+    runs, (source, target, edge) = timeline.runs, instance.edges()
+    # What comes before has ended on the GPU of its last run; it comes before every run of what follows.
+    arc, run = _arcs_into(runs, target)
+    source, edge = source[arc], edge[arc]
+    a, b = timeline.gpu[source], runs.gpu[run]
     same_server = (instance.gpu_server[a] == instance.gpu_server[b]).astype(np.int64)
     transfer = instance.transfer_us[edge, instance.gpu_class[a], instance.gpu_class[b], same_server]
     if instance.streams is not None:
@@ -241,17 +247,27 @@ def _precedence(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
         for moved in np.flatnonzero(instance.streams.kv_edge[edge]).tolist():
             transfer[moved] = instance.kv_transfer_time(int(source[moved]), int(a[moved]), int(b[moved]))
     earliest = timeline.end_us[source] + np.where(a == b, 0, transfer)
-    for arc in np.flatnonzero(timeline.start_us[target] < earliest):
-        subject = f"{name_task(instance, int(target[arc]))} after {name_task(instance, int(source[arc]))}"
-        found, least = int(timeline.start_us[target[arc]]), int(earliest[arc])
+    for at in np.flatnonzero(runs.start_us[run] < earliest):
+        subject = f"{name_task(instance, int(runs.task[run[at]]))} after {name_task(instance, int(source[at]))}"
+        found, least = int(runs.start_us[run[at]]), int(earliest[at])
         yield Violation("T2", subject, "starts before its input arrives", found, least)
-    for task in np.flatnonzero(instance.input_us[instance.task_template]):
-        subject = f"{name_task(instance, int(task))} from its ingress"
-        least = instance.earliest_start(int(task), int(timeline.gpu[task]))
+    for fed in np.flatnonzero(instance.input_us[instance.task_template[runs.task]]).tolist():
+        task = int(runs.task[fed])
+        subject = f"{name_task(instance, task)} from its ingress"
+        least = instance.earliest_start(task, int(runs.gpu[fed]))
         # On the ingress server the release is the limit, which T1 has told already.
         travels = least > instance.job_release_us[instance.task_job[task]]
-        if travels and timeline.start_us[task] < least:
-            yield Violation("T2", subject, "starts before its input arrives", int(timeline.start_us[task]), least)
+        if travels and runs.start_us[fed] < least:
+            yield Violation("T2", subject, "starts before its input arrives", int(runs.start_us[fed]), least)
+
+
+def _arcs_into(runs: Runs, target: Ints) -> tuple[Ints, Ints]:
+    """Return each arc with every run of the task that it leads to; two arrays of one length."""
+    of_task = np.argsort(runs.task, kind="stable").astype(np.int64)
+    begin, end = (np.searchsorted(runs.task[of_task], target, side=side) for side in ("left", "right"))
+    arc = np.repeat(np.arange(len(target), dtype=np.int64), end - begin)
+    into = np.arange(len(arc), dtype=np.int64) - np.repeat(np.cumsum(end - begin) - (end - begin), end - begin)
+    return arc, of_task[begin[arc] + into]
 
 
 def _restrictions(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
@@ -377,14 +393,18 @@ def _shares(instance: Instance, timeline: Timeline, runs: Ints, end_us: Ints, sh
 
 
 def _availability(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
-    """A1: a run, a load and a residency lie inside one interval of their GPU.
+    """A1: a run, a load and a residency lie inside one interval of their GPU; requests have a rule of their own (E3).
 
     Of what happened under noise the start and the given time do; what then lasts longer keeps its models with it.
     """
     if instance.always_available:
         return
     last_end = _run_ends(instance, timeline)
-    for task, end in enumerate(last_end.tolist()):
+    plain = np.ones(instance.n_tasks, bool)
+    if instance.streams is not None:
+        plain = instance.streams.template[instance.task_template] == NONE
+    for task in np.flatnonzero(plain).tolist():
+        end = int(last_end[task])
         gpu = instance.cluster.gpus[timeline.gpu[task]]
         start = int(timeline.start_us[task])
         if not gpu.available.holds(start, end):
@@ -406,10 +426,7 @@ def _run_ends(instance: Instance, timeline: Timeline) -> Ints:
         for task in np.flatnonzero(batch != NONE).tolist():
             of_batch = instance.batch_time(int(batch[task]), int(timeline.gpu[task]), int(size[task]))
             given[task] = max(given[task], of_batch)
-    ends = np.asarray(timeline.start_us + np.maximum(given, 0), np.int64)
-    if instance.streams is not None:  # a request joins only where it ends in time whatever happens
-        ends = np.where(instance.streams.template[instance.task_template] == NONE, ends, timeline.end_us)
-    return ends
+    return np.asarray(timeline.start_us + np.maximum(given, 0), np.int64)
 
 
 def _residency(instance: Instance, timeline: Timeline, residency: Residency) -> Iterator[Violation]:

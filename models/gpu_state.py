@@ -393,10 +393,8 @@ class GPUState:
             self.memory.free_bytes += self._kv_bytes.pop(task, 0)
         preempted = self._with_room().preempt() if self.serving.speed.block else ()
         back = self.rejoin(limit)
-        # Empty: only now another class, batch or load may begin (S1).
         if not (self.serving.requests or self.serving.preempted):
-            self.serving, self.serves = None, NONE
-            self.end_run(self._serving_run)
+            self._end_serving()
         return Boundary(first, ended, preempted, back)
 
     def rejoin(self, limit: int = 0) -> Sequence[int]:
@@ -407,6 +405,22 @@ class GPUState:
         back = self._with_room().rejoin(min(limit or seats, seats))
         self.hold_blocks()
         return [request.task for request in back]
+
+    def stop_serving(self) -> list[int]:
+        """Serve nobody any more, for the GPU goes; return who was served or waited to join again."""
+        if self.serving is None:
+            return []
+        left = self.serving.members
+        self.memory.free_bytes += sum(self._kv_bytes.values()) + self._growing_bytes
+        self._kv_bytes.clear()
+        self._growing_bytes = 0
+        self._end_serving()
+        return left
+
+    def _end_serving(self) -> None:
+        """Note that nobody is served: now another class, batch or load may begin (S1)."""
+        self.serving, self.serves = None, NONE
+        self.end_run(self._serving_run)
 
     def lacks_to_go_on(self) -> int:
         """Return the bytes of memory that are missing if all that it serves is preempted, and waits for room."""

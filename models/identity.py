@@ -73,7 +73,8 @@ def canonical(instance: Instance) -> dict[str, Any]:
 def _gpu(gpu: GPU) -> list[Any]:
     hardware = [gpu.kind, gpu.memory_bytes, list(gpu.slots), _number(gpu.load_bandwidth), gpu.load_overhead_us]
     intervals = [[begin, None if end == FOREVER else end] for begin, end in gpu.available.intervals]
-    return [gpu.id, gpu.server, *hardware, *([] if gpu.available.always else [intervals])]
+    drain = [gpu.drain_us] if gpu.drains else []
+    return [gpu.id, gpu.server, *hardware, *([] if gpu.available.always else [intervals, *drain])]
 
 
 def _demand(task: Task) -> list[dict[str, Any]]:

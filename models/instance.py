@@ -263,11 +263,6 @@ class Instance:
             return
         streams = StreamTables.of(self.workflows, self.jobs, self.models, self.class_gpu)
         self._set("streams", streams)
-        # Of these nobody knows how long a request takes at most (rule A1).
-        unbounded = [c.name for c in streams.classes for s in c.speeds.values() if s.context_ps or s.block]
-        if unbounded and not self.always_available:
-            problem = f"stream class {unbounded[0]}: with context or kv: grows no server may come and go yet"
-            raise InstanceError(f"{problem}; allowed is to leave out these keys, or `available` and `away`")
         run_us = self.run_us.copy()
         run_us[streams.template != NONE] = np.where(
             streams.longest[streams.template[streams.template != NONE]] < _LEAST_HELD,

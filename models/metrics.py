@@ -69,7 +69,7 @@ class StreamMetrics(Metrics):
     First tokens count from the release of their job, time per token is that between a request's tokens, and output
     tokens per second count from the first of the releases to the makespan. A warm-up leaves out the requests of the
     earliest jobs, but not of the most bytes of KV that one GPU holds at once. Where KV grows requests may be preempted,
-    and compute tokens again.
+    and compute tokens again. `cut` counts how often a GPU went before a request had ended, which was then served anew.
     """
 
     mean_first_token_s: float | None
@@ -86,6 +86,7 @@ class StreamMetrics(Metrics):
     kv_peak_bytes: int
     preemptions: int
     recomputed_tokens: int
+    cut: int
 
 
 def measure(
@@ -131,7 +132,7 @@ def measure(
         hit_rate=hit_rate(instance, timeline, first_task),
         compute_busy=computing_us(instance, timeline) / engines_us,
         copy_busy=copying / engines_us,
-        gpus_used=len(np.unique(timeline.gpu)),
+        gpus_used=len(np.unique(timeline.runs.gpu)),
         slo_attainment=None
         if slo is None
         else float(slo.attainment(instance, latency_us, jobs, TokenTimes.of(instance, timeline))),
@@ -184,26 +185,38 @@ def _spread(
     return {"mean": float(mean), **{name: float(ordered[rank]) for name, rank in ranks.items()}}
 
 
-def serving_residency(instance: Instance, timeline: Timeline, task: Ints, model: Ints) -> Ints:
-    """Return the residency that serves each pair of a task and a model it needs.
+def model_uses(instance: Instance, timeline: Timeline) -> tuple[Ints, Ints]:
+    """Return run and model of every use of a model; two arrays of one length."""
+    task, model = instance.model_uses()
+    if not timeline.cuts:
+        return task, model
+    needs = [instance.needs[instance.task_template[run.task]] for run in timeline.cuts]
+    more = [(run, used) for run, models in enumerate(needs, len(timeline.gpu)) for used in models]
+    rows = np.array(more, np.int64).reshape(-1, 2)
+    return np.concatenate((task, rows[:, 0])), np.concatenate((model, rows[:, 1]))
 
-    That is the latest one of the model on the task's GPU that is ready by the task's start.
+
+def serving_residency(instance: Instance, timeline: Timeline, run: Ints, model: Ints) -> Ints:
+    """Return the residency that serves each pair of a run (by its number, that of its task) and a model it needs.
+
+    That is the latest one of the model on the run's GPU that is ready by the run's start.
 
     Returns
     -------
     Ints
         Indices into the timeline's residencies, -1 where there is none. Costs (pairs + residencies) log residencies.
     """
+    runs = timeline.runs
     if not timeline.residencies:
-        return np.full(len(task), -1, np.int64)
+        return np.full(len(run), -1, np.int64)
     place = np.array([r.gpu * len(instance.models) + r.model for r in timeline.residencies], np.int64)
     times, ready = np.unique([r.ready_us for r in timeline.residencies], return_inverse=True)
-    ready_by_start = np.searchsorted(times, timeline.start_us[task], side="right") - 1
+    ready_by_start = np.searchsorted(times, runs.start_us[run], side="right") - 1
     # One sortable number per (place, rank of the time), so that a single sorted array answers "latest at or before".
     keys = place * len(times) + ready
     never_ends = np.array([r.end_us is None for r in timeline.residencies])
     order = np.lexsort((never_ends, keys))
-    wanted = timeline.gpu[task] * len(instance.models) + model
+    wanted = runs.gpu[run] * len(instance.models) + model
     found = np.searchsorted(keys[order], wanted * len(times) + ready_by_start, side="right") - 1
     candidate = order[np.maximum(found, 0)]
     return np.where((found >= 0) & (place[candidate] == wanted), candidate, -1)
@@ -212,19 +225,21 @@ def serving_residency(instance: Instance, timeline: Timeline, task: Ints, model:
 def hit_rate(instance: Instance, timeline: Timeline, first_task: int = 0) -> float | None:
     """Return 1 - misses / starts over the tasks from `first_task` on; None if none of them needs a model.
 
-    A start is a miss if it is the first use of any residency that had to be loaded, prefetched or not.
+    A start is a miss if it is the first use of any residency that had to be loaded, prefetched or not. A request that
+    was cut starts once more.
     """
-    task, model = instance.model_uses()
-    serving = serving_residency(instance, timeline, task, model)
+    runs = timeline.runs
+    run, model = model_uses(instance, timeline)
+    serving = serving_residency(instance, timeline, run, model)
     loaded = np.array([not residency.initial for residency in timeline.residencies] + [False], bool)
-    by_start = np.lexsort((timeline.start_us[task], serving))
-    first_use = np.ones(len(task), bool)
+    by_start = np.lexsort((runs.start_us[run], serving))
+    first_use = np.ones(len(run), bool)
     first_use[1:] = serving[by_start][1:] != serving[by_start][:-1]
-    missing = task[by_start][first_use & loaded[serving[by_start]]]
-    starts = np.unique(task[task >= first_task])
+    missing = run[by_start][first_use & loaded[serving[by_start]]]
+    starts = np.unique(run[runs.task[run] >= first_task])
     if not starts.size:
         return None
-    return 1 - len(np.unique(missing[missing >= first_task])) / len(starts)
+    return 1 - len(np.unique(missing[runs.task[missing] >= first_task])) / len(starts)
 
 
 def measure_streams(instance: Instance, timeline: Timeline, jobs: Ints) -> dict[str, Any]:
@@ -249,6 +264,7 @@ def measure_streams(instance: Instance, timeline: Timeline, jobs: Ints) -> dict[
         "kv_peak_bytes": max(_kv_peak(instance, timeline), grown.peak_bytes),
         "preemptions": grown.preemptions,
         "recomputed_tokens": grown.recomputed_tokens,
+        "cut": sum(run.task >= int(instance.job_first_task[jobs[0]]) for run in timeline.cuts),
     }
 
 
@@ -256,13 +272,14 @@ def serving_us(instance: Instance, timeline: Timeline, begin_us: int, end_us: in
     """Return how long, over all GPUs, requests of streams are served in [begin, end): together they count once."""
     if instance.streams is None:
         return 0
-    requests = np.flatnonzero(instance.streams.template[instance.task_template] != NONE)
-    start = np.maximum(timeline.start_us[requests], begin_us)
-    end = np.maximum(np.minimum(timeline.end_us[requests], end_us), start)
+    runs = timeline.runs
+    requests = np.flatnonzero(instance.streams.template[instance.task_template][runs.task] != NONE)
+    start = np.maximum(runs.start_us[requests], begin_us)
+    end = np.maximum(np.minimum(runs.end_us[requests], end_us), start)
     total, gpu, until = 0, NONE, 0
-    for at in np.lexsort((start, timeline.gpu[requests])).tolist():
-        if timeline.gpu[requests[at]] != gpu:
-            gpu, until = timeline.gpu[requests[at]], begin_us
+    for at in np.lexsort((start, runs.gpu[requests])).tolist():
+        if runs.gpu[requests[at]] != gpu:
+            gpu, until = runs.gpu[requests[at]], begin_us
         total += max(0, int(end[at]) - max(until, int(start[at])))
         until = max(until, int(end[at]))
     return total
@@ -278,11 +295,11 @@ def _spread_ratios(times_us: Sequence[int], per: Sequence[int]) -> dict[str, flo
 
 def _kv_peak(instance: Instance, timeline: Timeline) -> int:
     """Return the most bytes of KV that requests hold at once on one GPU."""
-    held = kv_bytes(instance, timeline)
+    held, runs = kv_bytes(instance, timeline), timeline.runs
     requests = np.flatnonzero(held)
-    gpu = np.tile(timeline.gpu[requests], 2)
+    gpu = np.tile(runs.gpu[requests], 2)
     change = np.concatenate((-held[requests], held[requests]))  # at equal times ends come first
-    instants = np.concatenate((timeline.end_us[requests], timeline.start_us[requests]))
+    instants = np.concatenate((runs.end_us[requests], runs.start_us[requests]))
     order = np.lexsort((change, instants, gpu))
     # Every GPU gives back what it takes, so one sum over all of them, GPU by GPU, is the sum on each.
     return int(np.cumsum(change[order]).max(initial=0))

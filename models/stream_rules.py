@@ -1,4 +1,4 @@
-"""The rules of streams (S1 to S5, E1, E2), for the checker: it takes every GPU's iterations again from who joins when.
+"""The rules of streams (S1 to S5, E1 to E3), for the checker: it takes all iterations again from who joins when.
 
 First tokens and ends follow from (GPU, start, order) alone; what a plan says of them has to equal that. Nothing is
 asked of the earliest start. Of what happened (`realised`) only seats, memory, inputs and residencies are held to them,
@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from truenorth.models.cluster import FOREVER
 from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.models.stream_tables import StreamTables
 from truenorth.models.streams import StreamSpeed, Tokens
@@ -23,10 +24,11 @@ from truenorth.models.timeline import Timeline, Violation, file_order, name_task
 
 
 def check_streams(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
-    """S1 to S5, and that requests are served where they are tied to; nothing without streams."""
+    """S1 to S5, E1 to E3, and that requests are served where they are tied to; nothing without streams."""
     if instance.streams is None:
         return
     yield from _ties(instance, instance.streams, timeline)
+    yield from _going_away(instance, instance.streams, timeline)
     yield from _seats(instance, instance.streams, timeline)
     yield from _decisions(instance, instance.streams, timeline)
     if timeline.realised:
@@ -37,25 +39,55 @@ def check_streams(instance: Instance, timeline: Timeline) -> Iterator[Violation]
 
 
 def kv_bytes(instance: Instance, timeline: Timeline) -> Ints:
-    """Return the bytes of KV that each task holds from its start to its end; 0 for what is no request. Shape [tasks].
+    """Return the bytes of KV that each run holds from its start to its end; 0 for what is no request. Shape [runs].
 
     Of what happened the output tokens that there were count. Where KV grows nothing is held from start to end.
     """
-    streams = instance.streams
+    streams, runs = instance.streams, timeline.runs
     if streams is None:
         return np.zeros(instance.n_tasks, np.int64)
     per_token = np.array(
         [[0 if speed is None or speed.block else speed.kv_bytes for speed in row] for row in streams.speeds], np.int64
     )
     output = timeline.served.output if timeline.served is not None and timeline.realised else streams.output
-    stream = streams.template[instance.task_template]
-    held: Ints = (streams.prompt + output) * per_token[stream, instance.gpu_class[timeline.gpu]]
+    stream = streams.template[instance.task_template][runs.task]
+    held: Ints = (streams.prompt + output)[runs.task] * per_token[stream, instance.gpu_class[runs.gpu]]
     return np.where(stream == NONE, 0, held)
 
 
 def _requests(streams: StreamTables, instance: Instance) -> Ints:
     """Return the tasks that are requests."""
     return np.flatnonzero(streams.template[instance.task_template] != NONE)
+
+
+def _going_away(instance: Instance, streams: StreamTables, timeline: Timeline) -> Iterator[Violation]:
+    """E3: a request joins while its GPU is there and does not drain, and has ended, or is cut, when it goes."""
+    runs = timeline.runs
+    of_stream = streams.template[instance.task_template][runs.task] != NONE
+    cut = np.arange(len(runs.task)) >= instance.n_tasks
+    if instance.always_available and not cut.any():
+        return
+    for run in np.flatnonzero(of_stream).tolist():
+        name, start, end = name_task(instance, int(runs.task[run])), int(runs.start_us[run]), int(runs.end_us[run])
+        gpu = instance.cluster.gpus[runs.gpu[run]]
+        interval = gpu.available.at(start)
+        if interval is None:
+            yield Violation("E3", name, f"joins while {gpu.id} is away", start, "while it is there")
+            continue
+        _, goes = interval
+        if start >= goes - gpu.drain_us:
+            yield Violation("E3", name, f"joins while {gpu.id} drains", start, f"before {goes - gpu.drain_us}")
+        if cut[run] and end != goes:
+            allowed = "never" if goes == FOREVER else goes
+            yield Violation("E3", name, f"is cut, but not as {gpu.id} goes", end, allowed)
+        if not cut[run] and end > goes:
+            yield Violation("E3", name, f"has not ended when {gpu.id} goes", end, goes)
+    order = np.lexsort((runs.start_us, runs.task))
+    again = (runs.task[order][1:] == runs.task[order][:-1]) & (runs.start_us[order][1:] < runs.end_us[order][:-1])
+    for at in np.flatnonzero(again).tolist():
+        before, after = order[at], order[at + 1]
+        name, found, least = name_task(instance, int(runs.task[after])), runs.start_us[after], runs.end_us[before]
+        yield Violation("E3", name, "joins again before it is cut", int(found), int(least))
 
 
 def _ties(instance: Instance, streams: StreamTables, timeline: Timeline) -> Iterator[Violation]:
@@ -73,41 +105,40 @@ def _ties(instance: Instance, streams: StreamTables, timeline: Timeline) -> Iter
 
 def _one_class_at_a_time(instance: Instance, streams: StreamTables, timeline: Timeline) -> Iterator[Violation]:
     """S1: from its first join until it is empty a GPU is one run of one class: nothing else starts, or still runs."""
-    stream = streams.template[instance.task_template]
-    order = np.lexsort((timeline.end_us, timeline.start_us, timeline.gpu))
-    order = order[timeline.end_us[order] > timeline.start_us[order]]
+    runs = timeline.runs
+    stream = streams.template[instance.task_template][runs.task]
+    order = np.lexsort((runs.end_us, runs.start_us, runs.gpu))
+    order = order[runs.end_us[order] > runs.start_us[order]]
     last: dict[int, dict[int, int]] = {}  # per GPU and class the run that ends last so far, plain tasks as one class
-    for task in order.tolist():
-        ends = last.setdefault(int(timeline.gpu[task]), {})
+    for run in order.tolist():
+        ends = last.setdefault(int(runs.gpu[run]), {})
         for other_class, other in ends.items():
-            if other_class != stream[task] and timeline.start_us[task] < timeline.end_us[other]:
-                subject = f"{name_task(instance, task)} after {name_task(instance, other)}"
-                found, least = int(timeline.start_us[task]), int(timeline.end_us[other])
+            if other_class != stream[run] and runs.start_us[run] < runs.end_us[other]:
+                subject = (
+                    f"{name_task(instance, int(runs.task[run]))} after {name_task(instance, int(runs.task[other]))}"
+                )
+                found, least = int(runs.start_us[run]), int(runs.end_us[other])
                 yield Violation("S1", subject, "starts before a run of another class has ended", found, least)
-        before = ends.get(int(stream[task]))
-        if before is None or timeline.end_us[before] < timeline.end_us[task]:
-            ends[int(stream[task])] = task
+        before = ends.get(int(stream[run]))
+        if before is None or runs.end_us[before] < runs.end_us[run]:
+            ends[int(stream[run])] = run
 
 
 def _seats(instance: Instance, streams: StreamTables, timeline: Timeline) -> Iterator[Violation]:
     """S1, S5: at every instant a GPU serves at most K requests of a class, and no more than the plan's limit for it."""
     limits = {} if timeline.served is None else timeline.served.limits
-    by_place: dict[tuple[int, int], list[int]] = {}
-    for task in _requests(streams, instance).tolist():
-        place = int(timeline.gpu[task]), int(streams.template[instance.task_template[task]])
-        by_place.setdefault(place, []).append(task)
-    for (gpu, stream), tasks in sorted(by_place.items()):
+    runs = timeline.runs
+    for (gpu, stream), here in _by_place(instance, streams, timeline):
         speed = streams.speeds[stream][instance.gpu_class[gpu]]
         if speed is None or speed.block:
             continue  # the GPU is not eligible, which T1 says; where KV grows who is preempted has no seat
         most = min(speed.seats, limits.get(gpu, speed.seats))
-        here = np.array(tasks)
-        instants = np.concatenate((timeline.end_us[here], timeline.start_us[here]))
+        instants = np.concatenate((runs.end_us[here], runs.start_us[here]))
         change = np.repeat([-1, 1], len(here))
         order = np.lexsort((change, instants))  # ends come before starts
         taken = np.cumsum(change[order])
         for at in np.flatnonzero((taken > most) & (change[order] > 0)).tolist():
-            task = int(here[order[at] - len(here)])
+            task = int(runs.task[here[order[at] - len(here)]])
             subject = f"{name_task(instance, task)} on {instance.cluster.gpus[gpu].id}"
             yield Violation("S5" if most < speed.seats else "S1", subject, "no seat is free", int(taken[at]), most)
 
@@ -132,9 +163,11 @@ def _tokens_in_order(instance: Instance, timeline: Timeline) -> Iterator[Violati
         return
     requests = _requests(instance.streams, instance)
     first = timeline.served.first_us[requests]
-    wrong = (first < timeline.start_us[requests]) | (first > timeline.end_us[requests])
+    start_us = timeline.start_us.copy()
+    np.minimum.at(start_us, timeline.runs.task, timeline.runs.start_us)  # what was cut may have had it
+    wrong = (first < start_us[requests]) | (first > timeline.end_us[requests])
     for task, at in zip(requests[wrong].tolist(), first[wrong].tolist(), strict=True):
-        span = f"{timeline.start_us[task]} to {timeline.end_us[task]}"
+        span = f"{start_us[task]} to {timeline.end_us[task]}"
         yield Violation("S4", name_task(instance, task), "first token outside its run", at, span)
 
 
@@ -148,48 +181,65 @@ class _Refused(NamedTuple):
 
 
 class _Joined(NamedTuple):
-    """A request as it is served by the rules: at which boundary it joins, whether it may there, and what follows."""
+    """A run as it is served by the rules: at which boundary it joins, whether it may there, and what follows.
+
+    A first token or an end that does not come before the GPU goes is at FOREVER.
+    """
 
     boundary_us: int
     budget: int
     refused: _Refused | None
+    goes_us: int
     first_us: int
     end_us: int
 
 
 def _iterations(instance: Instance, streams: StreamTables, timeline: Timeline) -> Iterator[Violation]:
     """S2 to S4: requests join at boundaries, with budget left; first tokens and ends are those of the iterations."""
-    said = timeline.served
-    for (gpu, stream), tasks in _by_place(instance, streams, timeline):
+    said, runs = timeline.served, timeline.runs
+    first_us: dict[int, int] = {}
+    for (gpu, stream), here in _by_place(instance, streams, timeline):
         speed = streams.speeds[stream][instance.gpu_class[gpu]]
         # What happened on a device took the time it took; without the order it is not known who was preempted.
         if speed is None or (timeline.realised and not (speed.block and said is not None and said.order is not None)):
             continue
-        joined = _Serving(instance, timeline, gpu, speed).serve(tasks)
-        for task in tasks:
-            name, start, by_rule = name_task(instance, task), int(timeline.start_us[task]), joined[task]
-            first = NONE if said is None else int(said.first_us[task])
+        joined = _Serving(instance, timeline, gpu, speed).serve(here)
+        for run in here:
+            task, by_rule = int(runs.task[run]), joined[run]
+            name, start, end = name_task(instance, task), int(runs.start_us[run]), int(runs.end_us[run])
             if by_rule.boundary_us != start:
                 yield Violation("S2", name, "joins between two boundaries", start, by_rule.boundary_us)
             elif by_rule.budget < 1:
                 yield Violation("S2", name, "joins an iteration whose prompt budget is spent", 0, "at least 1 token")
             elif by_rule.refused is not None:
                 yield Violation(by_rule.refused.rule, name, *by_rule.refused[1:])
-            if first != by_rule.first_us:
-                yield Violation("S3", name, "first token at another time", first, by_rule.first_us)
-            if timeline.end_us[task] != by_rule.end_us:
-                yield Violation("S4", name, "ends at another time", int(timeline.end_us[task]), by_rule.end_us)
+            # Of several runs the first one with a first token has it.
+            first_us[task] = min(by_rule.first_us, first_us.get(task, FOREVER))
+            if run >= instance.n_tasks and by_rule.end_us != FOREVER:
+                yield Violation("E3", name, "is cut after its end", end, by_rule.end_us)
+            # Who would be cut breaks E3 by that already.
+            elif run < instance.n_tasks and end != by_rule.end_us and not end > by_rule.goes_us < by_rule.end_us:
+                yield Violation("S4", name, "ends at another time", end, _or_never(by_rule.end_us))
+    for task, by_rules in first_us.items():
+        first = NONE if said is None else int(said.first_us[task])
+        if first != by_rules:
+            yield Violation("S3", name_task(instance, task), "first token at another time", first, _or_never(by_rules))
+
+
+def _or_never(time_us: int) -> int | str:
+    return "never" if time_us == FOREVER else time_us
 
 
 def _by_place(
     instance: Instance, streams: StreamTables, timeline: Timeline
 ) -> Iterator[tuple[tuple[int, int], list[int]]]:
-    """Yield GPUs with a stream class that they serve, and its requests in the order in which they join."""
+    """Yield GPUs with a stream class that they serve, and its runs in the order in which they join."""
     by_place: dict[tuple[int, int], list[int]] = {}
-    for task in file_order(instance, timeline).tolist():
-        stream = int(streams.template[instance.task_template[task]])
-        if stream != NONE:
-            by_place.setdefault((int(timeline.gpu[task]), stream), []).append(task)
+    runs = timeline.runs
+    stream = streams.template[instance.task_template][runs.task]
+    for run in file_order(instance, timeline).tolist():
+        if stream[run] != NONE:
+            by_place.setdefault((int(runs.gpu[run]), int(stream[run])), []).append(run)
     yield from sorted(by_place.items())
 
 
@@ -208,13 +258,14 @@ def grown_kv(instance: Instance, timeline: Timeline, first_task: int = 0) -> Gro
     if streams is None or not streams.grows.any():
         return GrownKV()
     preempted, recomputed, peak = 0, 0, 0
-    for (gpu, stream), tasks in _by_place(instance, streams, timeline):
+    for (gpu, stream), here in _by_place(instance, streams, timeline):
         speed = streams.speeds[stream][instance.gpu_class[gpu]]
         if speed is not None and speed.block:
             serving = _Serving(instance, timeline, gpu, speed)
-            serving.serve(tasks)
+            serving.serve(here)
             again = [request for request in serving.again if request.task >= first_task]
-            preempted, recomputed = preempted + len(again), recomputed + sum(each.of - each.left for each in again)
+            preempted += sum(task >= first_task for task in serving.preempted)
+            recomputed += sum(each.of - each.left for each in again)
             peak = max(peak, serving.peak * speed.block * speed.kv_bytes)
     return GrownKV(preempted, recomputed, peak)
 
@@ -247,30 +298,51 @@ class _Serving:
 
     def __init__(self, instance: Instance, timeline: Timeline, gpu: int, speed: StreamSpeed) -> None:
         self._instance, self._timeline, self._gpu = instance, timeline, gpu
+        self._runs = timeline.runs
         limits = {} if timeline.served is None else timeline.served.limits
         self._seats = min(speed.seats, limits.get(gpu, speed.seats))
         self._block_bytes = speed.block * speed.kv_bytes
         self._room = _Room(instance, timeline, gpu) if self._block_bytes else None
         self._run = StreamRun(speed, 0)
+        self._goes_us = FOREVER
+        self._number: dict[int, int] = {}
         self._first: dict[int, int] = {}
         self._end: dict[int, int] = {}
         self.again: list[Preempted] = []
+        self.preempted: list[int] = []
         self.peak = 0
 
-    def serve(self, tasks: list[int]) -> dict[int, _Joined]:
-        """Return what follows from the joins of these requests, given in their order."""
-        place: dict[int, tuple[int, int, _Refused | None]] = {}
-        for task in tasks:
-            tokens = self._tokens(task)
-            self._go_to(int(self._timeline.start_us[task]))
+    def serve(self, runs: list[int]) -> dict[int, _Joined]:
+        """Return what follows from the joins of these runs, given in their order."""
+        place: dict[int, tuple[int, int, _Refused | None, int]] = {}
+        for run in runs:
+            task, tokens, start = int(self._runs.task[run]), self._tokens(run), int(self._runs.start_us[run])
+            if start >= self._goes_us:
+                self._serve_out()
+            if not self._busy:
+                interval = self._instance.cluster.gpus[self._gpu].available.at(start)
+                self._goes_us = FOREVER if interval is None else interval[1]  # E3 tells of who joins where nothing is
+            self._go_to(start)
             # One that may not join does so nevertheless, where it should have at the earliest: the rest is checked on.
-            place[task] = self._run.boundary_us, self._run.budget, self._refuse(tokens)
+            place[run] = self._run.boundary_us, self._run.budget, self._refuse(tokens), self._goes_us
             if self._run.budget < 1:
                 self._advance(self._run.stride())
+            self._number[task] = run
             self._run.join(task, tokens)
-        while self._run.requests or self._run.preempted:
-            self._go_on(None)
-        return {task: _Joined(*place[task], self._first.get(task, NONE), self._end.get(task, NONE)) for task in tasks}
+        self._serve_out()
+        first, end = self._first, self._end
+        return {run: _Joined(*place[run], first.get(run, FOREVER), end.get(run, FOREVER)) for run in runs}
+
+    @property
+    def _busy(self) -> bool:
+        return bool(self._run.requests or self._run.preempted)
+
+    def _serve_out(self) -> None:
+        """Serve until all have ended, or the GPU goes: who is left then is cut."""
+        until = None if self._goes_us == FOREVER else self._goes_us
+        while self._busy and self._run.boundary_us < self._goes_us:
+            self._go_on(until)
+        self._run = StreamRun(self._run.speed, min(self._run.boundary_us, self._goes_us))
 
     def _refuse(self, tokens: Tokens) -> _Refused | None:
         """Return what keeps a request from joining at the boundary where KV grows; None if nothing does."""
@@ -286,19 +358,21 @@ class _Serving:
         lacking = run.lacks_blocks(tokens.prompt)
         return _Refused("E2", "lacks blocks of KV for its prompt", lacking, 0) if lacking else None
 
-    def _tokens(self, task: int) -> Tokens:
-        served, streams = self._timeline.served, self._instance.streams
+    def _tokens(self, run: int) -> Tokens:
+        served, streams, task = self._timeline.served, self._instance.streams, int(self._runs.task[run])
         if streams is None:
             raise ValueError("the instance has no requests of streams")
         tokens = streams.tokens(task)
+        if self._runs.again[run] and not tokens.uncached:
+            tokens = tokens._replace(uncached=tokens.prompt)  # the KV that came in is lost
         return tokens if served is None else tokens._replace(output=int(served.output[task]))
 
     def _go_to(self, start: int) -> None:
         """Take iterations up to the first boundary at a time or after it; an empty GPU waits for it."""
         run = self._run
-        while (run.requests or run.preempted) and run.boundary_us < start:
+        while self._busy and run.boundary_us < start:
             self._go_on(start)
-        if not (run.requests or run.preempted) and run.boundary_us <= start:
+        if not self._busy and run.boundary_us <= start:
             self._run = StreamRun(run.speed, start)
 
     def _go_on(self, until: int | None) -> None:
@@ -308,7 +382,7 @@ class _Serving:
         changes = [] if room is None else room.changes_us[bisect_right(room.changes_us, now) :]
         if not run.requests:
             # All were preempted: what leaves at this very instant may be enough, or what leaves later.
-            for instant in (now, *changes):
+            for instant in (at for at in (now, *changes) if at < self._goes_us):
                 run.wait_until(instant)
                 self._let_back()
                 if run.requests:
@@ -326,12 +400,14 @@ class _Serving:
         run = self._run
         self.peak = max(self.peak, run.blocks(stride.iterations - 1))
         first, ended = run.advance(stride)
-        self._first.update(dict.fromkeys(first, run.boundary_us))
-        self._end.update(dict.fromkeys(ended, run.boundary_us))
-        if run.speed.block:
+        # Of the iteration that is under way when the GPU goes nothing comes.
+        if run.boundary_us <= self._goes_us:
+            self._first.update((self._number[task], run.boundary_us) for task in first)
+            self._end.update((self._number[task], run.boundary_us) for task in ended)
+        if run.speed.block and run.boundary_us < self._goes_us:
             if self._room is not None:
                 run.room = self._room.before(run.boundary_us) // self._block_bytes
-            run.preempt()
+            self.preempted += run.preempt()
             self._let_back()
 
     def _let_back(self) -> None:

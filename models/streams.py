@@ -154,11 +154,6 @@ class StreamSpeed:
         mixed_us = (chunks + (rest > 0)) * self.mixed_us - (-self.context_ps * tokens.context // PICOSECONDS)
         return chunks * self.prefill_us(self.chunk) + self.prefill_us(rest) + mixed_us + tokens.decodes * self.tau[1]
 
-    def admitted_us(self, tokens: Tokens) -> int:
-        """Return within what time of its start a request ends whoever is beside it (rule A1)."""
-        least = self.chunk - self.seats if self.shared else self.chunk
-        return (-(-max(0, tokens.uncached - 1) // least) + tokens.output) * self.slowest_us
-
     @property
     def content(self) -> object:
         """A key that equal speeds share."""

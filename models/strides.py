@@ -150,6 +150,11 @@ class StreamRun:
         """How many requests it serves."""
         return len(self._tokens)
 
+    @property
+    def members(self) -> list[int]:
+        """Who is served, in the order in which they joined, then who waits to join again."""
+        return [*self._tokens, *(request.task for request in self.preempted)]
+
     def end_us(self, stride: Stride) -> int:
         """Return at which boundary a stride ends."""
         return self._began_us - (-(self._elapsed_ps + stride.after_ps(stride.iterations)) // PICOSECONDS)

@@ -108,7 +108,7 @@ class GPUClasses:
         for index, gpu in enumerate(cluster.gpus):
             allowed = tuple(frozenset(name for name, gpus in limit.items() if index in gpus) for limit in limits)
             hardware = (gpu.kind, gpu.memory_bytes, gpu.slots, gpu.load_bandwidth, gpu.load_overhead_us)
-            key = (hardware, gpu.available, allowed)
+            key = (hardware, gpu.available, gpu.drain_us * gpu.drains, allowed)
             leader.append(first.setdefault(key, index))
         leaders = tuple(first.values())
         of_gpu = np.searchsorted(np.array(leaders), np.array(leader)).astype(np.int64)

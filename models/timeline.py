@@ -8,8 +8,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from truenorth.models.cluster import FOREVER
 from truenorth.models.instance import NONE, Instance, Ints
@@ -63,6 +65,32 @@ class Residency:
     initial: bool = False
 
 
+class CutRun(NamedTuple):
+    """A run of a request that had not ended when its GPU went (rule E3): all that it had computed is lost.
+
+    `order` is its number in the order of joining, None where nobody says.
+    """
+
+    task: int
+    gpu: int
+    start_us: int
+    cut_us: int
+    order: int | None = None
+
+
+class Runs(NamedTuple):
+    """What runs when: first every task's own run, with its number, then those of requests that were cut. Shape [runs].
+
+    `again` marks runs that come after one that was cut: nothing of the prompt is there any more.
+    """
+
+    task: Ints
+    gpu: Ints
+    start_us: Ints
+    end_us: Ints
+    again: NDArray[np.bool_]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ServedRequests:
     """What a timeline says of requests of streams, beside where and from when to when they are served.
@@ -79,7 +107,9 @@ class ServedRequests:
         By GPU: most requests at once there, where the plan allows fewer than there are seats.
     order
         Per task: a number that rises in the order in which requests join, NONE for what is no request; None where KV
-        grows on no GPU, and nobody needs to be told. Shape [tasks].
+        grows on no GPU and no run was cut, and nobody needs to be told. Shape [tasks].
+    cut
+        Runs of requests that were cut as their GPU went, before the one that ended.
     """
 
     first_us: Ints
@@ -87,10 +117,15 @@ class ServedRequests:
     output: Ints
     limits: Mapping[int, int] = field(default_factory=dict)
     order: Ints | None = None
+    cut: tuple[CutRun, ...] = ()
 
     @classmethod
     def of(
-        cls, instance: Instance, placements: Iterable[Placement], limits: Mapping[int, int] | None = None
+        cls,
+        instance: Instance,
+        placements: Iterable[Placement],
+        limits: Mapping[int, int] | None = None,
+        cut: Iterable[CutRun] = (),
     ) -> ServedRequests | None:
         """Return what placements say of their requests; None where the instance has none."""
         if instance.streams is None:
@@ -103,12 +138,15 @@ class ServedRequests:
                 not_before_us[placement.task] = placement.not_before_us
                 output[placement.task] = output[placement.task] if placement.output is None else placement.output
                 order[placement.task] = NONE if placement.order is None else placement.order
-        return cls(first_us, not_before_us, output, limits or {}, order if order.max(initial=NONE) > NONE else None)
+        orders = order if order.max(initial=NONE) > NONE else None
+        return cls(first_us, not_before_us, output, limits or {}, orders, tuple(cut))
 
     def only(self, kept: Ints) -> ServedRequests:
         """Return the same of some of the tasks, numbered in their order."""
         order = None if self.order is None else self.order[kept]
-        return ServedRequests(self.first_us[kept], self.not_before_us[kept], self.output[kept], self.limits, order)
+        number = {task: at for at, task in enumerate(kept.tolist())}
+        cut = tuple(run._replace(task=number[run.task]) for run in self.cut if run.task in number)
+        return ServedRequests(self.first_us[kept], self.not_before_us[kept], self.output[kept], self.limits, order, cut)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,6 +211,25 @@ class Timeline:
         return cls(gpu, start, end, tuple(ordered), realised, served)
 
     @property
+    def runs(self) -> Runs:
+        """Every run: those that ended, in task order, then those of requests that were cut."""
+        task = np.arange(len(self.gpu), dtype=np.int64)
+        if not self.cuts:
+            return Runs(task, self.gpu, self.start_us, self.end_us, np.zeros(len(task), bool))
+        rows = np.array([run[:4] for run in self.cuts], np.int64).T
+        whose = np.concatenate((task, rows[0]))
+        start_us = np.concatenate((self.start_us, rows[2]))
+        begins_us = np.full(len(task), FOREVER, np.int64)
+        np.minimum.at(begins_us, whose, start_us)
+        gpu, end_us = np.concatenate((self.gpu, rows[1])), np.concatenate((self.end_us, rows[3]))
+        return Runs(whose, gpu, start_us, end_us, start_us > begins_us[whose])
+
+    @property
+    def cuts(self) -> tuple[CutRun, ...]:
+        """The runs of requests that were cut as their GPU went: none in a plan."""
+        return () if self.served is None else self.served.cut
+
+    @property
     def placements(self) -> Iterator[Placement]:
         """The placed tasks, in task order."""
         for task, (gpu, start, end) in enumerate(
@@ -183,15 +240,18 @@ class Timeline:
 
 
 def file_order(instance: Instance, timeline: Timeline) -> Ints:
-    """Return the tasks in the order in which a file has them: by start, u = 0 first, first token, job, task.
+    """Return the runs in the order in which a file has them: by start, u = 0 first, first token, job, task.
 
-    Where KV grows first tokens do not tell who joined first, and the file says it.
+    Where KV grows, or runs were cut, first tokens do not tell who joined first, and the file says it.
     """
-    if instance.streams is None or timeline.served is None:
+    streams, served, runs = instance.streams, timeline.served, timeline.runs
+    if streams is None or served is None:
         return np.argsort(timeline.start_us, kind="stable").astype(np.int64)
-    if timeline.served.order is not None:
-        return np.lexsort((timeline.served.order, timeline.start_us)).astype(np.int64)
-    return np.lexsort((timeline.served.first_us, instance.streams.uncached > 0, timeline.start_us)).astype(np.int64)
+    if served.order is not None:
+        cut = [NONE if run.order is None else run.order for run in served.cut]
+        return np.lexsort((np.concatenate((served.order, np.array(cut, np.int64))), runs.start_us)).astype(np.int64)
+    computes = (streams.uncached[runs.task] > 0) | runs.again
+    return np.lexsort((served.first_us[runs.task], computes, runs.start_us)).astype(np.int64)
 
 
 def leave_at(residency: Residency, taken_us: Sequence[int]) -> int:
@@ -246,7 +306,7 @@ class Violation:
     Parameters
     ----------
     rule
-        Its number, R1 to R6, T1 to T3, T3b, T3c, A1, or X for an operator's restriction.
+        Its number, R1 to R6, T1 to T3, T3b, T3c, A1, S1 to S5, E2, E3, or X for an operator's restriction.
     subject
         The task, residency or GPU at fault, by name.
     problem

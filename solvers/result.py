@@ -292,7 +292,12 @@ class Search:
         return timeline
 
     def offer(self, timeline: Timeline, origin: PlanOrigin = PlanOrigin.SEARCH) -> bool:
-        """Keep a plan if it is the best so far, or as good with fewer bytes loaded; say whether it was kept."""
+        """Keep a plan if it is the best so far, or as good with fewer bytes loaded; say whether it was kept.
+
+        What happened as a policy had it is none if requests were cut as their GPU went (rule E3).
+        """
+        if timeline.cuts:
+            return False
         timeline = self.finish(timeline)
         assert_feasible(self.instance, timeline)
         value = timeline_value(self.objective, self.instance, timeline)

@@ -49,6 +49,7 @@ class Gateway(Lru):
         self.outstanding = np.zeros(site.n_gpus, np.int64)
         self._sent: dict[int, int] = {}
         self._work: dict[int, int] = {}
+        self._served: set[int] = set()
 
     @abstractmethod
     def choose(self, task: int, gpus: Sequence[int]) -> int:
@@ -127,9 +128,13 @@ class Gateway(Lru):
             self.enqueue(task, self.site.gpu[task])
 
     def withdrawn(self, task: int, gpu: int) -> None:
-        """Count a request that is to be sent anew no more."""
+        """Count a request that is to be sent anew no more: it has not joined, or its GPU went before it ended."""
         super().withdrawn(task, gpu)
-        self._work.pop(task, None)
+        work_us = self._work.pop(task, 0)
+        # The work of what waits is counted off as it leaves the queue.
+        if task in self._served:
+            self._served.remove(task)
+            self._count(gpu, -work_us)
         if task in self._sent:
             self.ended(task, self._sent.pop(task))
 
@@ -137,6 +142,7 @@ class Gateway(Lru):
         """Count a request no more."""
         if task in self._sent:
             self.ended(task, self._sent.pop(task))
+            self._served.discard(task)
             self._count(gpu, -self._work.pop(task))
         super().finished(task, gpu)
 
@@ -180,6 +186,7 @@ class Gateway(Lru):
         if not site.may_join(task):
             return False
         site.join(task)
+        self._served.add(task)
         self.in_turn[gpu] = NOWHERE
         self.started(task, gpu)
         return True
@@ -284,6 +291,7 @@ class LeastTokens(LeastRequests):
         """Know of no answer yet."""
         super().begin(site)
         self.tokens = np.zeros(site.n_gpus, np.int64)
+        self._prompts: dict[int, int] = {}
         self._requests_of: dict[int, NDArray[np.int64]] = {}
         self._ended: dict[int, list[int]] = {}
 
@@ -315,6 +323,7 @@ class LeastTokens(LeastRequests):
         super().sent(task, gpu)
         site = self.site
         stream = site.stream[site.template[task]]
+        self._prompts[task] = site.tokens[task].uncached
         self.tokens[gpu] += site.tokens[task].uncached + site.tokens[task].output
         if stream not in self._requests_of:
             self._requests_of[stream] = np.zeros(site.n_gpus, np.int64)
@@ -323,21 +332,21 @@ class LeastTokens(LeastRequests):
 
     def answering(self, task: int, gpu: int) -> None:
         """Count a prompt no more: its first token is there."""
-        self.tokens[gpu] -= self.site.tokens[task].uncached
+        self.tokens[gpu] -= self._prompts.pop(task)
 
     def ended(self, task: int, gpu: int) -> None:
-        """Count an answer no more, and learn how long it was."""
+        """Count an answer no more, and learn how long it was; one that is taken away has told nothing."""
         super().ended(task, gpu)
         site = self.site
         stream = site.stream[site.template[task]]
         self._requests_of[stream][gpu] -= 1
-        if site.first_us[task] < 0:  # it is taken away before its first token
-            self.tokens[gpu] -= site.tokens[task].uncached
-        else:
-            self._ended[stream][0] += 1
-            self._ended[stream][1] += site.tokens[task].output
+        # Without its first token it is taken away, and its prompt still counts.
+        self.tokens[gpu] -= self._prompts.pop(task, 0)
         if self.knows_lengths:
             self.tokens[gpu] -= site.tokens[task].output
+        elif site.tokens[task].output:
+            self._ended[stream][0] += 1
+            self._ended[stream][1] += site.tokens[task].output
 
 
 @dataclass(frozen=True, slots=True)

@@ -235,6 +235,10 @@ class QueuePolicy(Policy):
     def went(self, gpu: int, tasks: Sequence[int]) -> None:
         """Place anew what can run; the rest is placed when it can."""
         self.last_use_us[gpu].clear()
+        self.returned(gpu, tasks)
+
+    def returned(self, gpu: int, tasks: Sequence[int]) -> None:
+        """Place anew what can run; the rest is placed when it can."""
         for task in tasks:
             self._forget(task, gpu)
         for task in tasks:
@@ -360,7 +364,7 @@ class QueuePolicy(Policy):
         """Start a task if its models are ready; otherwise load the largest missing one, if that is possible now."""
         site = self.site
         needs, ready = site.needs[site.template[task]], site.memory[gpu].ready
-        if not (site.stays or self._ends_in_time(task, gpu)):
+        if not (site.stays or site.in_time(task, gpu)):
             self.withdraw(task)
             self.seek_place(task, site.job_ingress[site.job[task]])
             site.touched[gpu] = None  # the next one may do better
@@ -406,13 +410,6 @@ class QueuePolicy(Policy):
             until_us = self._busy_until_us(gpu) if state.free_share else site.run_end_us[gpu]
             self.view.begin_work(gpu, len(tasks) * work_us, until_us)
         return True
-
-    def _ends_in_time(self, task: int, gpu: int) -> bool:
-        """Say whether a task could end before its GPU goes; where it could not even cold, it is not sent again."""
-        site = self.site
-        ready = site.memory[gpu].ready
-        loads = sum(site.load_time(m, gpu) for m in site.needs[site.template[task]] if m not in ready)
-        return site.now + loads + site.longest_time(task, gpu) <= site.goes_us[gpu]
 
     def _in_time(self, tasks: tuple[int, ...], gpu: int) -> tuple[int, ...]:
         """Return as many of a batch's tasks as end before their GPU goes; one does."""

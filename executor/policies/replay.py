@@ -41,6 +41,9 @@ def replay(instance: Instance, timeline: Timeline) -> Callable[[], Policy]:
         If the timeline breaks a rule, so that it cannot be carried out.
     """
     # What breaks a rule might wait for itself in a circle.
+    if timeline.cuts:
+        problem = f"{len(timeline.cuts)} runs of requests were cut as their GPU went"
+        raise PolicyError(f"the timeline is no plan to carry out: {problem}; allowed is one in which all end in time")
     violations = check(instance, timeline)
     if violations:
         raise PolicyError(f"the plan cannot be carried out; violations: {len(violations)}, first: {violations[0]}")
@@ -211,7 +214,16 @@ class Replay(Policy):
             heappush(self._possible, (self._operations.planned_us[operation], operation))
 
     def went(self, gpu: int, tasks: Sequence[int]) -> None:
-        """Free what waited for the models to go with their GPU."""
+        """Free what waited for the models to go with their GPU.
+
+        Raises
+        ------
+        PolicyError
+            If it served a request that has not ended, as under noise may be: a plan has no other place for it.
+        """
+        if tasks:
+            problem = f"GPU {gpu} went while it served task {tasks[0]}"
+            raise PolicyError(f"the plan cannot be carried out: {problem}")
         for operation in self._until_it_goes.pop(gpu, ()):
             self._done(operation)
 

@@ -163,7 +163,7 @@ class Static(QueuePolicy):
     def _bring_up(self, task: int, gpu: int) -> bool:
         """Start the task in turn when its models are there; with overlap off, when all pins are."""
         site, state = self.site, self.site.state[gpu]
-        if not (site.stays or self._ends_in_time(task, gpu)):
+        if not (site.stays or site.in_time(task, gpu)):
             return super()._bring_up(task, gpu)
         blocked = not site.overlap_loads and state.loading != NOWHERE
         if blocked or not state.memory.ready.issuperset(site.needs[site.template[task]]):

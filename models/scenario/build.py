@@ -97,6 +97,7 @@ def _gpu(group: GroupSection, server: int, place: int, away: Sequence[Interval])
         gpu.slots or (),
         gpu.load_overhead,
         available,
+        group.drain,
     )
 
 

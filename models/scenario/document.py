@@ -98,6 +98,11 @@ class GroupSection(Section):
     available: Annotated[Intervals, refuse_empty("interval")] = Field(
         default=ALWAYS.intervals, description="When the servers are there; always if left out."
     )
+    drain: Time = Field(
+        default="0 us",
+        validate_default=True,
+        description="How long before it goes a server takes no more requests of streams.",
+    )
     start_up: Time = Field(
         default="0 us",
         validate_default=True,
@@ -140,6 +145,7 @@ class ClusterSection(Section):
             "count": self.servers,
             "gpus_per_server": self.gpus_per_server or 1,
             "gpu": self.gpu,
+            "drain": 0,
             "start_up": 0,
         }
         return (GroupSection.model_construct(**alike),)

@@ -20,7 +20,7 @@ from truenorth.models.scenario.files import read_text, write_atomically
 from truenorth.models.scenario.quantities import MAX_BATCH, MAX_TOKENS
 from truenorth.models.scenario.reading import NUMBERS, JSONText
 from truenorth.models.scenario.section import Section, validate
-from truenorth.models.timeline import UNPLACED, Placement, Residency, ServedRequests, Timeline
+from truenorth.models.timeline import UNPLACED, CutRun, Placement, Residency, ServedRequests, Timeline
 
 SCHEMA_VERSION = 1
 Scalar = str | int | float | bool | None
@@ -96,18 +96,30 @@ def write_timeline(path: str | Path, instance: Instance, timeline: Timeline, hea
     write_atomically(path, "".join(_render(timeline_document(instance, timeline, header))))
 
 
-def _tasks(instance: Instance, timeline: Timeline) -> Iterator[dict[str, str | int]]:
+def _tasks(instance: Instance, timeline: Timeline) -> Iterator[dict[str, Any]]:
     gpus = [gpu.id for gpu in instance.cluster.gpus]
     first_task = instance.job_first_task.tolist()
     names = [[task.name for task in workflow.tasks] for workflow in instance.workflows]
     workflow_of = instance.job_workflow.tolist()
-    served = timeline.served is not None
+    served, attempts = timeline.served is not None, _attempts(timeline, gpus)
     rows = (instance.task_job, timeline.gpu, timeline.start_us, timeline.end_us)
     for task, (job, gpu, start, end) in enumerate(zip(*(row.tolist() for row in rows), strict=True)):
         if gpu != UNPLACED:
             name = names[workflow_of[job]][task - first_task[job]]
-            entry: dict[str, str | int] = {"job": job, "task": name, "gpu": gpus[gpu], "start_us": start, "end_us": end}
-            yield entry | _request(instance, timeline, task) if served else entry
+            entry = {"job": job, "task": name, "gpu": gpus[gpu], "start_us": start, "end_us": end}
+            of_request = {**_request(instance, timeline, task), **attempts.get(task, {})} if served else {}
+            yield entry | of_request
+
+
+def _attempts(timeline: Timeline, gpus: Sequence[str]) -> dict[int, dict[str, list[dict[str, str | int]]]]:
+    """Return, by task, what a file says of runs that were cut, in order of start."""
+    found: dict[int, dict[str, list[dict[str, str | int]]]] = {}
+    for run in sorted(timeline.cuts, key=lambda run: run.start_us):
+        entry: dict[str, str | int] = {"gpu": gpus[run.gpu], "start_us": run.start_us, "cut_us": run.cut_us}
+        if run.order is not None:
+            entry["order"] = run.order
+        found.setdefault(run.task, {"attempts": []})["attempts"].append(entry)
+    return found
 
 
 def _request(instance: Instance, timeline: Timeline, task: int) -> dict[str, str | int]:
@@ -159,6 +171,15 @@ class PlanFile:
     timeline: Timeline
 
 
+class _AttemptEntry(Section):
+    model_config = ConfigDict(strict=True)
+
+    gpu: str
+    start_us: _Instant
+    cut_us: _Instant
+    order: Annotated[int, Field(ge=0, le=10**9)] | None = None
+
+
 class _TaskEntry(Section):
     model_config = ConfigDict(strict=True)
 
@@ -171,6 +192,7 @@ class _TaskEntry(Section):
     not_before_us: Annotated[int, Field(ge=0, le=10**18)] | None = None
     output_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = None
     order: Annotated[int, Field(ge=0, le=10**9)] | None = None
+    attempts: list[_AttemptEntry] | None = None
 
 
 class _ResidencyEntry(Section):
@@ -248,13 +270,15 @@ def _interpret(data: object, instance: Instance, source: Source) -> PlanFile:
         _check_identity(identity, instance)
         file = validate(_WholeFile, data, source)
         placements = list(_placements(file.tasks, instance, file.realised))
+        header = _header(file)
+        cut = list(_cut_runs(file.tasks, placements, instance, header.status))
         residencies = list(_residencies(file.residencies, instance))
         limits = dict(_known_limits(file.limits, instance))
     except FieldError as error:
         raise source.error(error.where, error.problem) from None
-    served = ServedRequests.of(instance, placements, limits)
+    served = ServedRequests.of(instance, placements, limits, cut)
     timeline = Timeline.build(instance.n_tasks, placements, residencies, file.realised, served)
-    return PlanFile(_header(file), timeline)
+    return PlanFile(header, timeline)
 
 
 def _check_identity(identity: _Identity, instance: Instance) -> None:
@@ -301,9 +325,23 @@ def _placements(entries: Sequence[_TaskEntry], instance: Instance, realised: boo
         yield Placement(task, gpu, entry.start_us, entry.end_us, *of_request)
 
 
+def _cut_runs(
+    entries: Sequence[_TaskEntry], placements: Sequence[Placement], instance: Instance, status: str | None
+) -> Iterator[CutRun]:
+    """Yield the runs of requests that were cut; refuse them in a plan, which has a status."""
+    gpus = {gpu.id: index for index, gpu in enumerate(instance.cluster.gpus)}
+    for position, (entry, placement) in enumerate(zip(entries, placements, strict=True)):
+        if entry.attempts and status is not None:
+            problem = "stands in a plan, in which no request may be cut; allowed is one run that ends in time"
+            raise FieldError(("tasks", position, "attempts"), problem)
+        for number, run in enumerate(entry.attempts or ()):
+            gpu = _known("GPU", run.gpu, gpus, ("tasks", position, "attempts", number, "gpu"))
+            yield CutRun(placement.task, gpu, run.start_us, run.cut_us, run.order)
+
+
 def _refuse_tokens(entry: _TaskEntry, position: int) -> None:
     """Refuse what only requests have of a task that is none."""
-    for key in ("first_us", "not_before_us", "output_tokens", "order"):
+    for key in ("first_us", "not_before_us", "output_tokens", "order", "attempts"):
         if getattr(entry, key) is not None:
             problem = f"stands at {quote(entry.task)}, which is no request of a stream; allowed is to leave it out"
             raise FieldError(("tasks", position, key), problem)

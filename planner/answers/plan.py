@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from truenorth.executor import PolicyError, StoppedError, parse_policy, simulate
+from truenorth.executor.policy import Policy
 from truenorth.models.instance import Instance, InstanceError
 from truenorth.models.metrics import Metrics, measure
 from truenorth.models.objective import Objective, ObjectiveValue, Status, reported_bound, reported_value
@@ -199,7 +200,8 @@ _S_PER_TASK = 2e-5
 def starts_for(instance: Instance, seed: int, given: Sequence[Timeline] | None = None) -> Starts:
     """Return where a search starts: the given timelines, or those of the start policies, simulated when asked for.
 
-    A policy that cannot serve the instance is left out.
+    A policy that cannot serve the instance is left out. Of requests none may be cut in a plan: where all of the given
+    timelines cut some, the policies serve them anew.
     """
 
     def run_each(left_s: Callable[[], float]) -> Iterator[Timeline]:
@@ -210,10 +212,25 @@ def starts_for(instance: Instance, seed: int, given: Sequence[Timeline] | None =
             if left_s() <= _S_PER_TASK * instance.n_tasks:
                 return
             try:
-                yield simulate(instance, parse_policy(name), seed=seed, stop=lambda: left_s() <= 0)
+                yield _uncut(instance, parse_policy(name), seed, lambda: left_s() <= 0)
             except (InstanceError, PolicyError):
                 continue  # a branch that nothing runs and no job takes, or models too large for a static placement
             except StoppedError:
                 return
 
-    return run_each if given is None else lambda left_s: given
+    whole = None if given is None else [timeline for timeline in given if not timeline.cuts]
+    return run_each if whole is None or (given and not whole) else lambda left_s: whole
+
+
+def _uncut(instance: Instance, policy: Callable[[], Policy], seed: int, stop: Callable[[], bool]) -> Timeline:
+    """Return what a policy makes of it if GPUs drain long enough before they go, so that no request is cut."""
+    timeline = simulate(instance, policy, seed=seed, stop=stop)
+    while timeline.cuts:
+        gpus = list(instance.cluster.gpus)
+        for run in timeline.cuts:
+            # Twice as long at least: who comes in their place may be longer than those that were cut.
+            drain_us = max(2 * instance.cluster.gpus[run.gpu].drain_us, run.cut_us - run.start_us + 1)
+            gpus[run.gpu] = replace(gpus[run.gpu], drain_us=max(gpus[run.gpu].drain_us, drain_us))
+        instance = replace(instance, cluster=replace(instance.cluster, gpus=tuple(gpus)))
+        timeline = simulate(instance, policy, seed=seed, stop=stop)
+    return timeline

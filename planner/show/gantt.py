@@ -50,15 +50,17 @@ class ShownRun:
 def runs_by_gpu(instance: Instance, timeline: Timeline) -> list[list[ShownRun]]:
     """Return the runs of every GPU in order of time; those that overlap in time lie at different heights."""
     members: dict[int, list[int]] = {}
-    for task, leader in enumerate(batch_leaders(instance, timeline).tolist()):
-        if timeline.gpu[task] != UNPLACED:
-            members.setdefault(leader, []).append(task)
+    each, leaders = timeline.runs, batch_leaders(instance, timeline).tolist()
+    # Runs of requests that were cut come behind the tasks' own, and lead themselves.
+    for run, leader in enumerate([*leaders, *range(len(leaders), len(each.task))]):
+        if each.gpu[run] != UNPLACED:
+            members.setdefault(leader, []).append(int(each.task[run]))
     runs: list[list[ShownRun]] = [[] for _ in range(instance.n_gpus)]
     active: list[list[ShownRun]] = [[] for _ in range(instance.n_gpus)]
-    for first in sorted(members, key=lambda task: (int(timeline.start_us[task]), task)):
-        gpu, start_us, end_us = (int(of[first]) for of in (timeline.gpu, timeline.start_us, timeline.end_us))
+    for first in sorted(members, key=lambda run: (int(each.start_us[run]), run)):
+        gpu, start_us, end_us = (int(of[first]) for of in (each.gpu, each.start_us, each.end_us))
         active[gpu] = [run for run in active[gpu] if run.end_us > start_us]
-        share = int(instance.template_share[instance.task_template[first]]) / WHOLE
+        share = int(instance.template_share[instance.task_template[members[first][0]]]) / WHOLE
         low = _floor(active[gpu], share)
         active[gpu].append(ShownRun(tuple(members[first]), start_us, end_us, low, low + share))
         runs[gpu].append(active[gpu][-1])

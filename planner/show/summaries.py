@@ -168,6 +168,8 @@ def _tokens_rows(metrics: StreamMetrics) -> dict[str, str]:
     kept = f"at most {say_size(metrics.kv_peak_bytes)} of KV on a GPU"
     if metrics.preemptions:
         kept += f", {metrics.preemptions:,} preemptions, {metrics.recomputed_tokens:,} tokens computed again"
+    if metrics.cut:
+        kept += f", {metrics.cut:,} times cut as a server went"
     return spread | {"tokens": f"{metrics.prompt_tokens:,} of prompts, {made}; {kept}"}
 
 

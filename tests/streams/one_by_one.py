@@ -28,19 +28,31 @@ class Speed:
     shared: bool = False
     block: int = 0
 
-    def worst(self) -> int:
-        """Return the longest iteration that there can be."""
-        return self.tau[self.seats] + ceil(1_000_000 * self.chunk / self.rate)
-
 
 @dataclass
 class Node:
-    """A node with models that stay: speeds by class, bytes for KV, at most so many requests, gone after `until`."""
+    """A node with models that stay: speeds by class, bytes for KV, at most so many requests.
+
+    Then: from when until when it is there, and for how long before it goes nobody new joins.
+    """
 
     speeds: dict[str, Speed]
     room: int = 0
     limit: int = 10**9
-    until: float = float("inf")
+    there: list[tuple[int, float]] = field(default_factory=lambda: [(0, float("inf"))])
+    drain: int = 0
+
+    def takes(self, now: int) -> bool:
+        """Say whether somebody new may join."""
+        return any(come <= now < go - self.drain for come, go in self.there)
+
+    def sends_back(self, now: int) -> bool:
+        """Say whether those that have not joined are sent back at this time."""
+        return any(now in (go - self.drain, go) for _, go in self.there)
+
+    def events(self) -> list[float]:
+        """Return when it comes, begins to drain, and goes."""
+        return [time for come, go in self.there for time in (come, go - self.drain, go)]
 
 
 @dataclass
@@ -67,13 +79,15 @@ class Served:
     first: int | None = None
     end: int | None = None
     preempted: int = field(default=0, compare=False)
+    cut: list[tuple[int, int, int]] = field(default_factory=list)  # node, start and end of every run that was cut
 
 
 class _Running:
-    def __init__(self, number: int, request: Request) -> None:
+    def __init__(self, number: int, request: Request, lost: bool = False) -> None:
         self.number = number
         self.request = request
-        self.rest, self.of = request.u, request.n  # prompt tokens that are left, and all whose KV there is then
+        # Prompt tokens that are left, and all whose KV there is then. KV that came in is lost with a node.
+        self.rest, self.of = (request.u or request.n if lost else request.u), request.n
         self.tokens = 0
         self.takes = 0
         self.blocks = 0
@@ -83,8 +97,20 @@ class _Running:
         return self.request.n + self.tokens
 
 
+Sent = tuple[int, int]
+"""When a request has come to a node, to wait there, and its number."""
+
+
 def serve(nodes: list[Node], requests: list[Request], queues: list[list[int]]) -> list[Served]:
     """Return when every request is served, if every node takes its queue in this order and each as early as it fits."""
+    return serve_sent(nodes, requests, [[(0, number) for number in queue] for queue in queues])
+
+
+def serve_sent(nodes: list[Node], requests: list[Request], queues: list[list[Sent]]) -> list[Served]:
+    """Return the same where requests come to their nodes at some time, and once more if they have been sent back.
+
+    They are as a node begins to drain, unless they have joined, and as it goes, unless they have ended.
+    """
     served = [Served() for _ in requests]
     waiting = [list(queue) for queue in queues]
     inside: list[list[_Running]] = [[] for _ in nodes]
@@ -93,10 +119,15 @@ def serve(nodes: list[Node], requests: list[Request], queues: list[list[int]]) -
     ends_at: list[int | None] = [None] * len(nodes)
     now = 0
     while True:
-        for g in range(len(nodes)):
+        for g, node in enumerate(nodes):
             if ends_at[g] == now:
                 ends_at[g] = None
                 inside[g] = _end_iteration(inside[g], requests, served, now)
+            if node.sends_back(now):
+                waiting[g] = [(came, number) for came, number in waiting[g] if came > now]
+            if any(now == go for _, go in node.there):
+                _cut([*inside[g], *again[g]], served, g, now)
+                inside[g], again[g], ends_at[g] = [], [], None
         for g, node in enumerate(nodes):
             if ends_at[g] is None:
                 if not inside[g]:
@@ -106,20 +137,29 @@ def serve(nodes: list[Node], requests: list[Request], queues: list[list[int]]) -
                     clock[g] += _length(node, inside[g])
                     ends_at[g] = ceil(clock[g])
         later = [t for t in ends_at if t is not None]
-        for g in range(len(nodes)):
-            if not inside[g] and waiting[g]:
-                ready = _ready(requests, served, waiting[g][0])
-                if ready is not None and ready > now:
-                    later.append(ready)
+        heads = [_ready(requests, served, queue[0]) for g, queue in enumerate(waiting) if queue and not inside[g]]
+        later += [ready for ready in heads if ready is not None and ready > now]
+        if any(each.end is None for each in served):
+            later += [int(t) for node in nodes for t in node.events() if now < t < float("inf")]
         if not later:
             return served
         now = min(later)
 
 
-def _ready(requests: list[Request], served: list[Served], number: int) -> int | None:
+def _cut(left: list[_Running], served: list[Served], node: int, now: int) -> None:
+    """Note who has not ended on a node that goes: all that was computed is lost."""
+    for running in left:
+        start = served[running.number].start
+        assert start is not None
+        served[running.number].cut.append((node, start, now))
+        served[running.number].start = None
+
+
+def _ready(requests: list[Request], served: list[Served], sent: Sent) -> int | None:
     """Return from when on a request could join; None while a predecessor has not ended."""
+    came, number = sent
     request = requests[number]
-    ready = max(request.release, request.not_before)
+    ready = max(came, request.release, request.not_before)
     for other, travels in request.after:
         end = served[other].end
         if end is None:
@@ -179,7 +219,7 @@ def _join(
     node: Node,
     inside: list[_Running],
     again: list[_Running],
-    waiting: list[int],
+    waiting: list[Sent],
     requests: list[Request],
     served: list[Served],
     now: int,
@@ -188,21 +228,19 @@ def _join(
     if inside and _grow(node, node.speeds[inside[0].request.kind], inside, again, served):
         return
     while again or waiting:
-        running = again[0] if again else _Running(waiting[0], requests[waiting[0]])
+        number = again[0].number if again else waiting[0][1]
+        running = again[0] if again else _Running(number, requests[number], bool(served[number].cut))
         request = running.request
         speed = node.speeds[request.kind]
         if not again:
-            ready = _ready(requests, served, running.number)
-            if ready is None or ready > now:
+            ready = _ready(requests, served, waiting[0])
+            if ready is None or ready > now or not node.takes(now):
                 return
         if _budget(speed, inside) <= 0 or (inside and inside[0].request.kind != request.kind):
             return
         if len(inside) >= min(speed.seats, node.limit):
             return
         if not _fits(node, speed, inside, running):
-            return
-        iterations = ceil(Fraction(max(0, request.u - 1), speed.chunk)) + request.m
-        if now + iterations * speed.worst() > node.until:
             return
         if again:
             again.pop(0)
@@ -232,7 +270,7 @@ def _end_iteration(inside: list[_Running], requests: list[Request], served: list
         running.takes = 0
         if running.rest == 0 and not again:  # a decode, or a prompt that is finished with this iteration
             running.tokens += 1
-            if running.tokens == 1:
+            if running.tokens == 1 and served[running.number].first is None:  # what was sent stays sent
                 served[running.number].first = now
         if running.tokens == requests[running.number].m:
             served[running.number].end = now

@@ -9,15 +9,13 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-import pytest
 
 from tests.streams.draws import plainly, random_speed
 from tests.streams.one_by_one import Node, Request, Served, serve
 from tests.streams.worlds import as_served, chats, cluster, plain_nodes, plain_requests, queues
 from truenorth.executor import parse_policy, replay, simulate
 from truenorth.executor.noise import parse_noise
-from truenorth.models import Instance, InstanceError, Job, MLModel, Task, Tokens, Workflow, check, measure
-from truenorth.models.cluster import Availability
+from truenorth.models import Instance, Job, MLModel, Task, Tokens, Workflow, check, measure
 from truenorth.models.metrics import StreamMetrics
 from truenorth.models.objective import Objective, timeline_value
 from truenorth.models.streams import StreamClass, StreamSpeed
@@ -165,11 +163,3 @@ def test_noise_on_answers_keeps_the_rules() -> None:
     noisy = simulate(instance, parse_policy("least_tokens"), 3, parse_noise("run=lognormal:0.5"))
     assert noisy.realised
     assert check(instance, noisy) == []
-
-
-def test_servers_that_go_away_are_refused() -> None:
-    speed = StreamSpeed(MILLION, 10, 2, {1: 1, 2: 1}, 1, block=4)
-    on = cluster(2, 100)
-    leaving = replace(on, gpus=(on.gpus[0], replace(on.gpus[1], available=Availability(((0, 50),)))))
-    with pytest.raises(InstanceError, match="no server may come and go yet"):
-        chats(leaving, {"A": speed}, [(0, Tokens(4, 4, 5))])

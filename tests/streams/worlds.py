@@ -28,6 +28,7 @@ from truenorth.models import (
     Tokens,
     Workflow,
 )
+from truenorth.models.cluster import FOREVER
 from truenorth.models.streams import StreamSpeed
 from truenorth.models.timeline import file_order
 
@@ -155,7 +156,9 @@ def plain_nodes(instance: Instance, limits: Mapping[int, int] | None = None) -> 
         kinds = {stream.name: stream.speed_on(gpu.kind) for stream in streams.classes}
         speeds = {name: plainly(speed) for name, speed in kinds.items() if speed is not None}
         weights = sum(model.weight_bytes for model in instance.models)
-        nodes.append(Node(speeds, gpu.memory_bytes - weights, (limits or {}).get(index, 10**9)))
+        there = [(come, float("inf") if go == FOREVER else go) for come, go in gpu.available.intervals]
+        room, limit = gpu.memory_bytes - weights, (limits or {}).get(index, 10**9)
+        nodes.append(Node(speeds, room, limit, there, gpu.drain_us))
     return nodes
 
 
@@ -171,4 +174,7 @@ def as_served(timeline: Timeline) -> list[Served]:
     """Return what a timeline says of its requests, as the simulator does."""
     assert timeline.served is not None
     rows = (timeline.start_us.tolist(), timeline.served.first_us.tolist(), timeline.end_us.tolist())
-    return [Served(*row) for row in zip(*rows, strict=True)]
+    found = [Served(*row) for row in zip(*rows, strict=True)]
+    for run in timeline.served.cut:
+        found[run.task].cut.append((run.gpu, run.start_us, run.cut_us))
+    return found
