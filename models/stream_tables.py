@@ -98,6 +98,12 @@ class StreamTables:
         return np.array([[speed is not None and speed.block > 0 for speed in row] for row in self.speeds], bool)
 
     @property
+    def unlike(self) -> bool:
+        """Whether some class runs unlike on two GPU classes."""
+        laws = ([speed.content for speed in row if speed is not None] for row in self.speeds)
+        return any(law != row[0] for row in laws for law in row)
+
+    @property
     def held(self) -> Ints:
         """Tokens of KV that each task holds while it is served; 0 for what is no request. Shape [tasks]."""
         return self.prompt + self.output
