@@ -46,6 +46,7 @@ from truenorth.planner.show.servers_words import (
     deployable_in_words,
     describe_mix,
     describe_size,
+    fitted_in_words,
     information_in_words,
     measured,
     missed_in_words,
@@ -163,7 +164,13 @@ def view(answer: ServersAnswer) -> Group:
     spare = say_spare(found, ", with {} gone")
     title = f"{answer.sizes.scenario.name}: servers for {answer.levels}{faster}{spare}"
     rounded = "" if found.rounded_up is None else rounded_in_words(found.rounded_up)
-    first = (deployable_in_words(found), *missed_in_words(found), strain_in_words(found), rounded)
+    first = (
+        deployable_in_words(found),
+        *missed_in_words(found),
+        strain_in_words(found),
+        rounded,
+        *fitted_in_words(found),
+    )
     said = [f"{words}." for words in first if words]
     parts: list[Any] = [Text(" ".join(said))] if said else []
     parts.append(terminal(sizes_table(found, title)))

@@ -10,7 +10,7 @@ from rich.table import Table as TerminalTable
 from rich.text import Text
 
 from truenorth.models.metrics import Metrics, StreamMetrics
-from truenorth.models.record import encode
+from truenorth.models.record import ABSENT, encode
 from truenorth.models.scenario import Scenario
 from truenorth.models.units import say_size
 from truenorth.planner.answers.bound import Bound
@@ -129,7 +129,9 @@ def simulation_summary(simulation: Simulation) -> dict[str, str]:
     objective = simulation.objective
     who = simulation.policy + (" (on a twin)" if simulation.on_a_twin else "")
     value = {in_words(objective.name): say(objective.value, ".5g", objective.name.unit)}
-    return {"scenario": simulation.scenario.name, "policy": who} | value | _metrics_rows(simulation.metrics)
+    rows = {"scenario": simulation.scenario.name, "policy": who} | value | _metrics_rows(simulation.metrics)
+    fitted = simulation.fitted
+    return rows if fitted is ABSENT else rows | {"about": "\n".join(map(str, fitted))}
 
 
 def _metrics_rows(metrics: Metrics) -> dict[str, str]:
