@@ -332,9 +332,9 @@ class LeastTokens(LeastRequests):
             row += self.answers(load)
         return row
 
-    def answers(self, load: ClassLoad) -> NDArray[np.int64] | NDArray[np.float64]:
+    def answers(self, load: ClassLoad) -> NDArray[np.float64]:
         """Return the tokens of outstanding answers on every GPU: exactly, or as many as the mean so far makes them."""
-        return load.answers if self.knows_lengths else load.requests * load.mean_answer
+        return np.asarray(load.answers if self.knows_lengths else load.requests * load.mean_answer, np.float64)
 
     def expected_answer(self, task: int) -> float:
         """Return the mean of the class so far, or how long the answer will be if that is known."""

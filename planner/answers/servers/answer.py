@@ -529,9 +529,9 @@ def _origin(answer: ServersAnswer, options: Sequence[str]) -> ServersOrigin:
     streams = instance.streams
     requests = 0 if streams is None else int((streams.output > 0).sum())
     speeds = [] if streams is None else [speed for row in streams.speeds for speed in row if speed is not None]
-    measured = {"kv_grows": any(speed.block for speed in speeds), "contexts": any(speed.context_ps for speed in speeds)}
+    grows, contexts = any(speed.block for speed in speeds), any(speed.context_ps for speed in speeds)
     held, overlap = len(instance.initial), instance.overlap_loads
-    window = AssumedWindow(*named(scenario), len(instance.jobs), length_s, held, overlap, requests, **measured)
+    window = AssumedWindow(*named(scenario), len(instance.jobs), length_s, held, overlap, requests, grows, contexts)
     return ServersOrigin(window, shlex.join(command), provenance())
 
 
