@@ -22,7 +22,9 @@ from truenorth.models import Cluster, Instance, Job, Timeline, Workflow
 from truenorth.models.branches import deciders
 from truenorth.models.cluster import ALWAYS, FOREVER
 
-SERVING_POLICIES = "round_robin, least_requests, least_tokens, prefix_affinity, and what sets serves_streams"
+SERVING_POLICIES = (
+    "round_robin, least_requests, least_tokens, least_work, least_delay, prefix_affinity, and what sets serves_streams"
+)
 """Who serves requests of streams, in words."""
 
 

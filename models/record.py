@@ -126,7 +126,8 @@ def _encoded(record: Any) -> Iterator[tuple[str, Any]]:
     """Yield keys and values of a record."""
     listed: tuple[str, ...] | None = getattr(record, "ENCODED", None)
     if listed is not None:
-        yield from ((name, encode(getattr(record, name))) for name in listed)
+        held = ((name, getattr(record, name)) for name in listed)
+        yield from ((name, encode(value)) for name, value in held if value is not ABSENT)
         return
     for one in fields(record):
         value = getattr(record, one.name)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from truenorth.models.cluster import GPU
 from truenorth.models.restrictions import InstanceError
-from truenorth.models.streams import StreamClass, StreamSpeed, Tokens
+from truenorth.models.streams import Fitted, StreamClass, StreamSpeed, Tokens
 from truenorth.models.tables import LARGEST, NEVER, NONE, Ints, as_ints
 from truenorth.models.workload import Job, MLModel, Workflow
 
@@ -101,6 +101,17 @@ class StreamTables:
     def grows(self) -> NDArray[np.bool_]:
         """Whether KV grows. Shape [streams, classes]."""
         return np.array([[speed is not None and speed.block > 0 for speed in row] for row in self.speeds], bool)
+
+    @property
+    def fitted(self) -> list[Fitted]:
+        """What the step laws of the classes were fitted to, as far as they were."""
+        return [law for stream in self.classes for law in stream.fitted]
+
+    @property
+    def unlike(self) -> bool:
+        """Whether some class runs unlike on two GPU classes."""
+        laws = ([speed.content for speed in row if speed is not None] for row in self.speeds)
+        return any(law != row[0] for row in laws for law in row)
 
     @property
     def held(self) -> Ints:

@@ -168,6 +168,36 @@ class StreamSpeed:
 
 
 @dataclass(frozen=True, slots=True)
+class Fitted:
+    """What a stream class on a kind of GPU was fitted to, and how far the law is from it.
+
+    Parameters
+    ----------
+    stream, kind
+        The class, and the kind of GPU; ``*``: every kind.
+    log, requests
+        The log's name, and how many requests it has.
+    mean_error, p95_error
+        Greatest relative errors of a mean and of a p95 of the whole log, by the law of its earlier half.
+    """
+
+    stream: str
+    kind: str
+    log: str
+    requests: int
+    mean_error: float
+    p95_error: float
+
+    def __str__(self) -> str:
+        on = "" if self.kind == ANY_KIND else f" on {self.kind}"
+        far = f"means are off by at most {self.mean_error:.1%}, p95 by at most {self.p95_error:.1%}"
+        return (
+            f"The step law of {self.stream}{on} is fitted to {self.log} ({self.requests:,} requests): fitted to the "
+            f"earlier half alone, {far} over the whole log"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class StreamClass:
     """Requests that are served together on a GPU by continuous batching, whatever their workflow or job.
 
@@ -179,11 +209,14 @@ class StreamClass:
         How it runs per GPU kind; the key ``*`` holds for every kind. A kind without an entry is not eligible.
     models
         Names of the models that must be ready on a GPU while it serves the class.
+    fitted
+        Where its speeds come from, as far as they were fitted to logs.
     """
 
     name: str
     speeds: Mapping[str, StreamSpeed]
     models: tuple[str, ...] = ()
+    fitted: tuple[Fitted, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.speeds:

@@ -22,7 +22,9 @@ from truenorth.executor.policies.homed import Homes
 from truenorth.executor.policies.options import count, factor, option, switch
 from truenorth.executor.policy import Knows
 from truenorth.executor.site import Site
-from truenorth.models import NONE
+from truenorth.models import NONE, StreamSpeed, Tokens
+from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.streams import PICOSECONDS
 
 
 class Gateway(Lru):
@@ -262,6 +264,38 @@ class TokenOptions(LruOptions):
     known: bool = option(False, switch)
 
 
+@dataclass(slots=True, eq=False)
+class ClassLoad:
+    """What is outstanding of a stream class, per GPU, and how long its answers have been so far.
+
+    Parameters
+    ----------
+    requests, contexts
+        Requests that have not ended, and the tokens of their prompts, cached or not.
+    prompts, answers
+        Tokens of prompts without a first token yet that are to be worked off, and of answers where these are known.
+    ended, generated
+        Requests that have ended, and the tokens of their answers.
+    """
+
+    requests: NDArray[np.int64]
+    contexts: NDArray[np.int64]
+    prompts: NDArray[np.int64]
+    answers: NDArray[np.int64]
+    ended: int = 0
+    generated: int = 0
+
+    @property
+    def mean_answer(self) -> float:
+        """Tokens of an answer in the mean so far; 0 before the first has ended."""
+        return self.generated / self.ended if self.ended else 0.0
+
+    def with_one(self, tokens: Tokens) -> ClassLoad:
+        """Return the load with a request of these tokens on every GPU besides."""
+        rows = (self.requests + 1, self.contexts + tokens.prompt, self.prompts + tokens.uncached)
+        return ClassLoad(*rows, self.answers + tokens.output, self.ended, self.generated)
+
+
 class LeastTokens(LeastRequests):
     """A request goes where the fewest tokens are outstanding: prompts until their first token, answers until they end.
 
@@ -290,10 +324,8 @@ class LeastTokens(LeastRequests):
     def begin(self, site: Site) -> None:
         """Know of no answer yet."""
         super().begin(site)
-        self.tokens = np.zeros(site.n_gpus, np.int64)
         self._prompts: dict[int, int] = {}
-        self._requests_of: dict[int, NDArray[np.int64]] = {}
-        self._ended: dict[int, list[int]] = {}
+        self.loads: dict[int, ClassLoad] = {}
 
     def choose(self, task: int, gpus: Sequence[int]) -> int:
         """Return the node of the fewest tokens."""
@@ -301,52 +333,160 @@ class LeastTokens(LeastRequests):
 
     def outstanding_tokens(self) -> NDArray[np.float64]:
         """Return the tokens that are outstanding on every GPU; how long answers will be is the mean so far."""
-        # Known parts: prompts, and answers where they are known.
-        row = self.tokens.astype(np.float64)
-        if not self.knows_lengths:
-            for stream, requests in self._requests_of.items():
-                row += requests * self._mean(stream)
+        row = np.zeros(self.site.n_gpus)
+        for load in self.loads.values():
+            row += load.prompts
+        for load in self.loads.values():
+            row += self.answers(load)
         return row
 
-    def _mean(self, stream: int) -> float:
-        ended, tokens = self._ended.get(stream, (0, 0))
-        return tokens / ended if ended else 0.0
+    def answers(self, load: ClassLoad) -> NDArray[np.float64]:
+        """Return the tokens of outstanding answers on every GPU: exactly, or as many as the mean so far makes them."""
+        return np.asarray(load.answers if self.knows_lengths else load.requests * load.mean_answer, np.float64)
 
     def expected_answer(self, task: int) -> float:
         """Return the mean of the class so far, or how long the answer will be if that is known."""
-        if self.knows_lengths:
-            return float(self.site.tokens[task].output)
-        return self._mean(self.site.stream[self.site.template[task]])
+        return float(self.site.tokens[task].output) if self.knows_lengths else self.load_of(task).mean_answer
+
+    def load_of(self, task: int) -> ClassLoad:
+        """Return what is outstanding of a request's class."""
+        stream = self.site.stream[self.site.template[task]]
+        if stream not in self.loads:
+            self.loads[stream] = ClassLoad(*np.zeros((4, self.site.n_gpus), np.int64))
+        return self.loads[stream]
 
     def sent(self, task: int, gpu: int) -> None:
         """Count the tokens of a request."""
         super().sent(task, gpu)
-        site = self.site
-        stream = site.stream[site.template[task]]
-        self._prompts[task] = site.tokens[task].uncached
-        self.tokens[gpu] += site.tokens[task].uncached + site.tokens[task].output
-        if stream not in self._requests_of:
-            self._requests_of[stream] = np.zeros(site.n_gpus, np.int64)
-            self._ended[stream] = [0, 0]
-        self._requests_of[stream][gpu] += 1
+        load, tokens = self.load_of(task), self.site.tokens[task]
+        load.requests[gpu] += 1
+        load.contexts[gpu] += tokens.prompt
+        # Kept: who is cut is computed again from the start, but was counted as it was.
+        self._prompts[task] = tokens.uncached
+        load.prompts[gpu] += tokens.uncached
+        load.answers[gpu] += tokens.output
 
     def answering(self, task: int, gpu: int) -> None:
         """Count a prompt no more: its first token is there."""
-        self.tokens[gpu] -= self._prompts.pop(task)
+        self.load_of(task).prompts[gpu] -= self._prompts.pop(task)
 
     def ended(self, task: int, gpu: int) -> None:
         """Count an answer no more, and learn how long it was; one that is taken away has told nothing."""
         super().ended(task, gpu)
-        site = self.site
-        stream = site.stream[site.template[task]]
-        self._requests_of[stream][gpu] -= 1
+        load, tokens = self.load_of(task), self.site.tokens[task]
+        load.requests[gpu] -= 1
+        load.contexts[gpu] -= tokens.prompt
         # Without its first token it is taken away, and its prompt still counts.
-        self.tokens[gpu] -= self._prompts.pop(task, 0)
+        load.prompts[gpu] -= self._prompts.pop(task, 0)
         if self.knows_lengths:
-            self.tokens[gpu] -= site.tokens[task].output
-        elif site.tokens[task].output:
-            self._ended[stream][0] += 1
-            self._ended[stream][1] += site.tokens[task].output
+            load.answers[gpu] -= tokens.output
+        elif tokens.output:
+            load.ended += 1
+            load.generated += tokens.output
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepLaws:
+    """The step laws of a stream class, GPU by GPU; all 0 where it cannot run.
+
+    Parameters
+    ----------
+    prompt_us, context_us, mixed_us
+        What a token of a prompt takes, and a token of context and any prompt add to an iteration.
+    chunk, seats
+        Most prompt tokens of an iteration, and most requests.
+    step_us
+        Time of a step by the number of decodes. Shape [gpus, most seats + 1].
+    """
+
+    prompt_us: NDArray[np.float64]
+    context_us: NDArray[np.float64]
+    mixed_us: NDArray[np.int64]
+    chunk: NDArray[np.int64]
+    seats: NDArray[np.int64]
+    step_us: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, speeds: Sequence[StreamSpeed | None]) -> StepLaws:
+        """Return the laws of these speeds, GPU by GPU."""
+        step_us = np.zeros((len(speeds), 1 + max(speed.seats for speed in speeds if speed)), np.int64)
+        prompt_us, context_us = np.zeros((2, len(speeds)))
+        mixed_us, chunk, seats = np.zeros((3, len(speeds)), np.int64)
+        for gpu, speed in enumerate(speeds):
+            if speed is not None:
+                step_us[gpu, : speed.seats + 1] = speed.tau
+                prompt_us[gpu] = MICROSECONDS_PER_SECOND / speed.prefill_rate
+                context_us[gpu] = speed.context_ps / PICOSECONDS
+                mixed_us[gpu], chunk[gpu], seats[gpu] = speed.mixed_us, speed.chunk, speed.seats
+        return cls(prompt_us, context_us, mixed_us, np.maximum(chunk, 1), seats, step_us)
+
+    def prefill_us(self, tokens: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return how long so many tokens of prompts take, GPU by GPU."""
+        return tokens * self.prompt_us - (-tokens // self.chunk) * self.mixed_us
+
+    def decode_us(self, requests: NDArray[np.int64], contexts: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return how long a step of so many requests is, with so many tokens of context in all: as far as seats go."""
+        running = np.minimum(requests, self.seats)
+        beside_us = self.context_us * contexts * running / np.maximum(requests, 1)
+        return self.step_us[np.arange(len(running)), running] + beside_us
+
+
+class LeastWork(LeastTokens):
+    """A request goes to the node that would then have the fewest seconds outstanding, by its own step law.
+
+    A prompt counts until its first token, at the node's prefill rate; each token of an answer until that ends, at the
+    node's step time of all requests that are outstanding there, this one among them, as far as there are seats.
+    """
+
+    uses: ClassVar[str | None] = "outstanding tokens, step times"
+
+    def begin(self, site: Site) -> None:
+        """Know of no class yet."""
+        super().begin(site)
+        self._laws: dict[int, StepLaws] = {}
+
+    def choose(self, task: int, gpus: Sequence[int]) -> int:
+        """Return the node of the least work."""
+        own, row = self.load_of(task), np.zeros(self.site.n_gpus)
+        for stream, load in self.loads.items():
+            row += self.with_request_us(task, stream) if load is own else self.work_us(stream, load)
+        return self.least_of(row, task, gpus)
+
+    def with_request_us(self, task: int, stream: int) -> NDArray[np.float64]:
+        """Return what every GPU would have to do of a request's class with the request, in microseconds."""
+        return self.work_us(stream, self.loads[stream].with_one(self.site.tokens[task]))
+
+    def work_us(self, stream: int, load: ClassLoad) -> NDArray[np.float64]:
+        """Return how long prompts and answers of a class take on every GPU, in microseconds."""
+        return self.law(stream).prefill_us(load.prompts) + self.answers(load) * self.step_us(stream, load)
+
+    def step_us(self, stream: int, load: ClassLoad) -> NDArray[np.float64]:
+        """Return how long a step of all requests of a class is on every GPU; half of each answer is generated."""
+        return self.law(stream).decode_us(load.requests, load.contexts + self.answers(load) / 2)
+
+    def law(self, stream: int) -> StepLaws:
+        """Return the step laws of a class."""
+        if stream not in self._laws:
+            by_class = self.site.speeds[stream]
+            self._laws[stream] = StepLaws.of([by_class[here] for here in self.site.gpu_class])
+        return self._laws[stream]
+
+
+class LeastDelay(LeastWork):
+    """A request goes where it takes least of everyone's time: its own until its end, and what it costs the others.
+
+    Its prompt delays every request that is outstanding on the node, and each of their tokens comes by the longer step
+    of one decode more. Requests of other classes are served before it.
+    """
+
+    def with_request_us(self, task: int, stream: int) -> NDArray[np.float64]:
+        """Return what a request would take of its own and the others' time on every GPU, in microseconds."""
+        tokens, load, law = self.site.tokens[task], self.loads[stream], self.law(stream)
+        after = load.with_one(tokens)
+        prompt_us = law.prefill_us(np.full(self.site.n_gpus, tokens.uncached))
+        step_us, longer_us = self.step_us(stream, after), self.step_us(stream, after) - self.step_us(stream, load)
+        own_us = law.prefill_us(after.prompts) + self.expected_answer(task) * step_us
+        return own_us + load.requests * prompt_us + self.answers(load) * longer_us
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,14 @@ from truenorth.executor.policies.baselines import Hash, Heft, Jit, Lru
 from truenorth.executor.policies.compass import Compass, ReleasedCompass
 from truenorth.executor.policies.dally import Dally
 from truenorth.executor.policies.due_queue import Clockwork, Deferred
-from truenorth.executor.policies.gateways import LeastRequests, LeastTokens, PrefixAffinity, RoundRobin
+from truenorth.executor.policies.gateways import (
+    LeastDelay,
+    LeastRequests,
+    LeastTokens,
+    LeastWork,
+    PrefixAffinity,
+    RoundRobin,
+)
 from truenorth.executor.policies.hadar import Hadar
 from truenorth.executor.policies.options import Kind, by_old_name, nearest
 from truenorth.executor.policies.rltune import Rltune
@@ -44,6 +51,8 @@ POLICIES: Mapping[str, type[Policy]] = {
     "round_robin": RoundRobin,
     "least_requests": LeastRequests,
     "least_tokens": LeastTokens,
+    "least_work": LeastWork,
+    "least_delay": LeastDelay,
     "prefix_affinity": PrefixAffinity,
 }
 """The built-in online policies by name."""

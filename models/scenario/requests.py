@@ -11,7 +11,7 @@ from truenorth.models.scenario.errors import FieldError, Where, allowed, blame, 
 from truenorth.models.scenario.quantities import KV, MAX_TOKENS
 from truenorth.models.scenario.stream_section import StreamSection
 from truenorth.models.stream_tables import longest_on
-from truenorth.models.streams import StreamClass, Tokens
+from truenorth.models.streams import Fitted, StreamClass, Tokens
 from truenorth.models.tables import LARGEST
 from truenorth.models.units import QuantityError
 
@@ -22,7 +22,11 @@ TOKEN_COLUMNS = ("prompt", "uncached", "output")
 def stream_class(name: str, section: StreamSection) -> StreamClass:
     """Return a stream class; whether there are its models is for the first task to say that names it."""
     with blame(("streams", name), "a class such as the documentation shows"):
-        return StreamClass(name, section.speeds, section.models)
+        fitted = [
+            Fitted(name, kind, log.log, log.requests, float(log.mean_error), float(log.p95_error))
+            for kind, log in section.fitted.items()
+        ]
+        return StreamClass(name, section.speeds, section.models, tuple(fitted))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,13 @@ from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
 
-from truenorth.models.scenario.errors import quote
+from truenorth.models.scenario.errors import allowed, quote
 from truenorth.models.scenario.quantities import (
     Concurrency,
     FineTime,
+    JobCount,
     Name,
+    Number,
     PositiveTime,
     Rate,
     Size,
@@ -111,6 +113,22 @@ _Growths = Annotated[
 ]
 
 
+class FittedSection(Section):
+    """The log that a step law was fitted to, as `fit` writes it; answers repeat it."""
+
+    log: Name = Field(description="The log's name.")
+    requests: JobCount = Field(description="How many requests it has.")
+    mean_error: Number = Field(
+        description="Greatest relative error of a mean over the whole log, by the law of its earlier half."
+    )
+    p95_error: Number = Field(description="The same of a p95.")
+
+
+def _fitted_for_every_kind(value: object) -> object:
+    """Turn one log into that of every kind of GPU."""
+    return {ANY_KIND: value} if isinstance(value, Mapping) and "log" in value else value
+
+
 class StreamSection(Section):
     """Requests served together by continuous batching; every value holds for all kinds of GPU, or stands per kind."""
 
@@ -140,6 +158,9 @@ class StreamSection(Section):
         description="Whether a request holds KV for all its tokens from its start, or takes blocks as it grows.",
     )
     block: _Counts = Field(default=BLOCK, validate_default=True, description="Tokens of a block of KV, where KV grows.")
+    fitted: Annotated[
+        dict[Name, FittedSection], BeforeValidator(_fitted_for_every_kind, FittedSection | dict[Name, FittedSection])
+    ] = Field(default_factory=dict, description="What the law was fitted to, and how far off it is.")
 
     @model_validator(mode="after")
     def _same_kinds(self) -> StreamSection:
@@ -149,6 +170,9 @@ class StreamSection(Section):
                 if kind not in getattr(self, other) and ANY_KIND not in getattr(self, other):
                     text = f"has no value for {quote(kind)}, as {key} has"
                     raise problem(f"{text}; allowed are the same kinds of GPU everywhere", other)
+        for kind in self.fitted:
+            if not {kind, ANY_KIND} & self.kinds.keys() and kind != ANY_KIND:
+                raise problem(f"unknown kind {quote(kind)}; {allowed(kind, self.kinds)}", "fitted")
         for kind, on in self.kinds.items():
             if max(on.step) < on.concurrency:
                 text = f"lists no step of {on.concurrency}, the concurrency"

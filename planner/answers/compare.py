@@ -22,7 +22,7 @@ from truenorth.models.scenario import Scenario
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.bound import Certifiable
 from truenorth.planner.answers.plan import Plan, starts_for
-from truenorth.planner.answers.policies.parse import parse
+from truenorth.planner.answers.policies.parse import parse, weighing
 from truenorth.planner.answers.regret import Regret, RegretRecord
 from truenorth.planner.answers.shown import (
     Shown,
@@ -383,7 +383,7 @@ def compare_within(asked: CompareQuestion, scenario: Scenario, budget: Budget) -
 def _default_policies(scenario: Scenario, noise: str | None) -> tuple[str, ...]:
     """Return who is asked where nobody is named."""
     if scenario.instance.streams is not None:
-        return STREAM_POLICIES
+        return (*weighing(scenario.instance), *STREAM_POLICIES)
     told_wrongly = () if noise is None else OFFLINE_POLICIES
     batching = BATCHING_POLICIES if scenario.instance.batches else ()
     quick = (policy for policy in DEFAULT_POLICIES if policy != AHEAD or _lists_are_short(scenario))

@@ -6,6 +6,7 @@ about requests that it has not seen; the law of all requests is the one that is 
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -132,6 +133,10 @@ class Fit:
         blocks = 0 if self.kv_tokens is None else self.limits.room * speed.block
         listed = ", ".join(f"{count}: {us} us" for count, us in speed.step_us.items())
         errors = ", ".join(f"{each.figure} {each.half_error:+.1%}" for each in self.figures)
+        worst = {
+            rank: max(abs(each.half_error) for each in self.figures if each.figure.startswith(rank))
+            for rank in ("mean", "p95")
+        }
         lines = [
             f"# Fitted by `truenorth fit` ({provenance()['truenorth']}) to {self.log.name}, {self.requests} requests.",
             "# Method: five numbers of a step law, so that simulated first tokens and ends are those of the log.",
@@ -156,6 +161,8 @@ class Fit:
             "      kv: grows",
             f"      block: {speed.block}",
             f"      kv_per_token: {speed.kv_bytes} B",
+            f"      fitted: {{log: {json.dumps(self.log.name)}, requests: {self.requests}, "
+            f"mean_error: {worst['mean']:.6f}, p95_error: {worst['p95']:.6f}}}",
         ]
         return "\n".join(lines) + "\n"
 

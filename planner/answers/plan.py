@@ -15,6 +15,7 @@ from truenorth.models.objective import Objective, ObjectiveValue, Status, report
 from truenorth.models.record import take
 from truenorth.models.scenario import Scenario, TimelineHeader, write_timeline
 from truenorth.models.timeline import Timeline
+from truenorth.planner.answers.policies.parse import weighing
 from truenorth.planner.answers.shown import Shown, WithTimelines, frame_of_one, is_converged
 from truenorth.planner.answers.split import jobs_apart
 from truenorth.planner.answers.versions import provenance
@@ -206,7 +207,7 @@ def starts_for(instance: Instance, seed: int, given: Sequence[Timeline] | None =
 
     def run_each(left_s: Callable[[], float]) -> Iterator[Timeline]:
         """Yield what the policies make of it, as far as the time allows."""
-        policies = START_POLICIES if instance.streams is None else STREAM_STARTS
+        policies = START_POLICIES if instance.streams is None else (*weighing(instance), *STREAM_STARTS)
         for name in (*BATCHING_STARTS, *policies) if instance.batches else policies:
             # A simulation that cannot end in time gives no plan at all.
             if left_s() <= _S_PER_TASK * instance.n_tasks:

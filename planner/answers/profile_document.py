@@ -133,6 +133,7 @@ def measured_document(scenario: Scenario, measurements: Measurements, with_memor
         section["runtime"] = _tables(section["runtime"], kinds, sizes)
     for name, times in measurements.streams.items():
         section = document["streams"][name]
+        section.pop("fitted", None)  # these steps are measured, not those of the log
         section["prefill"] = _of_kinds(section["prefill"], kinds, f"{times.prefill_rate:.6g} /s")
         section["step"] = _tables(section["step"], kinds, times.steps)
         section["kv_per_token"] = _of_kinds(section.get("kv_per_token"), kinds, f"{times.kv_bytes} B")

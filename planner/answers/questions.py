@@ -284,7 +284,8 @@ class CompareQuestion(Question["Comparison"]):
     policies
         As `truenorth.simulate` takes them; None: those of `planner.answers.compare.DEFAULT_POLICIES` (`ahead` up to
         `LONGEST_LISTS`), `OFFLINE_POLICIES` if there is noise and `BATCHING_POLICIES` if there are batch classes, of
-        those the ones that can serve the window; for requests of streams `STREAM_POLICIES`.
+        those the ones that can serve the window; for requests of streams `STREAM_POLICIES`, on
+        unlike nodes `WEIGHING` besides.
     noise
         How wrong the run times are that policies are told, as ``told=published:1``; plan and bound know the true ones.
     time_limit_s

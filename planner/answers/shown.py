@@ -17,7 +17,8 @@ from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.instance import Instance
 from truenorth.models.metrics import Metrics
 from truenorth.models.objective import Objective, completion_us
-from truenorth.models.record import encode
+from truenorth.models.record import ABSENT, encode
+from truenorth.models.streams import Fitted
 from truenorth.models.timeline import Timeline
 from truenorth.solvers.bounds.closed_form import METHODS
 
@@ -48,6 +49,12 @@ class Shown:
     instance: Instance
     timeline: Timeline
     truth: Instance | None = None
+
+
+def fitted_laws(instance: Instance) -> list[Fitted]:
+    """Return what step laws of an instance were fitted to, and how far off they are; absent as a key if none was."""
+    streams = instance.streams
+    return ABSENT if streams is None or not streams.fitted else streams.fitted
 
 
 class WithTimelines:

@@ -20,10 +20,11 @@ from truenorth.models.metrics import Metrics, measure
 from truenorth.models.objective import ObjectiveValue, reported_value, timeline_value
 from truenorth.models.record import take
 from truenorth.models.scenario import Scenario, TimelineHeader, write_timeline
+from truenorth.models.streams import Fitted
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.check import feasible_timeline
 from truenorth.planner.answers.policies.parse import OFFLINE, is_own, parse
-from truenorth.planner.answers.shown import Shown, WithTimelines, frame_of_one
+from truenorth.planner.answers.shown import Shown, WithTimelines, fitted_laws, frame_of_one
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty
 from truenorth.planner.answers.versions import provenance
 
@@ -59,7 +60,7 @@ class Simulation(WithTimelines):
         What the policy's decisions make of run times; whoever replays a plan may know the future, as who looks ahead.
     """
 
-    ENCODED: ClassVar = ("policy", "objective", "metrics")
+    ENCODED: ClassVar = ("policy", "objective", "metrics", "fitted")
 
     scenario: Scenario
     policy: str
@@ -99,6 +100,11 @@ class Simulation(WithTimelines):
     def frame(self) -> pd.DataFrame:
         """Return what happened as a row, with the columns of grids."""
         return frame_of_one(self.policy, self.scenario.objective, self.value, self.metrics)
+
+    @property
+    def fitted(self) -> list[Fitted]:
+        """What step laws were fitted to, and how far off they are; absent if none was."""
+        return fitted_laws(self.instance)
 
     @property
     def objective(self) -> ObjectiveValue:

@@ -97,6 +97,11 @@ def tokens(rows: Iterable[tuple[str, Metrics | None]]) -> list[Table[StreamRow]]
         Column("output tokens/s", lambda row: row[1].output_tokens_per_s, ",.0f"),
         Column("KV peak", lambda row: row[1].kv_peak_bytes, say_size),
     ]
+    if any(metrics.preemptions for _, metrics in served):
+        columns += [
+            Column("preemptions", lambda row: row[1].preemptions, ",d"),
+            Column("tokens computed again", lambda row: row[1].recomputed_tokens, ",d"),
+        ]
     return [Table("First tokens, and time per token behind them", columns, served)] if served else []
 
 

@@ -47,6 +47,7 @@ from truenorth.planner.show.servers_words import (
     deployable_in_words,
     describe_mix,
     describe_size,
+    fitted_in_words,
     information_in_words,
     measured,
     missed_in_words,
@@ -166,7 +167,14 @@ def view(answer: ServersAnswer) -> Group:
     title = f"{answer.sizes.scenario.name}: servers for {answer.levels}{faster}{spare}"
     rounded = "" if found.rounded_up is None else rounded_in_words(found.rounded_up)
     split = say_split(answer.sizes.scenario.instance)
-    first = (deployable_in_words(found), *missed_in_words(found), strain_in_words(found), rounded, split)
+    first = (
+        deployable_in_words(found),
+        *missed_in_words(found),
+        strain_in_words(found),
+        rounded,
+        split,
+        *fitted_in_words(found),
+    )
     said = [f"{words}." for words in first if words]
     parts: list[Any] = [Text(" ".join(said))] if said else []
     parts.append(terminal(sizes_table(found, title)))

@@ -6,6 +6,7 @@ Of priced groups only the price has a bound worth saying: one dear server may do
 from __future__ import annotations
 
 from truenorth.executor import Knows
+from truenorth.models.metrics import StreamMetrics
 from truenorth.models.record import ABSENT
 from truenorth.models.slo import ServiceLevel
 from truenorth.planner.answers.servers.record import AlternativeSize, AssumedWindow, ServersRecord, Size, StrainReached
@@ -32,7 +33,7 @@ def order_in_words(found: ServersRecord) -> str:
         _floor_price(found),
     ]
     said = "; ".join(part for part in parts if part)
-    served = f"Served by {_who(found, best)}."
+    served = f"Served by {_who(found, best)}{_preempted(best)}."
     return f"Order{at_most} {size}{': ' if said else ''}{said}. {served}"
 
 
@@ -188,7 +189,7 @@ def deployable_in_words(found: ServersRecord) -> str:
     left_out = f"{say_less(found, untried)} {'was' if untried == 1 else 'were'} not tried for lack of time"
     needs = f"needs at most {size} ({left_out})" if untried else f"needs {size}"
     spare = say_spare(found, ", {} of which may be gone")
-    said = f"{_who(found, best)} {needs}{spare}{_better_informed(found)}{_floor(found)}"
+    said = f"{_who(found, best)} {needs}{spare}{_preempted(best)}{_better_informed(found)}{_floor(found)}"
     growth = found.growth
     if growth is None or growth.fails is None:
         return said if growth is None else f"{said}. It takes {growth.holds:.4g} times the traffic, too"
@@ -201,6 +202,13 @@ def _who(found: ServersRecord, alternative: AlternativeSize) -> str:
     """Return a policy with the information that it uses."""
     used = information_in_words(alternative.information_used, alternative.knows, found.noise)
     return f"{alternative.policy} (information used: {used})"
+
+
+def _preempted(alternative: AlternativeSize) -> str:
+    """Return how often requests are preempted, where they are."""
+    metrics = alternative.metrics
+    count = metrics.preemptions if isinstance(metrics, StreamMetrics) else 0
+    return f", with {count:,} preemptions of requests for want of KV memory" if count else ""
 
 
 def _closest(found: ServersRecord) -> str:
@@ -335,18 +343,26 @@ def assumptions(found: ServersRecord, window: AssumedWindow) -> list[str]:
         f"At the start {held} models are in memory." if held else "At the start no model is in memory: all are loaded.",
         f"Loads and runs of a GPU {'overlap' if window.overlap_loads else 'take turns'}; sizes, run times and "
         "prices are those of the scenario.",
-        *_of_requests(found, window.requests),
+        *_of_requests(found, window),
+        *(f"{words}." for words in fitted_in_words(found)),
         f"Up to {spare} servers are gone from the start, whichever hurt most."
         if spare
         else "No server fails, comes or goes, but where a failure is asked about: it is gone from the start then.",
     ]
 
 
-def _of_requests(found: ServersRecord, requests: int) -> list[str]:
+def fitted_in_words(found: ServersRecord) -> list[str]:
+    """Return what step laws were fitted to, and how far off they are; nothing if none was."""
+    return [] if found.fitted is ABSENT else [str(law) for law in found.fitted]
+
+
+def _of_requests(found: ServersRecord, window: AssumedWindow) -> list[str]:
     """Return what is assumed of requests of streams, and what a percentile alone allows."""
-    if not requests:
+    if not window.requests:
         return []
-    said = ["KV is reserved from start to end, prefill is linear in tokens, steps do not depend on contexts."]
+    kv = "grows with each request's tokens, and requests are preempted where it is short" if window.kv_grows else ""
+    steps = f"steps {'depend on contexts as the scenario says' if window.contexts else 'do not depend on contexts'}"
+    said = [f"KV {kv or 'is reserved from start to end'}, prefill is linear in tokens, {steps}."]
     if all(level.share not in (None, 1) for level in found.levels.levels):
         said.append("A percentile alone lets the others wait for good: a level for all beside it would not.")
     return said

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from truenorth.models.instance import Instance
 from truenorth.models.metrics import Metrics, StreamMetrics
-from truenorth.models.record import encode
+from truenorth.models.record import ABSENT, encode
 from truenorth.models.scenario import Scenario
 from truenorth.models.timeline import Timeline
 from truenorth.models.units import say_size
@@ -135,7 +135,9 @@ def simulation_summary(simulation: Simulation) -> dict[str, str]:
     who = simulation.policy + (" (on a twin)" if simulation.on_a_twin else "")
     value = {in_words(objective.name): say(objective.value, ".5g", objective.name.unit)}
     apart = _apart_rows(simulation.instance, simulation.timeline)
-    return {"scenario": simulation.scenario.name, "policy": who} | value | _metrics_rows(simulation.metrics) | apart
+    rows = {"scenario": simulation.scenario.name, "policy": who} | value | _metrics_rows(simulation.metrics) | apart
+    fitted = simulation.fitted
+    return rows if fitted is ABSENT else rows | {"about": "\n".join(map(str, fitted))}
 
 
 def _metrics_rows(metrics: Metrics) -> dict[str, str]:

@@ -19,7 +19,15 @@ from tests.streams.worlds import (
 from truenorth.executor import parse_policy, replay, simulate
 from truenorth.models import Instance, Timeline, check
 
-POLICIES = ("round_robin", "least_requests", "least_tokens", "least_tokens:known=yes", "prefix_affinity")
+POLICIES = (
+    "round_robin",
+    "least_requests",
+    "least_tokens",
+    "least_tokens:known=yes",
+    "least_work",
+    "least_delay",
+    "prefix_affinity",
+)
 
 
 def shifted(timeline: Timeline, row: str, task: int, by: int) -> Timeline:

@@ -24,7 +24,15 @@ from truenorth.solvers.bounds.certificate import closed_form_document
 from truenorth.solvers.bounds.verify import verify
 from truenorth.solvers.search import queues as queues_of
 
-POLICIES = ("round_robin", "least_requests", "least_tokens", "least_tokens:known=yes", "prefix_affinity")
+POLICIES = (
+    "round_robin",
+    "least_requests",
+    "least_tokens",
+    "least_tokens:known=yes",
+    "least_work",
+    "least_delay",
+    "prefix_affinity",
+)
 DRAWS = int(os.environ.get("DRAWS", "100"))
 """DRAWS=1000 is for the night."""
 MILLION = Fraction(1_000_000)

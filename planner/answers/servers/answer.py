@@ -56,6 +56,7 @@ from truenorth.planner.answers.servers.record import (
 )
 from truenorth.planner.answers.servers.sizes import Mix, Sizes, Sizing, candidates, leave_out_idle
 from truenorth.planner.answers.servers.streams import refute_sizes, stream_policies
+from truenorth.planner.answers.shown import fitted_laws
 from truenorth.planner.answers.simulate import is_file, write_simulation
 from truenorth.planner.answers.uncertain.spec import refuse_estimates
 from truenorth.planner.answers.versions import named, provenance
@@ -273,6 +274,7 @@ class ServersAnswer:
                 for each in self.alternatives
             ],
             coarse_stamps=self.coarse_stamps,
+            fitted=fitted_laws(self.sizes.scenario.instance),
             sensitivity=list(self.strains),
             refutation=None if self.refutation is None else self._refuted(self.refutation, certificate),
         )
@@ -524,9 +526,12 @@ def _origin(answer: ServersAnswer, options: Sequence[str]) -> ServersOrigin:
     command += options
     instance = scenario.instance
     length_s = int(instance.job_release_us.max()) / MICROSECONDS_PER_SECOND
-    requests = 0 if instance.streams is None else int((instance.streams.output > 0).sum())
+    streams = instance.streams
+    requests = 0 if streams is None else int((streams.output > 0).sum())
+    speeds = [] if streams is None else [speed for row in streams.speeds for speed in row if speed is not None]
+    grows, contexts = any(speed.block for speed in speeds), any(speed.context_ps for speed in speeds)
     held, overlap = len(instance.initial), instance.overlap_loads
-    window = AssumedWindow(*named(scenario), len(instance.jobs), length_s, held, overlap, requests)
+    window = AssumedWindow(*named(scenario), len(instance.jobs), length_s, held, overlap, requests, grows, contexts)
     return ServersOrigin(window, shlex.join(command), provenance())
 
 

@@ -9,6 +9,7 @@ from truenorth.executor import Knows
 from truenorth.models import ServiceLevels
 from truenorth.models.metrics import Metrics, StreamMetrics
 from truenorth.models.record import ABSENT, Spreading, spread
+from truenorth.models.streams import Fitted
 from truenorth.planner.answers.versions import Origin, ScenarioNamed
 
 Figures = float | list[float | None] | None
@@ -170,6 +171,7 @@ class ServersRecord:
     sensitivity: list[StrainReached]
     refutation: SizeRefuted | None
     runtime_s: float
+    fitted: list[Fitted] = ABSENT
 
     def __post_init__(self) -> None:
         """Refuse what no answer is: values of other levels, or sizes of priced groups without a price."""
@@ -220,6 +222,8 @@ class AssumedWindow(ScenarioNamed):
     resident_at_start: int
     overlap_loads: bool
     requests: int
+    kv_grows: bool = False
+    contexts: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ import numpy as np
 
 from truenorth.models import Instance, InstanceError, ServiceLevel, ServiceLevels
 from truenorth.models.instance import NEVER, Ints
+from truenorth.planner.answers.policies.parse import weighing
 from truenorth.planner.answers.servers.decide import SizeRefutation
 from truenorth.planner.answers.servers.forces import broken_at_best
 from truenorth.planner.answers.servers.goal import late_together, tolerances
@@ -48,7 +49,7 @@ def stream_policies(instance: Instance, noise: str | None) -> tuple[str, ...]:
     """Return the policies to simulate where none are named; under noise nobody is to order by lengths of answers."""
     classes = ([task.stream.name for task in workflow.tasks if task.stream] for workflow in instance.workflows)
     several = any(len(set(names)) < len(names) for names in classes)
-    return (*GATEWAYS, *([AFFINITY] if several else []), *([KNOWING] if noise is None else []))
+    return (*weighing(instance), *GATEWAYS, *([AFFINITY] if several else []), *([KNOWING] if noise is None else []))
 
 
 def refute_sizes(hunt: Hunt, most: int | None, share: float) -> int:

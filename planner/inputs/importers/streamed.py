@@ -112,7 +112,7 @@ def _class_of(name: str, document: CatalogueDocument) -> StreamClass:
     if section is None:
         raise ValueError(f"{name} has no stream")
     made = stream_class(name, section)
-    return StreamClass(name, made.speeds, tuple(dict.fromkeys((name, *made.models))))
+    return StreamClass(name, made.speeds, tuple(dict.fromkeys((name, *made.models))), made.fitted)
 
 
 def _speeds(stream: StreamClass, document: CatalogueDocument) -> Iterator[tuple[str, StreamSpeed]]:

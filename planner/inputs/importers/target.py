@@ -24,7 +24,7 @@ from truenorth.models.scenario.files import read_text
 from truenorth.models.scenario.requests import TOKEN_COLUMNS
 from truenorth.models.scenario.work import build_workflows
 from truenorth.models.scenario.writing import scenario_text
-from truenorth.models.streams import BLOCK, PICOSECONDS, StreamClass
+from truenorth.models.streams import BLOCK, PICOSECONDS, Fitted, StreamClass
 from truenorth.models.units import gigabytes, gigabytes_per_s, say_size, seconds
 from truenorth.models.workload import ANY_KIND, WHOLE, Task, Workflow
 from truenorth.planner.inputs.importers.format import Hardware
@@ -324,7 +324,14 @@ def _stream(stream: StreamClass) -> dict[str, Any]:
         "step": {kind: _by_size(speed.step_us) for kind, speed in speeds.items()},
         "kv_per_token": {kind: f"{speed.kv_bytes} B" for kind, speed in speeds.items()},
         **(amended if said else {}),
+        **({"fitted": {each.kind: _fitted(each) for each in stream.fitted}} if stream.fitted else {}),
     }
+
+
+def _fitted(law: Fitted) -> dict[str, Any]:
+    """Return what a law was fitted to."""
+    errors = {"mean_error": law.mean_error, "p95_error": law.p95_error}
+    return {"log": law.log, "requests": law.requests} | {name: Plain(f"{error:.6f}") for name, error in errors.items()}
 
 
 def _task(task: Task) -> dict[str, Any]:

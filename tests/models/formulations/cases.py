@@ -151,8 +151,8 @@ SLOTS = (
         13,
         instance(jobs(one(3, "m"), one(3, "n", name="v")), {"m": 5, "n": 5}, cluster(1, slots=(5, 5), memory_bytes=10)),
     ),
-    # m (2) is where alone n (5) fits: it moves by a load [0, 2), n loads [2, 7), both run [7, 9). By m where it is first:
-    # n from 4 on, m again until 11.
+    # m (2) is where alone n (5) fits: it moves by a load [0, 2), n loads [2, 7), both run [7, 9). If m runs where it is
+    # first, n loads from 4 on and m once more until 11.
     case(
         "R2 a model in the way of another",
         9,

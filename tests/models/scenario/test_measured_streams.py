@@ -57,6 +57,26 @@ def test_keys_for_every_kind_or_per_kind(tmp_path: Path) -> None:
     assert speed_of(scenario(tmp_path, **per_kind, **kinds)).content == speed.content
 
 
+FITTED = {"log": "run.jsonl", "requests": 300, "mean_error": 0.012, "p95_error": 0.0}
+
+
+def test_what_a_law_was_fitted_to_is_kept_beside_it_and_not_in_the_hash(tmp_path: Path) -> None:
+    made = scenario(tmp_path, fitted=FITTED)
+    kinds = {key: {"A": value, "B": value} for key, value in {"chunk": 16, "concurrency": 4}.items()}
+    of_a = scenario(tmp_path, **kinds, fitted={"A": FITTED})
+    streams = (each.instance.streams for each in (made, of_a, scenario(tmp_path)))
+    said = [[str(law) for law in tables.fitted] for tables in streams if tables is not None]
+    far = "(300 requests): fitted to the earlier half alone, means are off by at most 1.2%, p95 by at most 0.0% over"
+    assert said == [
+        [f"The step law of chat is fitted to run.jsonl {far} the whole log"],
+        [f"The step law of chat on A is fitted to run.jsonl {far} the whole log"],
+        [],
+    ]
+    assert scenario_hash(made.instance) == scenario_hash(scenario(tmp_path).instance)
+    with pytest.raises(InputError, match=r"chat.yaml:\d+: streams.chat.fitted: unknown kind 'C'; allowed are A, B"):
+        scenario(tmp_path, **kinds, fitted={"C": FITTED})
+
+
 def test_defaults_are_not_in_the_hash(tmp_path: Path) -> None:
     plain = scenario_hash(scenario(tmp_path).instance)
     defaults = {"context": "0 us", "mixed": "0 us", "budget": "separate", "kv": "reserved", "block": 4}

@@ -13,6 +13,7 @@ from tests.command import app, run
 from tests.solvers.fitting.test_engine_kernel import LAW, requests, served
 from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import InputError
+from truenorth.models.streams import Fitted
 from truenorth.planner.answers.fit import FIGURES
 from truenorth.solvers.fitting.engine_kernel import EngineLimits
 
@@ -49,6 +50,57 @@ def test_import_and_simulate_give_the_figures_of_the_fit(
     assert figures == pytest.approx(said, rel=0.01)
     assert simulated.metrics.preemptions == pytest.approx(fitted["preemptions"], abs=3)  # type: ignore[attr-defined]
     assert "# Errors about the whole log of the law of its earlier half: mean_first_token_s" in catalogue.read_text()
+
+
+def test_answers_say_what_the_law_was_fitted_to_and_how_far_off_it_is(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From one place: `simulate`, `servers` and the page of its folder, which say that KV grows, and preemptions."""
+    catalogue, scenario, folder = tmp_path / "catalogue.yaml", tmp_path / "run.yaml", tmp_path / "order"
+    options = ["--seats", "32", "--budget", "512", "--kv-tokens", "4800"]
+    assert run(app, ["fit", str(log), *options, "-o", str(catalogue), "--json"]) == 0
+    fitted = json.loads(capsys.readouterr().out)
+    assert run(app, ["import", "tokens", str(log), "--catalogue", str(catalogue), "-o", str(scenario)]) == 0
+    worst = {
+        rank: max(abs(said["half_error"]) for name, said in fitted["figures"].items() if name.startswith(rank))
+        for rank in ("mean", "p95")
+    }
+    simulated = tn.simulate(scenario, "least_tokens")
+    (law,) = simulated.fitted
+    assert (law.stream, law.kind, law.log, law.requests) == ("model", "*", "requests.jsonl", 120)
+    assert (law.mean_error, law.p95_error) == pytest.approx((worst["mean"], worst["p95"]), abs=1e-6)
+    sentence = (
+        f"The step law of model is fitted to requests.jsonl (120 requests): fitted to the earlier half alone, means "
+        f"are off by at most {law.mean_error:.1%}, p95 by at most {law.p95_error:.1%} over the whole log"
+    )
+    assert str(law) == sentence
+    capsys.readouterr()
+    assert run(app, ["simulate", str(scenario), "--policy", "least_tokens", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["fitted"] == [
+        {"stream": "model", "kind": "*", "log": "requests.jsonl", "requests": 120, **errors_of(law)}
+    ]
+    assert run(app, ["simulate", str(scenario), "--policy", "least_tokens"]) == 0
+    assert sentence in " ".join(capsys.readouterr().out.split())
+    asked = ["servers", str(scenario), "--slo", "p95 latency <= 10 min", "--policies", "least_tokens"]
+    assert run(app, [*asked, "--time-limit", "10", "-o", str(folder)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert sentence in said
+    answer = json.loads((folder / "answer.json").read_text())
+    assert answer["fitted"][0]["log"] == "requests.jsonl"
+    preemptions = answer["alternatives"][0]["metrics"]["preemptions"]
+    assert preemptions > 0
+    assert f"with {preemptions:,} preemptions of requests for want of KV memory" in said
+    page = tmp_path / "order.html"
+    assert run(app, ["report", str(folder), "-o", str(page)]) == 0
+    text = page.read_text()
+    assert sentence in text
+    assert "KV grows with each request" in text
+    assert "KV is reserved from start to end" not in text
+
+
+def errors_of(law: Fitted) -> dict[str, float]:
+    """Return the errors of a law by their keys."""
+    return {"mean_error": law.mean_error, "p95_error": law.p95_error}
 
 
 def test_errors_name_the_row_and_what_is_allowed(log: Path, tmp_path: Path) -> None:
