@@ -31,6 +31,7 @@ from truenorth.executor.policies.rltune import Rltune
 from truenorth.executor.policies.srpt import Srpt
 from truenorth.executor.policies.static import Static
 from truenorth.executor.policy import Knows, Policy
+from truenorth.models import Instance
 from truenorth.models.errors import UserError
 
 POLICIES: Mapping[str, type[Policy]] = {
@@ -56,6 +57,8 @@ POLICIES: Mapping[str, type[Policy]] = {
     "prefix_affinity": PrefixAffinity,
 }
 """The built-in online policies by name."""
+WEIGHING = ("least_delay", "least_work")
+"""Gateways that know how fast a node is: asked where nodes are unlike, since elsewhere they do about what others do."""
 
 _KIND = Kind("policy", PolicyError)
 
@@ -95,6 +98,11 @@ class ParsedPolicy:
     def uses(self) -> str:
         """The information used, in words."""
         return Knows.FUTURE.information if self.looks_ahead else self.policy.uses_with(self.options)
+
+
+def weighing(instance: Instance) -> tuple[str, ...]:
+    """Return the gateways that weigh nodes by their step laws, where these differ; none elsewhere."""
+    return WEIGHING if instance.streams is not None and instance.streams.unlike else ()
 
 
 def parse_policy(text: str, policies: Mapping[str, type[Policy]] = POLICIES) -> ParsedPolicy:

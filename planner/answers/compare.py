@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from truenorth.executor import IllegalActionError, Knows, NoiseError, PolicyError, StalledError
+from truenorth.executor.policies.parse import weighing
 from truenorth.models.errors import QuestionError
 from truenorth.models.instance import UnsupportedInstanceError
 from truenorth.models.metrics import Metrics, StreamMetrics, measure
@@ -22,7 +23,7 @@ from truenorth.models.scenario import Scenario
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.bound import Certifiable
 from truenorth.planner.answers.plan import Plan, starts_for
-from truenorth.planner.answers.policies.parse import parse, weighing
+from truenorth.planner.answers.policies.parse import parse
 from truenorth.planner.answers.regret import Regret, RegretRecord
 from truenorth.planner.answers.shown import (
     Shown,

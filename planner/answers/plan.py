@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from truenorth.executor import PolicyError, StoppedError, parse_policy, simulate
+from truenorth.executor.policies.parse import weighing
 from truenorth.executor.policy import Policy
 from truenorth.models.instance import Instance, InstanceError
 from truenorth.models.metrics import Metrics, measure
@@ -15,7 +16,6 @@ from truenorth.models.objective import Objective, ObjectiveValue, Status, report
 from truenorth.models.record import take
 from truenorth.models.scenario import Scenario, TimelineHeader, write_timeline
 from truenorth.models.timeline import Timeline
-from truenorth.planner.answers.policies.parse import weighing
 from truenorth.planner.answers.shown import Shown, WithTimelines, frame_of_one, is_converged
 from truenorth.planner.answers.split import jobs_apart
 from truenorth.planner.answers.versions import provenance

@@ -81,14 +81,14 @@ def _in_words(claim: Fraction) -> str:
 
 def _again(instance: Instance, objective: Objective, method: str, document: object) -> Fraction:
     """Return what a method that stands alone proves, in the units of `objective_value`."""
-    refuse_features(instance, method, SEVERAL_AT_A_TIME if method == LAGRANGIAN else SUPPORTS.get(method, frozenset()))
     if not isinstance(get(document, "parameters"), dict):
         raise RefusedError("parameters must be an object")
+    if method not in (LAGRANGIAN, *RECOMPUTED):
+        raise RefusedError("method is none that proves a part")
+    refuse_features(instance, method, SEVERAL_AT_A_TIME if method == LAGRANGIAN else SUPPORTS[method])
     if method == LAGRANGIAN:
         check = LagrangianCheck(instance, objective, get(document, "parameters"), get(document, "prices"))
         return least_value(instance, objective, Fraction(check.total(), check.scale))
-    if method not in list(RECOMPUTED):
-        raise RefusedError("method is none that proves a part")
     value = RECOMPUTED[method](instance, objective, get(document, "parameters"))
     if value is None:
         raise RefusedError(f"{method} does not bound {objective}")

@@ -9,10 +9,10 @@ import pytest
 
 from tests.streams.worlds import chats, cluster, random_chats, recorded_chats
 from truenorth.executor import parse_policy, simulate
+from truenorth.executor.policies.parse import weighing
 from truenorth.models import Instance, Tokens
 from truenorth.models.objective import completion_us
 from truenorth.models.streams import StreamSpeed
-from truenorth.planner.answers.policies.parse import weighing
 
 
 def nodes_of(instance: Instance, policy: str) -> str:

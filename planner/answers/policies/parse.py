@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from truenorth.executor import POLICIES, ParsedPolicy, parse_policy
-from truenorth.models import Instance
 from truenorth.models.scenario import Scenario
 from truenorth.planner.answers.uncertain.told import Told
 
@@ -13,13 +12,6 @@ RECEDING = "receding"
 """Name of the receding horizon."""
 OFFLINE = "offline"
 """Name of the policy that carries out a plan made from what is told of run times."""
-WEIGHING = ("least_delay", "least_work")
-"""Gateways that know how fast a node is: asked where nodes are unlike, since elsewhere they do about what others do."""
-
-
-def weighing(instance: Instance) -> tuple[str, ...]:
-    """Return the gateways that weigh nodes by their step laws, where these differ; none elsewhere."""
-    return WEIGHING if instance.streams is not None and instance.streams.unlike else ()
 
 
 def needs_solver(text: str) -> bool:

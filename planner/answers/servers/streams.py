@@ -15,9 +15,9 @@ from operator import mul
 
 import numpy as np
 
+from truenorth.executor.policies.parse import weighing
 from truenorth.models import Instance, InstanceError, ServiceLevel, ServiceLevels
 from truenorth.models.instance import NEVER, Ints
-from truenorth.planner.answers.policies.parse import weighing
 from truenorth.planner.answers.servers.decide import SizeRefutation
 from truenorth.planner.answers.servers.forces import broken_at_best
 from truenorth.planner.answers.servers.goal import late_together, tolerances
