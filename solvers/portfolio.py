@@ -111,10 +111,9 @@ def prove(search: Search, budget: Budget, priced: Priced | None) -> None:
         milp.improve(in_ticks(search), budget.workers, budget.seed)
         _anneal_instead(search, budget, milp.METHOD)
         return
-    from truenorth.solvers.exact import arc_flow, cp_sat, refute
+    from truenorth.solvers.exact import cp_sat, refute
 
-    if arc_flow.applies(search.instance, search.objective):
-        arc_flow.improve(in_ticks(search), budget.workers, budget.seed, _ARC_FLOW_SHARE * search.remaining_s)
+    _decide_packing(search, budget)
     if priced is not None:
         _prove_by_start_orders(search, budget, priced)
     if not search.proved:
@@ -127,6 +126,16 @@ def prove(search: Search, budget: Budget, priced: Priced | None) -> None:
         counted = in_ticks(search) if priced is None else search  # prices are those of the window's own times
         cp_sat.improve(counted, budget.workers, budget.seed, priced)
         _anneal_instead(search, budget, cp_sat.METHOD)
+
+
+def _decide_packing(search: Search, budget: Budget) -> None:
+    """Decide a makespan by packing, where it is a matter of that; its model is small where CP-SAT's is large."""
+    if search.objective is not Objective.MAKESPAN:
+        return
+    from truenorth.solvers.exact import arc_flow
+
+    if arc_flow.applies(search.instance, search.objective):
+        arc_flow.improve(in_ticks(search), budget.workers, budget.seed, _ARC_FLOW_SHARE * search.remaining_s)
 
 
 def _anneal_instead(search: Search, budget: Budget, method: str) -> None:
@@ -334,6 +343,10 @@ def _raise_and_prove(search: Search, budget: Budget, bound_share: float) -> Pric
         return bound_and_beam(search, budget.on_cores(), search.remaining_s)
     plan_and_bound = partial(_plan_and_bound, search, plans, budget)
     if not exact:
+        if budget.method is Method.AUTO and not counted and plans.instance.n_tasks <= EXACT_TASKS_OF_MAXIMA:
+            _decide_packing(plans, budget)
+        if search.proved:
+            return None
         return plan_and_bound(search.remaining_s, bound_share)
     if budget.method is Method.AUTO and not bound_share and plans.instance.n_tasks <= _PLAIN_TASKS:
         _ask_plainly(plans, budget, min(_PLAIN_S, _PLAIN_SHARE * search.remaining_s))
