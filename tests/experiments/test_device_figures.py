@@ -145,7 +145,8 @@ def test_a_host_without_solvers_says_the_versions_it_has(monkeypatch: pytest.Mon
 
 def test_a_gpu_host_needs_no_solver() -> None:
     """What is missing there is made impossible to import, then everything that the study runs is imported."""
-    missing = ("ortools", "pulp", "highspy", "numba", "pandas", "matplotlib", "typer", "solvers")
+    missing = ("ortools", "pulp", "highspy", "numba", "pandas", "matplotlib", "typer")
     code = "import sys\n" + "".join(f"sys.modules[{name!r}] = None\n" for name in missing)
     code += "import experiments.device_figures.__main__, planner.answers.replay_report, executor.runners.architectures"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)  # noqa: S603
+    done = subprocess.run([sys.executable, "-c", code], check=False, timeout=120, capture_output=True, text=True)  # noqa: S603
+    assert (done.returncode, done.stderr) == (0, "")

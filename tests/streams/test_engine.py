@@ -8,6 +8,7 @@ import pytest
 
 from tests.streams.one_by_one import serve
 from tests.streams.worlds import (
+    POLICIES,
     as_served,
     plain_nodes,
     plain_requests,
@@ -18,16 +19,6 @@ from tests.streams.worlds import (
 )
 from truenorth.executor import parse_policy, replay, simulate
 from truenorth.models import Instance, Timeline, check
-
-POLICIES = (
-    "round_robin",
-    "least_requests",
-    "least_tokens",
-    "least_tokens:known=yes",
-    "least_work",
-    "least_delay",
-    "prefix_affinity",
-)
 
 
 def shifted(timeline: Timeline, row: str, task: int, by: int) -> Timeline:

@@ -14,7 +14,16 @@ import pytest
 
 from tests.streams.one_by_one import Sent, Served, serve_sent
 from tests.streams.test_measured_engines import beside_loads, scarce
-from tests.streams.worlds import as_served, chats, cluster, plain_nodes, plain_requests, random_chats, random_steps
+from tests.streams.worlds import (
+    POLICIES,
+    as_served,
+    chats,
+    cluster,
+    plain_nodes,
+    plain_requests,
+    random_chats,
+    random_steps,
+)
 from truenorth.executor import PolicyError, parse_policy, replay, simulate
 from truenorth.executor.errors import StalledError
 from truenorth.executor.noise import parse_noise
@@ -33,7 +42,6 @@ from truenorth.planner.answers.plan import solve, starts_for
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.budget import Budget
 
-POLICIES = ("round_robin", "least_requests", "least_tokens", "least_tokens:known=yes", "prefix_affinity")
 DRAWS = int(os.environ.get("DRAWS", "250"))
 """DRAWS=2000 is for the night."""
 PLAIN = StreamSpeed(Fraction(1_000_000), 10, 4, {1: 5, 4: 5})

@@ -12,7 +12,7 @@ import numpy as np
 
 from tests.streams.draws import plainly, random_speed
 from tests.streams.one_by_one import Node, Request, Served, serve
-from tests.streams.worlds import as_served, chats, cluster, plain_nodes, plain_requests, queues
+from tests.streams.worlds import POLICIES, as_served, chats, cluster, plain_nodes, plain_requests, queues
 from truenorth.executor import parse_policy, replay, simulate
 from truenorth.executor.noise import parse_noise
 from truenorth.models import Instance, Job, MLModel, Task, Tokens, Workflow, check, measure
@@ -24,15 +24,6 @@ from truenorth.solvers.bounds.certificate import closed_form_document
 from truenorth.solvers.bounds.verify import verify
 from truenorth.solvers.search import queues as queues_of
 
-POLICIES = (
-    "round_robin",
-    "least_requests",
-    "least_tokens",
-    "least_tokens:known=yes",
-    "least_work",
-    "least_delay",
-    "prefix_affinity",
-)
 DRAWS = int(os.environ.get("DRAWS", "100"))
 """DRAWS=1000 is for the night."""
 MILLION = Fraction(1_000_000)

@@ -34,6 +34,17 @@ from truenorth.models.timeline import file_order
 
 LATENCY_US = 3
 
+POLICIES = (
+    "round_robin",
+    "least_requests",
+    "least_tokens",
+    "least_tokens:known=yes",
+    "least_work",
+    "least_delay",
+    "prefix_affinity",
+)
+"""All policies of gateways."""
+
 
 def cluster(count: int, memory_bytes: int = 1_000, kinds: Sequence[str] = ("A",)) -> Cluster:
     """Return servers of one GPU each, of these kinds in turn; transfers take `LATENCY_US`."""
