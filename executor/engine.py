@@ -18,14 +18,18 @@ from truenorth.executor.knowledge import WorkflowTables
 from truenorth.executor.policies.queueing import QueuePolicy
 from truenorth.executor.policy import Policy
 from truenorth.executor.site import Site
-from truenorth.models import Cluster, Instance, Job, Timeline, Workflow
+from truenorth.models import Instance, Job, Timeline, Workflow
 from truenorth.models.branches import deciders
 from truenorth.models.cluster import ALWAYS, FOREVER
+from truenorth.models.features import missing
 
 SERVING_POLICIES = (
     "round_robin, least_requests, least_tokens, least_work, least_delay, prefix_affinity, and what sets serves_streams"
 )
 """Who serves requests of streams, in words."""
+
+FOR_GANGS = "fifo, easy, conservative, sjf and qssf for tasks on several GPUs without models, and others without such"
+"""Who runs tasks on several GPUs, in words."""
 
 
 class Engine:
@@ -59,6 +63,7 @@ class Engine:
         paths: Sequence[Workflow] = (),
         answers: Sequence[int] | None = None,
     ) -> None:
+        self._lacking = missing(instance, policy.supports)
         self._there = () if instance.always_available else tuple(gpu.available for gpu in instance.cluster.gpus)
         # When GPUs come and go the engine alone knows: policies see it when it happens.
         self._instance = instance = _without_absences(instance)
@@ -115,6 +120,9 @@ class Engine:
         if self._instance.streams is not None and not self._policy.serves_streams:
             name = self._policy.name or type(self._policy).__name__.lower()
             self._instance.require_no_streams(f"policy {name}", SERVING_POLICIES)
+        if self._lacking:
+            name = self._policy.name or type(self._policy).__name__.lower()
+            raise PolicyError(f"policy {name} has no support for {', '.join(self._lacking)}; allowed are {FOR_GANGS}")
         self._policy.begin(self._site)
         self._device.begin()
         for gpu, there in enumerate(self._there):
@@ -215,9 +223,7 @@ class Engine:
 
     def _end_run(self, first_task: int, gpu: int) -> None:
         """Let the tasks of a batch end, one after the other."""
-        site = self._site
-        site.touched[gpu] = None
-        self._end_tasks(site.state[gpu].end_run(first_task).tasks, gpu)
+        self._end_tasks(self._site.end_run(first_task, gpu), gpu)
 
     def _end_stride(self, gpu: int, number: int) -> None:
         """Let iterations end, with the first and the last tokens that they bring."""
@@ -336,4 +342,4 @@ def _without_absences(instance: Instance) -> Instance:
     if instance.always_available:
         return instance
     gpus = tuple(replace(gpu, available=ALWAYS) for gpu in instance.cluster.gpus)
-    return replace(instance, cluster=Cluster(gpus, instance.cluster.network))
+    return replace(instance, cluster=replace(instance.cluster, gpus=gpus))

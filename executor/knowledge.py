@@ -106,6 +106,8 @@ class Knowledge:
         As in the instance.
     gpu_class, gpu_server
         Per GPU.
+    places, place_class
+        The GPUs of each place, first every GPU alone, and its class, by which run times are laid out.
     lost
         GPUs that were set aside; nothing can be assigned to them.
     stays
@@ -147,9 +149,9 @@ class Knowledge:
 
     __slots__ = (
         "_able", "_able_set", "_batch_number", "_held", "_number", "_stream_number", "alone", "batch", "batch_us",
-        "catalogue", "cluster", "dropped", "gpu_class", "gpu_server", "input_us", "inputs", "job", "job_ingress",
+        "_able_at", "catalogue", "cluster", "dropped", "gpu_class", "gpu_server", "input_us", "inputs", "job", "job_ingress",
         "job_tasks", "job_workflow", "jobs", "kv_edges", "likelihood", "load_us", "longest", "lost", "models",
-        "n_gpus", "needs", "outputs", "overlap_loads", "restrictions", "run_us", "share", "speeds", "stays",
+        "n_gpus", "needs", "outputs", "overlap_loads", "place_class", "places", "restrictions", "run_us", "share", "speeds", "stays",
         "stream", "streams", "task_bytes", "template", "template_first", "together", "tokens", "transfer_us",
         "weight_bytes", "work_us", "workflows",
     )  # fmt: skip
@@ -163,6 +165,8 @@ class Knowledge:
         self.n_gpus = instance.n_gpus
         self.gpu_class: list[int] = instance.gpu_class.tolist()
         self.gpu_server: list[int] = instance.gpu_server.tolist()
+        self.places = instance.places.gpus
+        self.place_class: list[int] = instance.place_class.tolist()
         self.lost: set[int] = set()
         self.stays = True
         self.load_us: list[list[int]] = instance.load_us.tolist()
@@ -202,10 +206,11 @@ class Knowledge:
         self._held: list[int] = []
         self._able: list[tuple[int, ...]] = []
         self._able_set: list[frozenset[int]] = []
+        self._able_at: dict[tuple[int, ...], tuple[tuple[int, ...], frozenset[int]]] = {}
 
-    def run_time(self, task: int, gpu: int) -> int:
-        """Return the given run time of a task on a GPU, NEVER if it cannot run there."""
-        return self.run_us[self.template[task]][self.gpu_class[gpu]]
+    def run_time(self, task: int, place: int) -> int:
+        """Return the given run time of a task at a place, NEVER if it cannot run there."""
+        return self.run_us[self.template[task]][self.place_class[place]]
 
     def batch_time(self, batch: int, gpu: int, size: int) -> int:
         """Return the given run time of a batch of a class on a GPU, NEVER if it cannot run there."""
@@ -288,6 +293,14 @@ class Knowledge:
         self._held.extend(held)
         return tasks
 
+    def _places_of(self, classes: tuple[int, ...]) -> tuple[tuple[int, ...], frozenset[int]]:
+        """Return the places of some classes, in order and as a set, kept once for all templates that run there."""
+        if classes not in self._able_at:
+            wanted = frozenset(classes)
+            able = tuple(place for place, c in enumerate(self.place_class) if c in wanted)
+            self._able_at[classes] = able, frozenset(able)
+        return self._able_at[classes]
+
     def _learn_workflow(self, tables: WorkflowTables) -> None:
         # Edges are numbered by when their workflow became known: numbers of the window would tell of others.
         shift = len(self.transfer_us) - tables.first_edge
@@ -299,8 +312,9 @@ class Knowledge:
             known.extend(tuple((offset, edge + shift) for offset, edge in row) for row in arcs)
         self.transfer_us.extend(tables.transfer_us)
         for row in tables.run_us:
-            self._able.append(tuple(gpu for gpu, c in enumerate(self.gpu_class) if row[c] != NEVER))
-            self._able_set.append(frozenset(self._able[-1]))
+            able, able_set = self._places_of(tuple(c for c, run_us in enumerate(row) if run_us != NEVER))
+            self._able.append(able)
+            self._able_set.append(able_set)
         self.input_us.extend(tables.input_us)
         self.likelihood.extend(tables.likelihood)
         self.share.extend(tables.share)

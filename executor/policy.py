@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from truenorth.executor.site import Site
+from truenorth.models.features import SERVING, Features
 
 
 class Knows(StrEnum):
@@ -45,6 +46,8 @@ class Policy:
     ----------
     site
         The site as it stands now; set by `begin`.
+    supports
+        What a window may have; of requests of streams `serves_streams` says more.
     write_back
         Whether evicted weights are copied back before a load: the released Compass simulator charges this, no other.
     knows_paths
@@ -63,6 +66,7 @@ class Policy:
         What messages call it; None: its class's name in lower case.
     """
 
+    supports: ClassVar[Features] = SERVING
     write_back: ClassVar[bool] = False
     knows_paths: ClassVar[bool] = False
     foresees: ClassVar[bool] = False

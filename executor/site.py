@@ -92,6 +92,9 @@ class Site(ServingExecution):
         gpu = self.gpu[task] if 0 <= task < len(self.gpu) else NOWHERE
         if gpu == NOWHERE or self.started_us[task] >= 0 or self.inputs_missing[task]:
             self._refuse_start(task)
+        if gpu >= self.n_gpus:
+            self._start_together(task, gpu)
+            return
         template, now, state = self.template[task], self.now, self.state[gpu]
         if others or not self.alone[template]:
             run = self._form_batch(task, others)
@@ -109,6 +112,28 @@ class Site(ServingExecution):
         for member in run.tasks:
             self.started_us[member] = now
         self._device.run(run.tasks, gpu, end_us - now)
+
+    def _start_together(self, task: int, place: int) -> None:
+        """Start a task on every GPU of its place (rule G1)."""
+        template, now = self.template[task], self.now
+        end_us = now + self.run_us[template][self.place_class[place]]
+        run = Run((task,), now, end_us, memory_bytes=self.task_bytes[template])
+        for gpu in self.places[place]:
+            refused = self.state[gpu].refuse_run(run)
+            if refused is not None:
+                raise IllegalActionError(f"{refused} (task {task}, which takes {len(self.places[place])} GPUs)")
+        for gpu in self.places[place]:
+            self.state[gpu].begin_run(run)
+            self.run_end_us[gpu] = end_us
+        self.started_us[task] = now
+        self._device.run(run.tasks, place, end_us - now)
+
+    def end_run(self, first_task: int, place: int) -> Sequence[int]:
+        """End a run on every GPU of its place; return its tasks."""
+        for gpu in self.places[place]:
+            run = self.state[gpu].end_run(first_task)
+            self.touched[gpu] = None
+        return run.tasks
 
     def queue(self, task: int, *others: int) -> None:
         """Have a batch ready that nothing can come before once what runs on its GPU ends; it still has to be started.

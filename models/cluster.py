@@ -125,6 +125,8 @@ class GPU:
         When it is there.
     drain_us
         For how long before it goes no requests of streams are sent to it.
+    group
+        The group of equal servers that its server belongs to.
     """
 
     id: str
@@ -136,6 +138,7 @@ class GPU:
     load_overhead_us: int = 0
     available: Availability = ALWAYS
     drain_us: int = 0
+    group: int = 0
 
     def __post_init__(self) -> None:
         if self.memory_bytes <= 0 or self.load_bandwidth <= 0 or self.load_overhead_us < 0:
@@ -230,10 +233,17 @@ def _travel_us(link: Link, seconds_per_byte: Fraction, size_bytes: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The GPUs, in the order of their servers, and the network between them."""
+    """The GPUs, in the order of their servers, and the network between them.
+
+    Parameters
+    ----------
+    places
+        Which GPUs of a server a run on several takes: those of an ``aligned`` group, ``any``, or one of these sets.
+    """
 
     gpus: tuple[GPU, ...]
     network: Network
+    places: str | tuple[tuple[int, ...], ...] = "aligned"
 
     def __repr__(self) -> str:
         return f"<Cluster of {len(self.gpus)} GPUs>"

@@ -68,10 +68,11 @@ def assert_feasible(instance: Instance, timeline: Timeline) -> None:
 
 def _known_places(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
     """Every task has a GPU of the cluster, every residency names a GPU and a model."""
-    for task in np.flatnonzero((timeline.gpu < 0) | (timeline.gpu >= instance.n_gpus)):
+    n_places = len(instance.places.gpus)
+    for task in np.flatnonzero((timeline.gpu < 0) | (timeline.gpu >= n_places)):
         where = int(timeline.gpu[task])
         problem = "is not placed" if where == UNPLACED else "is on no GPU of the cluster"
-        yield Violation("T1", name_task(instance, int(task)), problem, where, f"0 to {instance.n_gpus - 1}")
+        yield Violation("T1", name_task(instance, int(task)), problem, where, f"0 to {n_places - 1}")
     for residency in timeline.residencies:
         if not (0 <= residency.gpu < instance.n_gpus and 0 <= residency.model < len(instance.models)):
             yield Violation("R1", "residency", "unknown GPU or model", f"{residency.gpu}, {residency.model}", "known")
@@ -123,9 +124,11 @@ def exceeded_memory(instance: Instance, timeline: Timeline, held: Ints | None = 
     held = instance.template_memory if held is None else held
     runs = timeline.runs
     working = held[instance.task_template][runs.task] + kv_bytes(instance, timeline)
-    for run in np.flatnonzero(working):
+    holding = np.flatnonzero(working)
+    each, gpus = instance.places.members(runs.gpu[holding])
+    for run, index in zip(holding[each].tolist(), gpus.tolist(), strict=True):
         beside = (int(runs.start_us[run]), int(runs.end_us[run]), int(working[run]))
-        holdings.setdefault(int(runs.gpu[run]), []).append(beside)
+        holdings.setdefault(index, []).append(beside)
     for index, here in holdings.items():
         gpu = instance.cluster.gpus[index]
         if gpu.slots:
@@ -179,8 +182,9 @@ def _loads_block_compute(instance: Instance, timeline: Timeline) -> Iterator[Vio
     if instance.overlap_loads:
         return
     runs = timeline.runs
+    each, gpus = instance.places.members(runs.gpu)
     for group in _by(timeline, lambda r: r.gpu, lambda r: not r.initial):
-        here = np.flatnonzero(runs.gpu == group[0].gpu)
+        here = each[gpus == group[0].gpu]
         # Sorted by start, with the latest end so far: where several run at a time the last need not end last.
         here = here[np.argsort(runs.start_us[here], kind="stable")]
         starts, ends = runs.start_us[here], np.maximum.accumulate(runs.end_us[here])
@@ -208,10 +212,10 @@ def _initial(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
 
 
 def _runs(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
-    """T1: an eligible GPU, start >= release, end = start + run time (realised: end >= start; T3b, S4 for others)."""
+    """T1: an eligible place, start >= release, end = start + run time (realised: end >= start; T3b, S4 for others)."""
     runs = timeline.runs
     template = instance.task_template[runs.task]
-    allowed = instance.run_us[template, instance.gpu_class[runs.gpu]]
+    allowed = instance.run_us[template, instance.place_class[runs.gpu]]
     took = runs.end_us - runs.start_us
     release = instance.job_release_us[instance.task_job[runs.task]]
 
@@ -219,8 +223,8 @@ def _runs(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
         return name_task(instance, int(runs.task[run]))
 
     for run in np.flatnonzero(allowed == NEVER).tolist():
-        gpu = instance.cluster.gpus[runs.gpu[run]].id
-        yield Violation("T1", name(run), "GPU is not eligible", gpu, "an eligible GPU")
+        where = instance.place_name(int(runs.gpu[run]))
+        yield Violation("T1", name(run), "GPU is not eligible", where, "an eligible GPU")
     # Batches and requests have times of their own rules.
     own_time = instance.template_batch[template] == NONE
     if instance.streams is not None:
@@ -365,10 +369,13 @@ def _compute(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
 
 
 def _overlapping_runs(instance: Instance, timeline: Timeline, runs: Ints, end_us: Ints) -> Iterator[Violation]:
-    """Yield where a run that takes a whole GPU starts before the one before it has ended."""
-    order = runs[np.lexsort((end_us[runs], timeline.start_us[runs], timeline.gpu[runs]))]
+    """Yield where a run that takes whole GPUs starts before the one before it on one of them has ended."""
+    each, gpu = instance.places.members(timeline.gpu[runs])
+    runs = runs[each]
+    by_gpu = np.lexsort((end_us[runs], timeline.start_us[runs], gpu))
+    order, gpu = runs[by_gpu], gpu[by_gpu]
     before, after = order[:-1], order[1:]
-    overlap = (timeline.gpu[before] == timeline.gpu[after]) & (timeline.start_us[after] < end_us[before])
+    overlap = (gpu[:-1] == gpu[1:]) & (timeline.start_us[after] < end_us[before])
     for pair in np.flatnonzero(overlap):
         first, second = int(before[pair]), int(after[pair])
         subject = f"{name_task(instance, second)} after {name_task(instance, first)}"
@@ -379,9 +386,10 @@ def _overlapping_runs(instance: Instance, timeline: Timeline, runs: Ints, end_us
 def _shares(instance: Instance, timeline: Timeline, runs: Ints, end_us: Ints, share: Ints) -> Iterator[Violation]:
     """Yield every instant at which a start takes the shares on a GPU above 1; ends come before starts."""
     taken: dict[int, list[tuple[int, int, int]]] = {}
-    for task, part in zip(runs.tolist(), share.tolist(), strict=True):
+    each, gpus = instance.places.members(timeline.gpu[runs])
+    for task, gpu, part in zip(runs[each].tolist(), gpus.tolist(), share[each].tolist(), strict=True):
         if end_us[task] > timeline.start_us[task]:  # an empty run takes nothing
-            events = taken.setdefault(int(timeline.gpu[task]), [])
+            events = taken.setdefault(gpu, [])
             events += [(int(timeline.start_us[task]), 1, part), (int(end_us[task]), 0, -part)]
     for gpu, events in sorted(taken.items()):
         level = 0

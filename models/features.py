@@ -27,6 +27,7 @@ class Feature(StrEnum):
     BATCHES = "batches"
     SHARES = "shares of a GPU"
     MEMORY = "memory of tasks"
+    GANGS = "runs on several GPUs"
     STREAMS = "continuous batching"
     ENGINES = "context, mixed iterations, shared budgets or growing KV"
 
@@ -45,6 +46,7 @@ PRESENT: Mapping[Feature, Callable[[Instance], bool]] = {
     Feature.BATCHES: lambda instance: bool(instance.batches),
     Feature.SHARES: lambda instance: bool((instance.template_share < WHOLE).any()),
     Feature.MEMORY: lambda instance: bool(instance.template_memory.any()),
+    Feature.GANGS: lambda instance: instance.gangs,
     Feature.STREAMS: lambda instance: instance.streams is not None,
     Feature.ENGINES: lambda instance: instance.streams is not None and instance.streams.amended,
 }
@@ -58,7 +60,7 @@ ONE_AT_A_TIME: Features = LIMITS | {Feature.WORKFLOWS, Feature.MODELS, Feature.S
 SEVERAL_AT_A_TIME: Features = ONE_AT_A_TIME | {Feature.ABSENCES, Feature.BATCHES, Feature.SHARES, Feature.MEMORY}
 """Of windows without requests of continuous batching."""
 SERVING: Features = SEVERAL_AT_A_TIME | {Feature.STREAMS, Feature.ENGINES}
-"""Of all windows of today."""
+"""Of windows without runs on several GPUs."""
 
 
 def missing(instance: Instance, supports: Features) -> list[Feature]:

@@ -30,6 +30,7 @@ def canonical(instance: Instance) -> dict[str, Any]:
     batches = {"batches": [_batch(batch) for batch in instance.batches]} if instance.batches else {}
     classes = () if instance.streams is None else instance.streams.classes
     streams = {"streams": [_stream(stream) for stream in classes]} if classes else {}
+    places = {"places": [list(gpus) for gpus in instance.places.gpus[instance.n_gpus :]]} if instance.gangs else {}
     return {
         "gpus": [_gpu(gpu) for gpu in instance.cluster.gpus],
         "network": [_link(network.between), _link(network.within), network.staged],
@@ -67,6 +68,7 @@ def canonical(instance: Instance) -> dict[str, Any]:
         },
         **batches,
         **streams,
+        **places,
     }
 
 
@@ -79,13 +81,15 @@ def _gpu(gpu: GPU) -> list[Any]:
 
 def _demand(task: Task) -> list[dict[str, Any]]:
     """Return what a task asks for beyond a whole GPU and its models; nothing where it asks for nothing."""
-    given = {"input": task.input_bytes} if task.input_bytes else {}
+    given: dict[str, Any] = {"input": task.input_bytes} if task.input_bytes else {}
     if task.batch is not None:
         return [{"batch": task.batch.name, **given}]
     if task.stream is not None:
         tied = {} if task.tied_to is None else {"with": task.tied_to}
         marked = {"first_token": True} if task.first_token else {}
         return [{"stream": task.stream.name, **tied, **marked, **given}]
+    if task.gpus > 1:
+        given |= {"gpus": task.gpus} | ({} if task.across == 1 else {"across": _number(task.across)})
     asked = {"share": task.share, "memory": task.memory_bytes}
     plain = asked == {"share": WHOLE, "memory": 0}
     return [given if plain else {**asked, **given}] if given or not plain else []

@@ -16,6 +16,7 @@ import numpy as np
 from truenorth.models import tables
 from truenorth.models.cluster import GPU, Cluster
 from truenorth.models.errors import UserError
+from truenorth.models.places import Places
 from truenorth.models.restrictions import (
     InitialResidency,
     InstanceError,
@@ -87,9 +88,13 @@ class Instance:
         Per GPU: its class and its server. Shape [gpus].
     class_gpu
         A GPU of each class, to ask about the class.
+    places, place_class
+        The sets of GPUs that runs take, and the class of each: the first are the GPUs and their classes. Shape [places].
     run_us
-        Run time of a template on a GPU class in microseconds, NEVER if it cannot run there; of a request of a stream
-        that of the smallest there can be. Shape [templates, classes].
+        Run time of a template on a class of places in microseconds, NEVER if it cannot run there; of a request of a
+        stream that of the smallest there can be. Shape [templates, classes].
+    template_gpus
+        Per template: how many GPUs a run takes. Shape [templates].
     load_us
         Load time of a model on a GPU class in microseconds, NEVER if it may not be there. Shape [models, classes].
     weight_bytes
@@ -144,6 +149,9 @@ class Instance:
     gpu_class: Ints = _derived()
     gpu_server: Ints = _derived()
     class_gpu: tuple[GPU, ...] = _derived()
+    places: Places = _derived()
+    place_class: Ints = _derived()
+    template_gpus: Ints = _derived()
     run_us: Ints = _derived()
     load_us: Ints = _derived()
     weight_bytes: Ints = _derived()
@@ -175,6 +183,7 @@ class Instance:
             template = int(stuck[0])
             raise InstanceError(f"{self.template_name(template)} can run on no GPU: {self._why_stuck(template)}")
         self._refuse_misfits()
+        self._refuse_loaded_gangs()
 
     def __repr__(self) -> str:
         size = f"{len(self.jobs)} jobs, {self.n_tasks} tasks, {len(self.models)} models"
@@ -227,6 +236,9 @@ class Instance:
     def _tabulate(self) -> None:
         classes = tables.GPUClasses.of(self.cluster, self.restrictions)
         load_us = tables.load_times(self.models, classes, self.restrictions)
+        gpus = [task.gpus for workflow in self.workflows for task in workflow.tasks]
+        places = Places.of(self.cluster, gpus)
+        place_class, kinds_of_places = tables.place_classes(places, self.cluster, classes)
         needs = tables.needed_models(self.workflows, self.models)
         tables.needed_models(self.catalogue, self.models)  # refuses unknown models
         batches, template_batch = tables.batch_classes(self.workflows)
@@ -234,10 +246,14 @@ class Instance:
         self._set("gpu_class", classes.of_gpu)
         self._set("gpu_server", np.array([gpu.server for gpu in self.cluster.gpus], np.int64))
         self._set("class_gpu", classes.gpus)
+        self._set("places", places)
+        self._set("place_class", place_class)
+        self._set("template_gpus", np.array(gpus, np.int64))
         self._set("weight_bytes", tables.as_ints([model.weight_bytes for model in self.models], "weights"))
         self._set("load_us", load_us)
         self._set("needs", needs)
-        self._set("run_us", tables.run_times(self.workflows, needs, self.models, load_us, classes, self.restrictions))
+        at = (classes, kinds_of_places, self.restrictions)
+        self._set("run_us", tables.run_times(self.workflows, needs, self.models, load_us, *at))
         self._set("inputs", inputs)
         self._set("outputs", outputs)
         self._set("transfer_us", tables.transfer_times(edges, self.cluster, classes))
@@ -288,6 +304,17 @@ class Instance:
             problem = f"{found} of KV fit no GPU that can run it; the longest that fits has {most} together"
             raise InstanceError(f"job {self.task_job[task]}, {name}: {problem}")
 
+    def _refuse_loaded_gangs(self) -> None:
+        """Refuse what runs on several GPUs cannot have yet: models, inputs and GPUs that come and go."""
+        for template in np.flatnonzero(self.template_gpus > 1).tolist():
+            name = f"{self.template_name(template)} takes {self.template_gpus[template]} GPUs"
+            if self.needs[template]:
+                raise InstanceError(f"{name} and needs models; allowed are tasks without models on several GPUs")
+            if self.input_us[template] or self.inputs[template] or self.outputs[template]:
+                raise InstanceError(f"{name} and waits for others, or others for it; allowed are tasks by themselves")
+        if self.gangs and not self.always_available:
+            raise InstanceError("runs on several GPUs where servers come and go; allowed are servers that stay")
+
     def _why_stuck(self, template: int) -> str:
         sizes = [self.models[model].weight_bytes for model in self.needs[template]]
         kinds = sorted({gpu.kind for gpu in self.class_gpu})
@@ -295,6 +322,8 @@ class Instance:
         task = workflow.tasks[position]
         if all(task.runtime_on(kind) is None for kind in kinds):
             return f"it lists run times for {', '.join(sorted(task.runtime_us))}, the cluster has {', '.join(kinds)}"
+        if task.gpus > 1 and not any(len(place) == task.gpus for place in self.places.gpus):
+            return f"there is no place of {task.gpus} GPUs"
         eligible = [gpu for gpu in self.class_gpu if task.runtime_on(gpu.kind) is not None]
         if task.stream is not None and all(gpu.slots for gpu in eligible):
             return "it is a request of a stream, and every eligible GPU has slots"
@@ -384,9 +413,14 @@ class Instance:
         """Number of GPUs."""
         return len(self.cluster.gpus)
 
-    def run_time(self, task: int, gpu: int) -> int:
-        """Return the run time of a task on a GPU in microseconds, NEVER if it is not eligible there."""
-        return int(self.run_us[self.task_template[task], self.gpu_class[gpu]])
+    @property
+    def gangs(self) -> bool:
+        """Whether some task runs on several GPUs."""
+        return bool((self.template_gpus > 1).any())
+
+    def run_time(self, task: int, place: int) -> int:
+        """Return the run time of a task at a place in microseconds, NEVER if it is not eligible there."""
+        return int(self.run_us[self.task_template[task], self.place_class[place]])
 
     def batch_time(self, batch: int, gpu: int, size: int) -> int:
         """Return the run time of a batch of a class on a GPU in microseconds, NEVER if it cannot run there."""
@@ -437,6 +471,14 @@ class Instance:
     def task_outputs(self, task: int) -> Iterator[tuple[int, int]]:
         """Yield the pairs (successor, edge) of a task."""
         return ((task + offset, edge) for offset, edge in self.outputs[self.task_template[task]])
+
+    def place_name(self, place: int) -> str:
+        """Return how a person names a place: the ids of its GPUs."""
+        return " ".join(self.cluster.gpus[gpu].id for gpu in self.places.gpus[place])
+
+    def eligible_places(self, task: int) -> list[int]:
+        """Return the places at which a task can run, in order."""
+        return [int(p) for p in np.flatnonzero(self.run_us[self.task_template[task]][self.place_class] != NEVER)]
 
     def eligible_gpus(self, task: int) -> list[int]:
         """Return the GPUs that can run a task, in order; of a request those whose memory it fits."""

@@ -132,7 +132,7 @@ def measure(
         hit_rate=hit_rate(instance, timeline, first_task),
         compute_busy=computing_us(instance, timeline) / engines_us,
         copy_busy=copying / engines_us,
-        gpus_used=len(np.unique(timeline.runs.gpu)),
+        gpus_used=len(np.unique(instance.places.members(timeline.runs.gpu)[1])),
         slo_attainment=None
         if slo is None
         else float(slo.attainment(instance, latency_us, jobs, TokenTimes.of(instance, timeline))),
@@ -157,20 +157,21 @@ def _batches(instance: Instance, timeline: Timeline, first_task: int) -> tuple[i
 
 
 def computing_us(instance: Instance, timeline: Timeline, begin_us: int = 0, end_us: int | None = None) -> float:
-    """Return the busy time of all compute engines in [begin, end): a batch counts once, with its share.
+    """Return the busy time of all compute engines in [begin, end): a batch counts once, with its share or its GPUs.
 
     A GPU that serves requests of a stream is as busy as by one run of share 1.
     """
     ends = timeline.end_us if end_us is None else np.minimum(timeline.end_us, end_us)
     run_us = np.maximum(ends - np.maximum(timeline.start_us, begin_us), 0)
+    gpus = instance.template_gpus[instance.task_template]
     if instance.one_at_a_time:
-        return float(run_us.sum())
+        return float((run_us * gpus).sum())
     leading = batch_leaders(instance, timeline) == np.arange(instance.n_tasks)
     served_us = 0
     if instance.streams is not None:
         leading &= instance.streams.template[instance.task_template] == NONE
         served_us = serving_us(instance, timeline, begin_us, int(ends.max()))
-    share = instance.template_share[instance.task_template]
+    share = instance.template_share[instance.task_template] * gpus
     return (
         sum(int(us) * int(part) for us, part in zip(run_us[leading], share[leading], strict=True)) / WHOLE + served_us
     )

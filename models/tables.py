@@ -6,16 +6,18 @@ Times that many tasks share are kept once per *template* (a task of a workflow) 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from truenorth.models.cluster import GPU, Cluster, Network
+from truenorth.models.places import Places
 from truenorth.models.restrictions import InstanceError, Restrictions
-from truenorth.models.workload import BatchClass, Edge, Job, MLModel, Workflow
+from truenorth.models.workload import BatchClass, Edge, Job, MLModel, Task, Workflow
 
 NEVER = -1
 """Stands in the tables for "cannot run here" and "cannot be loaded here"."""
@@ -73,6 +75,7 @@ def _content(workflow: Workflow) -> object:
                 task.share,
                 task.memory_bytes,
                 task.input_bytes,
+                (task.gpus, task.across),
                 None if task.batch is None else task.batch.content,
                 None if task.stream is None else (task.stream.content, task.tokens, task.tied_to, task.first_token),
             )
@@ -115,6 +118,26 @@ class GPUClasses:
         return cls(of_gpu, leaders, tuple(cluster.gpus[index] for index in leaders))
 
 
+class PlaceClass(NamedTuple):
+    """What places of one class have in common: the classes of their GPUs, their size, and whether they span servers."""
+
+    classes: tuple[int, ...]
+    size: int
+    spans: bool
+
+
+def place_classes(places: Places, cluster: Cluster, classes: GPUClasses) -> tuple[Ints, tuple[PlaceClass, ...]]:
+    """Return the class of each place, and the classes: first those of GPUs, then those of places of several."""
+    of_gpu: list[int] = classes.of_gpu.tolist()
+    number = {PlaceClass((own,), 1, False): own for own in range(len(classes.gpus))}
+    of_place = []
+    for gpus in places.gpus:
+        own = tuple(sorted({of_gpu[gpu] for gpu in gpus}))
+        spans = cluster.gpus[gpus[0]].server != cluster.gpus[gpus[-1]].server
+        of_place.append(number.setdefault(PlaceClass(own, len(gpus), spans), len(number)))
+    return np.array(of_place, np.int64), tuple(number)
+
+
 def load_times(models: Sequence[MLModel], classes: GPUClasses, restrictions: Restrictions) -> Ints:
     """Return the load time of each model on each GPU class, NEVER where it may not be. Shape [models, classes]."""
     rows = [
@@ -148,9 +171,13 @@ def run_times(
     models: Sequence[MLModel],
     load_us: Ints,
     classes: GPUClasses,
+    places: Sequence[PlaceClass],
     restrictions: Restrictions,
 ) -> Ints:
-    """Return the run time of each template on each GPU class, NEVER where it cannot run. Shape [templates, classes]."""
+    """Return the run time of each template on each class of places, NEVER where it cannot run.
+
+    Shape [templates, classes].
+    """
     tasks = [(workflow, task) for workflow in workflows for task in workflow.tasks]
     demands = {(needed, task.memory_bytes) for needed, (_, task) in zip(needs, tasks, strict=True)}
     room = {
@@ -168,8 +195,16 @@ def run_times(
             possible = fits and restrictions.allows_workflow(workflow.name, index)
             runtime = task.runtime_on(gpu.kind) if possible else None
             row.append(NEVER if runtime is None else runtime)
-        rows.append(row)
+        rows.append([_at_place(task, place, row) for place in places] if len(places) > len(row) else row)
     return as_ints(rows, "run times")
+
+
+def _at_place(task: Task, place: PlaceClass, alone: Sequence[int]) -> int:
+    """Return the run time of a task at a place of a class, from those on the classes of its GPUs."""
+    times = [alone[own] for own in place.classes]
+    if task.gpus != place.size or NEVER in times:
+        return NEVER
+    return math.ceil(max(times) * task.across) if place.spans else max(times)
 
 
 def batch_classes(workflows: Sequence[Workflow]) -> tuple[tuple[BatchClass, ...], Ints]:

@@ -152,6 +152,10 @@ class Task:
         Name of an earlier request of the workflow on whose GPU this one is served.
     first_token
         Whether the first token of its job is that of this request.
+    gpus
+        How many GPUs it takes, all of a place, from start to end (rule G1).
+    across
+        Factor on its run time at places that span servers.
     """
 
     name: str
@@ -166,6 +170,8 @@ class Task:
     tokens: Tokens | None = field(default=None, repr=False)
     tied_to: str | None = field(default=None, repr=False)
     first_token: bool = field(default=False, repr=False)
+    gpus: int = 1
+    across: Fraction = Fraction(1)
 
     def __post_init__(self) -> None:
         if not self.runtime_us or min(self.runtime_us.values()) < 1:
@@ -178,6 +184,15 @@ class Task:
         if self.batch is not None and self != Task.of_class(self.name, self.batch, self.inputs, self.input_bytes):
             raise ValueError(f"task {self.name}: differs from its batch class {self.batch.name}")
         self._check_stream()
+        self._check_gang()
+
+    def _check_gang(self) -> None:
+        """Refuse what a run on several GPUs cannot have."""
+        if self.gpus < 1 or self.across < 1 or (self.across != 1 and self.gpus == 1):
+            problem = f"takes {self.gpus} GPUs, {self.across} times as long across servers"
+            raise ValueError(f"task {self.name}: {problem}; allowed are at least 1 and, for several GPUs, at least 1")
+        if self.gpus > 1 and (self.share != WHOLE or self.batch is not None or self.stream is not None):
+            raise ValueError(f"task {self.name}: takes {self.gpus} GPUs; allowed is a share, batch or stream on 1")
 
     def _check_stream(self) -> None:
         """Refuse what only requests of streams have, and a request that is no more like its class."""

@@ -524,7 +524,7 @@ def _spreads(times: Mapping[K, Sequence[int]]) -> dict[K, Spread]:
 def _one_by_one(instance: Instance, rounds: int, count: int) -> Instance | None:
     """Return an instance whose jobs meet GPUs that have idled, the largest ones; None if no workflow can take part."""
     gpus = sorted(instance.cluster.gpus, key=lambda gpu: gpu.memory_bytes)[-count:]
-    cluster = Cluster(tuple(replace(gpu, available=ALWAYS) for gpu in gpus), instance.cluster.network)
+    cluster = replace(instance.cluster, gpus=tuple(replace(gpu, available=ALWAYS) for gpu in gpus))
     alone: list[Instance] = []
     for workflow in instance.workflows:
         if not workflow.branches and all(task.batch is None and task.stream is None for task in workflow.tasks):

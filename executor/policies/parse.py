@@ -17,6 +17,7 @@ from truenorth.executor.policies.baselines import Hash, Heft, Jit, Lru
 from truenorth.executor.policies.compass import Compass, ReleasedCompass
 from truenorth.executor.policies.dally import Dally
 from truenorth.executor.policies.due_queue import Clockwork, Deferred
+from truenorth.executor.policies.gangs import Conservative, Easy, Fifo, Qssf, Sjf
 from truenorth.executor.policies.gateways import (
     LeastDelay,
     LeastRequests,
@@ -47,6 +48,11 @@ POLICIES: Mapping[str, type[Policy]] = {
     "dally": Dally,
     "hadar": Hadar,
     "rltune": Rltune,
+    "fifo": Fifo,
+    "easy": Easy,
+    "conservative": Conservative,
+    "sjf": Sjf,
+    "qssf": Qssf,
     "clockwork": Clockwork,
     "deferred": Deferred,
     "round_robin": RoundRobin,

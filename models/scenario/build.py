@@ -34,6 +34,7 @@ from truenorth.models.scenario.limits import (
     blame_workflows,
     check_horizon,
     check_models,
+    check_places,
     check_tables,
     check_tasks,
     check_transfers,
@@ -71,12 +72,27 @@ def build_cluster(section: ClusterSection) -> Cluster:
     for position, group in enumerate(groups):
         with blame((*_group_path(section, position), "gpu"), "a GPU with positive figures"):
             gpus += [
-                _gpu(group, server, place, section.away.get(server, ()))
+                replace(_gpu(group, server, place, section.away.get(server, ())), group=position)
                 for server in range(first_server, first_server + group.count)
                 for place in range(group.gpus_per_server)
             ]
         first_server += group.count
-    return Cluster(tuple(gpus), _network(section.network))
+    return Cluster(tuple(gpus), _network(section.network), _place_rule(section, gpus))
+
+
+def _place_rule(section: ClusterSection, gpus: Sequence[GPU]) -> str | tuple[tuple[int, ...], ...]:
+    """Return which GPUs a run on several takes, with GPUs by number."""
+    if isinstance(section.places, str):
+        return section.places
+    number = {gpu.id: index for index, gpu in enumerate(gpus)}
+    for position, place in enumerate(section.places):
+        where: Where = ("cluster", "places", position)
+        unknown = next((name for name in place if name not in number), None)
+        if unknown is not None:
+            raise FieldError(where, f"unknown GPU {quote(unknown)}; {allowed(unknown, number)}")
+        if len({gpus[number[name]].kind for name in place}) > 1 or len(set(place)) < len(place):
+            raise FieldError(where, "is no set of GPUs of one kind; allowed are GPUs of one kind, each once")
+    return tuple(tuple(sorted(number[name] for name in place)) for place in section.places)
 
 
 def _group_path(section: ClusterSection, position: int) -> Where:
@@ -409,6 +425,7 @@ def _build_instance(document: ScenarioDocument, folder: Path) -> Instance:
     check_transfers(document, cluster, list(workflows.values()))
     restrictions = build_restrictions(document, cluster)
     initial = build_initial(document, cluster)
+    check_places(cluster, list(workflows.values()))
     check_tables(cluster, restrictions, list(workflows.values()))
     blame_workflows(cluster, models, workflows, restrictions)
     blame_initial(cluster, models, restrictions, initial)

@@ -110,6 +110,20 @@ class GroupSection(Section):
     )
 
 
+def _place_rule(value: object) -> object:
+    """Read which GPUs a run on several takes; ids of GPUs are looked up with the cluster."""
+    if isinstance(value, str) and value in ("aligned", "any"):
+        return value
+    listed = value if isinstance(value, (list, tuple)) else ()
+    sets = [place for place in listed if isinstance(place, (list, tuple)) and all(isinstance(g, str) for g in place)]
+    if not listed or len(sets) < len(listed):
+        raise problem(f"{kind_of(value)} stands here; allowed is aligned, any, or sets such as [[s0/g0, s0/g2]]")
+    return tuple(tuple(place) for place in sets)
+
+
+_PlaceRule = Annotated[str | tuple[tuple[str, ...], ...], BeforeValidator(_place_rule)]
+
+
 class ClusterSection(Section):
     """The servers: `servers` equal ones with `gpu`, or `groups` of them; numbered from 0 in file order."""
 
@@ -124,6 +138,11 @@ class ClusterSection(Section):
     network: NetworkSection | None = Field(default=None, description="May be left out where there is only one GPU.")
     away: dict[Server, Annotated[Intervals, refuse_empty("interval")]] = Field(
         default_factory=dict, description="By server, such as s0: when it is away although its group is there."
+    )
+
+    places: _PlaceRule = Field(
+        default="aligned",
+        description="Which GPUs a task on several takes: aligned ones of a server, any of a server, or listed sets.",
     )
 
     @model_validator(mode="after")
@@ -252,6 +271,21 @@ class TaskSection(Section):
     first_token: Flag = Field(
         default=False, description="Whether its first token is that of the job; if none says so the last request's is."
     )
+
+    gpus: GPUCount = Field(default=1, description="How many GPUs it takes, all from its start to its end.")
+    across: PositiveNumber = Field(
+        default=1, validate_default=True, description="Factor on its run time where its GPUs are in several servers."
+    )
+
+    @model_validator(mode="after")
+    def _on_several_gpus(self) -> TaskSection:
+        if self.across < 1 or (self.across != 1 and self.gpus == 1):
+            raise problem(f"is {self.across}; allowed is at least 1, of a task on several gpus", "across")
+        others = {"models", "share", "batch", "stream", "after", "input"} & self.model_fields_set
+        if self.gpus > 1 and others:
+            key = min(others)
+            raise problem(f"has gpus: {self.gpus} and {key}; allowed is runtime, memory and across with it", key)
+        return self
 
     @model_validator(mode="after")
     def _class_or_own(self) -> TaskSection:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from truenorth.models.cluster import GPU, Cluster
 from truenorth.models.instance import NONE, Instance
+from truenorth.models.places import Places
 from truenorth.models.restrictions import InitialResidency, InstanceError, Restrictions, check_initial
 from truenorth.models.scenario.document import ScenarioDocument
 from truenorth.models.scenario.errors import FieldError, blame
@@ -86,6 +87,20 @@ def _refuse_travel(size: int, took_us: int, workflow: str, task: str, key: str) 
     if took_us > MAX_TIME_US:
         problem = f"{size} bytes take {took_us} us to arrive; allowed are at most {MAX_TIME_US} us"
         raise FieldError(("workflows", workflow, "tasks", task, key), problem)
+
+
+def check_places(cluster: Cluster, workflows: Sequence[Workflow]) -> None:
+    """Refuse more places for runs on several GPUs than can be listed.
+
+    Raises
+    ------
+    FieldError
+        At the cluster's places.
+    """
+    try:
+        Places.of(cluster, {task.gpus for workflow in workflows for task in workflow.tasks})
+    except InstanceError as error:
+        raise FieldError(("cluster", "places"), str(error)) from None
 
 
 def check_tables(cluster: Cluster, restrictions: Restrictions, workflows: Sequence[Workflow]) -> None:

@@ -98,6 +98,8 @@ def write_timeline(path: str | Path, instance: Instance, timeline: Timeline, hea
 
 def _tasks(instance: Instance, timeline: Timeline) -> Iterator[dict[str, Any]]:
     gpus = [gpu.id for gpu in instance.cluster.gpus]
+    places: list[str | list[str]] = [[gpus[gpu] for gpu in place] for place in instance.places.gpus]
+    places[: len(gpus)] = gpus
     first_task = instance.job_first_task.tolist()
     names = [[task.name for task in workflow.tasks] for workflow in instance.workflows]
     workflow_of = instance.job_workflow.tolist()
@@ -106,7 +108,7 @@ def _tasks(instance: Instance, timeline: Timeline) -> Iterator[dict[str, Any]]:
     for task, (job, gpu, start, end) in enumerate(zip(*(row.tolist() for row in rows), strict=True)):
         if gpu != UNPLACED:
             name = names[workflow_of[job]][task - first_task[job]]
-            entry = {"job": job, "task": name, "gpu": gpus[gpu], "start_us": start, "end_us": end}
+            entry = {"job": job, "task": name, "gpu": places[gpu], "start_us": start, "end_us": end}
             of_request = {**_request(instance, timeline, task), **attempts.get(task, {})} if served else {}
             yield entry | of_request
 
@@ -185,7 +187,7 @@ class _TaskEntry(Section):
 
     job: int
     task: str
-    gpu: str
+    gpu: str | list[str]
     start_us: _Instant
     end_us: _Instant
     first_us: _Instant | None = None
@@ -312,7 +314,7 @@ def _placements(entries: Sequence[_TaskEntry], instance: Instance, realised: boo
             problem = f"task {quote(entry.task)} of job {entry.job} stands already in tasks[{placed[task]}]"
             raise FieldError(("tasks", position, "task"), f"{problem}; allowed is once")
         placed[task] = position
-        gpu = _known("GPU", entry.gpu, gpus, ("tasks", position, "gpu"))
+        gpu = _place(entry.gpu, instance, gpus, ("tasks", position, "gpu"))
         if instance.streams is None or instance.streams.template[instance.task_template[task]] == NONE:
             _refuse_tokens(entry, position)
         elif entry.first_us is None:
@@ -364,6 +366,17 @@ def _residencies(entries: Sequence[_ResidencyEntry], instance: Instance) -> Iter
         gpu = _known("GPU", entry.gpu, gpus, ("residencies", position, "gpu"))
         model = _known("model", entry.model, models, ("residencies", position, "model"))
         yield Residency(model, gpu, entry.load_start_us, entry.ready_us, entry.end_us, entry.slot, entry.initial)
+
+
+def _place(named: str | list[str], instance: Instance, gpus: Mapping[str, int], where: Where) -> int:
+    """Return the place that a file names by one GPU or several."""
+    if isinstance(named, str):
+        return _known("GPU", named, gpus, where)
+    place = tuple(sorted(_known("GPU", name, gpus, where) for name in named))
+    if place not in instance.places.number:
+        problem = f"{', '.join(named)} are no place of this scenario; allowed are the GPUs of one"
+        raise FieldError(where, problem)
+    return instance.places.number[place]
 
 
 def _known(sort: str, name: str, known: Mapping[str, int], where: Where) -> int:

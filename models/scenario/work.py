@@ -7,7 +7,7 @@ an edge may carry ``bytes`` of its own, in place of what its source puts out.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from truenorth.models.scenario.document import BatchSection, ScenarioDocument, TaskSection, WorkflowSection
@@ -93,7 +93,8 @@ def _task(document: ScenarioDocument, classes: _Classes, workflow: str, section:
     if task.stream is not None:
         return _request(classes, where, task, inputs)
     with blame((*where, "models"), "each model once"):
-        return Task(name, task.runtime or {}, task.models, inputs, task.share, task.memory, None, task.input)
+        plain = Task(name, task.runtime or {}, task.models, inputs, task.share, task.memory, None, task.input)
+        return replace(plain, gpus=task.gpus, across=task.across) if task.gpus > 1 else plain
 
 
 def _request(classes: _Classes, where: Where, task: TaskSection, inputs: tuple[Edge, ...]) -> Task:
@@ -180,6 +181,10 @@ def _attributes(task: Task) -> dict[str, Any]:
     }
     if task.share != WHOLE:
         asked["share"] = task.share / WHOLE
+    if task.gpus > 1:
+        asked["gpus"] = task.gpus
+    if task.across != 1:
+        asked["across"] = float(task.across)
     if task.memory_bytes:
         asked["memory"] = f"{task.memory_bytes} B"
     return asked

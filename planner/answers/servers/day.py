@@ -126,7 +126,7 @@ class Day:
             return base
         servers = [self._available(schedule, group, number) for group, n in enumerate(top) for number in range(n)]
         gpus = tuple(replace(gpu, available=servers[gpu.server]) for gpu in base.instance.cluster.gpus)
-        instance = replace(base.instance, cluster=Cluster(gpus, base.instance.cluster.network))
+        instance = replace(base.instance, cluster=replace(base.instance.cluster, gpus=gpus))
         return replace(base, instance=instance)
 
     def _available(self, schedule: Schedule, group: int, number: int) -> Availability:
