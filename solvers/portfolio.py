@@ -24,6 +24,7 @@ from truenorth.models.formulations.windows import cannot_end
 from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective, proves
 from truenorth.models.timeline import Timeline
+from truenorth.solvers import gangs
 from truenorth.solvers.bounds import closed_form, refutation
 from truenorth.solvers.budget import Budget, Method, tell_nobody
 from truenorth.solvers.exact import consecutive
@@ -258,6 +259,9 @@ def _refuse(instance: Instance, method: Method) -> None:
     UnsupportedInstanceError, QuestionError
         Naming the features.
     """
+    if instance.gangs:
+        gangs.refuse(instance, method)
+        return
     require(instance, "the planner", SERVING)
     lacking = missing(instance, _supported_by(method))
     if lacking:
@@ -295,6 +299,11 @@ def _run(
     """
     if search.instance.streams is not None:
         return serve(search, budget, hint, starts), None
+    if search.instance.gangs:
+        if hint is not None:
+            search.offer(hint, PlanOrigin.HINT)
+        _offer_starts(search, starts, budget)
+        return gangs.improve(search, budget)
     # Some task ends on no GPU before it goes, even alone: nothing else needs to be asked.
     if cannot_end(on_twin(search).instance):
         search.deny(WINDOWS)
@@ -474,7 +483,7 @@ def bound(
     """
     from truenorth.solvers.exact.certify_parts import CertifiedSearch
 
-    require(instance, "the lower bound", SERVING)
+    require(instance, "the lower bound", gangs.SUPPORTS if instance.gangs else SERVING)
     search = CertifiedSearch.within(budget, instance, objective)
     formula, priced = None, None
     if instance.streams is not None:  # formulas alone: plans raise none of them
@@ -487,7 +496,7 @@ def bound(
     if formula is None:
         formula = offer_formulas(search, budget)
     certified = [formula[0], *([priced.bound] if priced else []), *([search.written[0]] if search.written else [])]
-    better = _certify(search, max(certified), priced)
+    better = priced if instance.gangs else _certify(search, max(certified), priced)
     return Bounds(formula, better, search.written, search.result("truenorth", budget.as_dict()))
 
 

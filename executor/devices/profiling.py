@@ -39,7 +39,7 @@ from truenorth.executor.errors import DeviceError, StoppedError
 from truenorth.executor.policies.baselines import Jit
 from truenorth.executor.policies.compass import Compass
 from truenorth.executor.samples import FittedLine, Spread, fit_line
-from truenorth.models import GPU, WHOLE, BatchClass, Cluster, Instance, Job, MLModel, Task, Workflow
+from truenorth.models import GPU, WHOLE, BatchClass, Instance, Job, MLModel, Task, Workflow
 from truenorth.models.cluster import ALWAYS
 from truenorth.models.instance import InstanceError
 

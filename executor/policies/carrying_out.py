@@ -166,12 +166,12 @@ class CarryingOut:
             if possible:
                 site.load(gpu, what.model, what.evict, what.slot)
             return possible
-        possible = self._may_run(what, gpu)
+        possible = all(self._may_run(what, each) for each in site.places[gpu])
         if possible:
             for model in what.evict:
                 site.evict(gpu, model)
             site.start(*what.tasks)
-            self.given_us.update(dict.fromkeys(what.tasks, site.run_end_us[gpu] - site.now))
+            self.given_us.update(dict.fromkeys(what.tasks, site.run_end_us[site.places[gpu][0]] - site.now))
         return possible
 
     def _join(self, what: Join, gpu: int) -> bool:

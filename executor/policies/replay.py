@@ -23,6 +23,7 @@ from truenorth.executor.policies.carrying_out import CarryingOut, Join, Load, St
 from truenorth.executor.policy import Policy
 from truenorth.executor.site import Site
 from truenorth.models import NONE, Instance, Timeline, check
+from truenorth.models.features import SERVING, Feature, Features
 from truenorth.models.metrics import serving_residency
 from truenorth.models.timeline import batch_leaders, file_order, is_eviction
 
@@ -58,6 +59,7 @@ class Replay(Policy):
     requests of streams operations begin in the planned order, and no request joins before its planned start.
     """
 
+    supports: ClassVar[Features] = SERVING | {Feature.GANGS}
     knows_paths: ClassVar[bool] = True
     foresees: ClassVar[bool] = True
     serves_streams: ClassVar[bool] = True
@@ -359,10 +361,11 @@ class _Operations:
         return {residency: operation for operation, residency in self.load_of.items()}
 
     def _runs(self) -> Iterator[tuple[int, _PlannedSpan]]:
-        """Yield GPU and span of every batch."""
+        """Yield GPU and span of every batch, of a run on several GPUs once for each."""
         for run in self._plan.placements:
             if self.leader[run.task] == run.task:
-                yield run.gpu, _PlannedSpan(run.start_us, run.end_us, run.task)
+                for gpu in self._instance.places.gpus[run.gpu]:
+                    yield gpu, _PlannedSpan(run.start_us, run.end_us, run.task)
 
     def _engines(self) -> None:
         """Keep the order of runs and of loads on every GPU; with overlap off they are one order."""

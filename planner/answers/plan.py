@@ -193,6 +193,8 @@ BATCHING_STARTS = ("clockwork",)
 """Before them, where tasks come in batch classes."""
 STREAM_STARTS = ("least_tokens:known=yes", "least_tokens", "least_requests", "prefix_affinity", "round_robin")
 """In place of them, where tasks are requests of streams."""
+GANG_STARTS = ("sjf", "qssf", "easy")
+"""In place of them, where tasks run on several GPUs."""
 
 _S_PER_TASK = 2e-5
 """No policy is simulated in fewer seconds per task, so without that much time it is not begun."""
@@ -208,6 +210,8 @@ def starts_for(instance: Instance, seed: int, given: Sequence[Timeline] | None =
     def run_each(left_s: Callable[[], float]) -> Iterator[Timeline]:
         """Yield what the policies make of it, as far as the time allows."""
         policies = START_POLICIES if instance.streams is None else (*weighing(instance), *STREAM_STARTS)
+        if instance.gangs:
+            policies = GANG_STARTS
         for name in (*BATCHING_STARTS, *policies) if instance.batches else policies:
             # A simulation that cannot end in time gives no plan at all.
             if left_s() <= _S_PER_TASK * instance.n_tasks:

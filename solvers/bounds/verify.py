@@ -15,6 +15,7 @@ from fractions import Fraction
 from truenorth.models import Instance, Objective, scenario_hash
 from truenorth.models.features import SEVERAL_AT_A_TIME
 from truenorth.models.objective import reported_bound
+from truenorth.models.torn import torn
 from truenorth.solvers.bounds.certified import RefusedError, get, refuse_features, whole
 from truenorth.solvers.bounds.part_sums import PARTS, add_parts
 from truenorth.solvers.bounds.priced import LAGRANGIAN, LagrangianCheck
@@ -43,6 +44,7 @@ def verify(instance: Instance, document: object) -> Verdict:
     bound, how = None, None
     try:
         objective, method, claim = _header(instance, document)
+        instance = torn(instance)
         if method == PARTS:
             total, how = add_parts(instance, objective, get(document, "parameters"), _again)
             bound = least_value(instance, objective, total)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from importlib.metadata import version
 from typing import TypeVar
 
@@ -23,6 +24,7 @@ from ortools.sat.python import cp_model
 
 from truenorth.models.formulations.cp_sat import CpSatFormulation, formulate_scaled, formulate_within, scaled_objective
 from truenorth.models.formulations.cp_sat_plans import add_hint, read_timeline
+from truenorth.models.formulations.gangs import GangFormulation
 from truenorth.models.formulations.normal_form import restrict
 from truenorth.models.formulations.scale import ScaledObjective
 from truenorth.models.formulations.windows import METHOD as WINDOWS
@@ -99,20 +101,25 @@ class SolverRun:
         empty: as CP-SAT chooses.
     log
         Receives the solver's log, line by line.
+    read
+        Makes a timeline of a solution; None: as the joint formulation does.
     """
 
     def __init__(
         self,
         search: Search,
-        formulation: CpSatFormulation,
+        formulation: CpSatFormulation | GangFormulation,
         offer_bound: Callable[[int], None],
         workers: int,
         seed: int,
         limit_s: float,
         subsolvers: Sequence[str] = (),
         log: Callable[[str], None] | None = None,
+        read: Callable[[list[int]], Timeline] | None = None,
     ) -> None:
-        self.search, self.formulation, self.offer_bound = search, formulation, offer_bound
+        self.search, self.model, self.offer_bound = search, formulation.model, offer_bound
+        self.incumbent = formulation.incumbent
+        self._read = read or partial(read_timeline, formulation)
         self.solver = new_solver(workers, seed, min(limit_s, search.remaining_s))
         self.solver.parameters.subsolvers.extend(subsolvers)
         if len(subsolvers) > workers:
@@ -132,7 +139,7 @@ class SolverRun:
 
     def follow(self) -> None:
         """Run to the end, offering plans and bounds as they come."""
-        self.status = solve_until(self._over, self.solver, self.formulation.model, self.solutions)
+        self.status = solve_until(self._over, self.solver, self.model, self.solutions)
         self._conclude()
 
     @property
@@ -147,7 +154,7 @@ class SolverRun:
     def _offer_news(self) -> None:
         # The last is the best: each solution improves on the one before.
         for values in _drained(self.solutions.found)[-1:]:
-            self.search.offer(read_timeline(self.formulation, values))
+            self.search.offer(self._read(values))
         for bound in _drained(self.bounds)[-1:]:
             self._offer_bound(bound)
 
@@ -155,8 +162,7 @@ class SolverRun:
         """Offer a bound that the solver states in floating point; it holds among plans no worse than the known one."""
         # Beyond 2^53 floats are no longer all whole numbers: one step down is surely no higher.
         whole = math.floor(scaled if abs(scaled) < _EXACT_FLOATS else math.nextafter(scaled, -math.inf))
-        incumbent = self.formulation.incumbent
-        self.offer_bound(whole if incumbent is None else min(whole, incumbent))
+        self.offer_bound(whole if self.incumbent is None else min(whole, self.incumbent))
 
     def _conclude(self) -> None:
         self._offer_news()

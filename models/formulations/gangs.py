@@ -1,0 +1,209 @@
+"""Runs on several GPUs in CP-SAT: where each runs, and when; no models, no inputs.
+
+Where runs take any GPUs of a server a server is one resource of as many units: which GPUs a run gets is settled
+afterwards, by start (what is free then stays so). Else every GPU is a resource of one unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from truenorth.models.features import Feature, Features, require
+from truenorth.models.formulations.scale import ScaledObjective
+from truenorth.models.instance import Instance
+from truenorth.models.objective import Term, charges
+from truenorth.models.timeline import Timeline
+
+SUPPORTS: Features = frozenset({Feature.GANGS, Feature.PLACES, Feature.MEMORY})
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One way to run a task: at a place, or on any GPUs of its server where `place` is the first such place.
+
+    Parameters
+    ----------
+    place
+        The place.
+    run_us
+        How long it takes.
+    takes
+        Units by resource.
+    """
+
+    place: int
+    run_us: int
+    takes: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class GangFormulation:
+    """A built model, and what its solutions are read by.
+
+    Parameters
+    ----------
+    options
+        Per task: the ways to run it.
+    start, chosen
+        Per task: its start, and per option whether it is taken.
+    pooled
+        Whether servers are the resources.
+    incumbent
+        None: every plan is a solution.
+    """
+
+    model: cp_model.CpModel
+    options: list[list[Option]]
+    start: list[cp_model.IntVar]
+    chosen: list[list[cp_model.IntVar]]
+    pooled: bool
+    incumbent: None = None
+
+
+def options_of(instance: Instance, task: int, pooled: bool) -> Iterator[Option]:
+    """Yield the ways to run a task; of places in one server the first alone where servers are pools of GPUs."""
+    seen = set[int]()
+    for place in instance.eligible_places(task):
+        gpus = instance.places.gpus[place]
+        if not pooled:
+            yield Option(place, instance.run_time(task, place), dict.fromkeys(gpus, 1))
+            continue
+        takes: dict[int, int] = {}
+        for gpu in gpus:
+            server = int(instance.gpu_server[gpu])
+            takes[server] = takes.get(server, 0) + 1
+        if len(takes) > 1 or next(iter(takes)) not in seen:
+            seen.update(takes if len(takes) == 1 else ())
+            yield Option(place, instance.run_time(task, place), takes)
+
+
+def is_pooled(instance: Instance) -> bool:
+    """Say whether which GPUs of a server a run takes does not matter: any, and all of them of one class."""
+    classes: dict[int, set[int]] = {}
+    for gpu, server in enumerate(instance.gpu_server.tolist()):
+        classes.setdefault(server, set()).add(int(instance.gpu_class[gpu]))
+    return instance.cluster.places == "any" and all(len(each) == 1 for each in classes.values())
+
+
+def formulate(instance: Instance, scaled: ScaledObjective, horizon_us: int, least: int = 0) -> GangFormulation:
+    """Return the model: minimise sum_j w_j T_j, or W >= w_j T_j, over plans that end by the horizon.
+
+    Parameters
+    ----------
+    least
+        Scaled value that no plan goes below.
+
+    Notes
+    -----
+    Invariant: every plan that ends by the horizon is a solution of the same scaled value, and every solution a plan.
+    Because: a run takes the units of one option from its start to its end, and no resource gives more than it has; k of
+        a server's G units that are free throughout a run are k GPUs, given by start (interval graphs are perfect).
+    If wrong: unsound.
+    """
+    require(instance, "CP-SAT for runs on several GPUs", SUPPORTS)
+    model, pooled = cp_model.CpModel(), is_pooled(instance)
+    units: dict[int, int] = {}
+    for server in instance.gpu_server.tolist():
+        units[server] = units.get(server, 0) + 1
+    held = units if pooled else dict.fromkeys(range(instance.n_gpus), 1)
+    use: dict[int, list[tuple[cp_model.IntervalVar, int]]] = {resource: [] for resource in held}
+    every: list[tuple[cp_model.IntervalVar, int]] = []
+    start, chosen, options, ends = [], [], [], []
+    for task in range(instance.n_tasks):
+        ways = list(options_of(instance, task, pooled))
+        release_us = int(instance.job_release_us[instance.task_job[task]])
+        times = sorted({way.run_us for way in ways})
+        begin = model.new_int_var(release_us, horizon_us, f"start[{task}]")
+        run = model.new_int_var_from_domain(cp_model.Domain.from_values(times), f"run[{task}]")
+        end = model.new_int_var(release_us, horizon_us, f"end[{task}]")
+        every.append(
+            (model.new_interval_var(begin, run, end, f"runs[{task}]"), len(instance.places.gpus[ways[0].place]))
+        )
+        taken = [model.new_bool_var(f"at[{task},{way.place}]") for way in ways]
+        model.add_exactly_one(taken).with_name(f"somewhere[{task}]")
+        model.add(run == sum(way.run_us * at for way, at in zip(ways, taken, strict=True))).with_name(f"length[{task}]")
+        for way, at in zip(ways, taken, strict=True):
+            piece = model.new_optional_interval_var(begin, way.run_us, end, at, f"runs[{task},{way.place}]")
+            for resource, amount in way.takes.items():
+                use[resource].append((piece, amount))
+        start.append(begin)
+        chosen.append(taken)
+        options.append(ways)
+        ends.append(end)
+    for resource, pieces in use.items():
+        if held[resource] == 1:
+            model.add_no_overlap([piece for piece, _ in pieces]).with_name(f"one_at_a_time[{resource}]")
+        else:
+            model.add_cumulative([piece for piece, _ in pieces], [amount for _, amount in pieces], held[resource])
+    # Redundant: all servers together hold no more GPUs than there are.
+    model.add_cumulative([piece for piece, _ in every], [amount for _, amount in every], instance.n_gpus)
+    _minimise(model, instance, scaled, ends, horizon_us, least)
+    return GangFormulation(model, options, start, chosen, pooled)
+
+
+def _minimise(
+    model: cp_model.CpModel,
+    instance: Instance,
+    scaled: ScaledObjective,
+    ends: list[cp_model.IntVar],
+    horizon_us: int,
+    least: int,
+) -> None:
+    """Bind the terms to the ends of tasks, and minimise."""
+    due_us = charges(scaled.objective, instance).due_us.tolist()
+    costs: list[cp_model.LinearExprT] = []
+    for job, weight in enumerate(scaled.weights):
+        if not weight:
+            continue
+        tasks = instance.tasks_of(job)
+        if scaled.term is Term.LATE:
+            late = model.new_bool_var(f"late[{job}]")
+            for task in tasks:
+                model.add(ends[task] <= due_us[job]).only_enforce_if(late.negated())
+            costs.append(weight * late)
+            continue
+        beyond = model.new_int_var(0, horizon_us, f"term[{job}]")
+        for task in tasks:
+            model.add(beyond >= ends[task] - due_us[job]).with_name(f"term[{job},{task}]")
+        costs.append(weight * beyond)
+    if scaled.objective.is_sum:
+        model.add(sum(costs) >= least).with_name("least")
+        model.minimize(sum(costs))
+        return
+    worst = model.new_int_var(least, (1 << 61), "worst")
+    for cost in costs:
+        model.add(worst >= cost)
+    model.minimize(worst)
+
+
+def add_hint(formulation: GangFormulation, instance: Instance, known: Timeline) -> None:
+    """Hint a known plan."""
+    for task, ways in enumerate(formulation.options):
+        formulation.model.add_hint(formulation.start[task], int(known.start_us[task]))
+        place = int(known.gpu[task])
+        servers = {int(instance.gpu_server[gpu]) for gpu in instance.places.gpus[place]}
+        for way, at in zip(ways, formulation.chosen[task], strict=True):
+            here = set(way.takes) == servers if formulation.pooled else way.place == place
+            formulation.model.add_hint(at, int(here))
+
+
+def read_timeline(formulation: GangFormulation, instance: Instance, values: list[int]) -> Timeline:
+    """Return a solution as a timeline; in pooled servers runs take the lowest GPUs that are free, by start."""
+    start_us = np.array([values[var.index] for var in formulation.start], np.int64)
+    place, end_us = np.zeros(instance.n_tasks, np.int64), np.zeros(instance.n_tasks, np.int64)
+    free_us = np.zeros(instance.n_gpus, np.int64)
+    for task in np.argsort(start_us, kind="stable").tolist():
+        ways = formulation.options[task]
+        way = next(w for w, at in zip(ways, formulation.chosen[task], strict=True) if values[at.index])
+        gpus = instance.places.gpus[way.place]
+        if formulation.pooled and len(way.takes) == 1:
+            here = np.flatnonzero(instance.gpu_server == next(iter(way.takes)))
+            gpus = tuple(here[free_us[here] <= start_us[task]].tolist()[: len(gpus)])
+        end_us[task] = start_us[task] + way.run_us
+        free_us[list(gpus)] = end_us[task]
+        place[task] = instance.places.number[gpus]
+    return Timeline(place, start_us, end_us, ())

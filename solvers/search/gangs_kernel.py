@@ -1,0 +1,269 @@
+"""An order of runs on several GPUs becomes a plan, run by run; a move changes the order and plans anew.
+
+Each run goes where it ends first, beside those that come before it in the order: an earlier gap that is wide enough is
+taken. So every plan that no run alone can leave earlier comes from some order. What is free of a server is a row of
+instants, each with what is taken from then on: a number of GPUs where runs take any of them, else a set of GPUs.
+
+Cost: a plan takes runs x servers x instants.
+"""
+
+from __future__ import annotations
+
+from math import log
+from typing import NamedTuple
+
+from truenorth.models.instance import Ints
+from truenorth.solvers.compiled import Floats, RandomState, inlined, kernel, random_below, random_unit
+
+FAR = 1 << 60
+_NEAR = 16
+"""Half of the moves go so many places at most, the others anywhere."""
+
+
+class GangTables(NamedTuple):
+    """What runs take.
+
+    Attributes
+    ----------
+    job, release, size
+        Per task; its GPUs. Shape [tasks].
+    run
+        Run time in one server, -1 where it cannot be. Shape [tasks, servers].
+    wide_run, wide
+        Run time across servers, and which sort of groups of servers it takes; -1 for a run in one. Shape [tasks].
+    group_from, group_servers
+        Of each sort of groups: its first entry in `group_first`, and how many servers one has. Shape [sorts (+ 1)].
+    group_first
+        First server of each group.
+    held
+        GPUs of each server. Shape [servers].
+    weight, due
+        Per job: what a microsecond beyond its due time costs. Shape [jobs].
+    any_gpus, late, is_sum
+        1 if runs take any GPUs of a server, if only lateness counts, if costs add up. Shape [1] each.
+    """
+
+    job: Ints
+    release: Ints
+    size: Ints
+    run: Ints
+    wide_run: Ints
+    wide: Ints
+    group_from: Ints
+    group_servers: Ints
+    group_first: Ints
+    held: Ints
+    weight: Floats
+    due: Ints
+    any_gpus: Ints
+    late: Ints
+    is_sum: Ints
+
+
+class GangPlan(NamedTuple):
+    """An order and its plan.
+
+    Attributes
+    ----------
+    order
+        The tasks. Shape [tasks].
+    start, server, taken
+        Per task: when and where, for a run across servers the first of them; the bits of the GPUs that it takes there.
+    instant, used, length
+        Per server: from when on what is taken. Shape [servers, instants]; [servers].
+    done
+        Per job: its completion. Shape [jobs].
+    cost
+        Of the plan. Shape [1].
+    """
+
+    order: Ints
+    start: Ints
+    server: Ints
+    taken: Ints
+    instant: Ints
+    used: Ints
+    length: Ints
+    done: Ints
+    cost: Floats
+
+
+@kernel
+def _segment(plan: GangPlan, server: int, time: int) -> int:
+    """Return the last instant of a server at or before a time."""
+    low, high = 0, plan.length[server] - 1
+    while low < high:
+        middle = (low + high + 1) >> 1
+        if plan.instant[server, middle] <= time:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+@kernel
+def _block(used: int, size: int, held: int) -> int:
+    """Return the lowest aligned GPUs that are free, as bits; 0 without any."""
+    block = (1 << size) - 1
+    for first in range(0, held - size + 1, size):
+        if (used >> first) & block == 0:
+            return block << first
+    return 0
+
+
+@kernel
+def _earliest(tables: GangTables, plan: GangPlan, server: int, size: int, release: int, run: int) -> tuple[int, int]:
+    """Return when a server first has GPUs for so long, and which (any: how many)."""
+    at, held, any_gpus = _segment(plan, server, release), tables.held[server], tables.any_gpus[0]
+    while True:
+        start = max(release, plan.instant[server, at])
+        until, taken, here, blocked = start + run, 0, at, False
+        while here < plan.length[server] and plan.instant[server, here] < until:
+            if any_gpus:
+                blocked = plan.used[server, here] + size > held
+            else:
+                taken |= plan.used[server, here]
+                blocked = _block(taken, size, held) == 0
+            if blocked:
+                break
+            here += 1
+        if not blocked:
+            return start, size if any_gpus else _block(taken, size, held)
+        # With any GPUs nothing can begin before the end of what was in the way.
+        at = here + 1 if any_gpus else at + 1
+
+
+@kernel
+def _occupy(plan: GangPlan, server: int, start: int, end: int, taken: int) -> None:
+    """Take GPUs of a server from a time to another."""
+    for time in (start, end):
+        at = _segment(plan, server, time)
+        if plan.instant[server, at] != time:
+            length = plan.length[server]
+            for later in range(length, at + 1, -1):
+                plan.instant[server, later] = plan.instant[server, later - 1]
+                plan.used[server, later] = plan.used[server, later - 1]
+            plan.instant[server, at + 1] = time
+            plan.used[server, at + 1] = plan.used[server, at]
+            plan.length[server] = length + 1
+    # Sets of GPUs that are free do not overlap what is taken, so that adding joins them.
+    for at in range(_segment(plan, server, start), _segment(plan, server, end)):
+        plan.used[server, at] += taken
+
+
+@kernel
+def _place(tables: GangTables, plan: GangPlan, task: int) -> int:
+    """Put a run where it ends first, of equal servers on the fullest; return its end."""
+    best, best_server, best_taken, best_used = FAR, 0, 0, -1
+    size, release = tables.size[task], tables.release[task]
+    for server in range(len(tables.held)):
+        run = tables.run[task, server]
+        if run < 0:
+            continue
+        start, taken = _earliest(tables, plan, server, size, release, run)
+        if start + run <= best:
+            used = plan.used[server, _segment(plan, server, start)]
+            if start + run < best or used > best_used:
+                best, best_server, best_taken, best_used = start + run, server, taken, used
+                plan.start[task] = start
+    plan.server[task], plan.taken[task] = best_server, best_taken
+    _occupy(plan, best_server, plan.start[task], best, best_taken)
+    return best
+
+
+@kernel
+def _place_wide(tables: GangTables, plan: GangPlan, task: int) -> int:
+    """Put a run across servers where it ends first; return its end."""
+    sort, run = tables.wide[task], tables.wide_run[task]
+    count = tables.group_servers[sort]
+    best, best_first = FAR, 0
+    for group in range(tables.group_from[sort], tables.group_from[sort + 1]):
+        first, start, settled = tables.group_first[group], tables.release[task], 0
+        # Later and later, until all servers of the group are free from then on.
+        while settled < count and start < best:
+            settled = 0
+            for server in range(first, first + count):
+                free = _all_free(plan, server, start, run)
+                if free > start:
+                    start = free
+                    break
+                settled += 1
+        if start < best:
+            best, best_first = start, first
+    plan.start[task], plan.server[task], plan.taken[task] = best, best_first, 0
+    for server in range(best_first, best_first + count):
+        held = tables.held[server]
+        _occupy(plan, server, best, best + run, held if tables.any_gpus[0] else (1 << held) - 1)
+    return best + run
+
+
+@kernel
+def _all_free(plan: GangPlan, server: int, start: int, run: int) -> int:
+    """Return when a server is first free for so long, from a time on."""
+    at = _segment(plan, server, start)
+    while True:
+        begin, here = max(start, plan.instant[server, at]), at
+        while here < plan.length[server] and plan.instant[server, here] < begin + run and plan.used[server, here] == 0:
+            here += 1
+        if here == plan.length[server] or plan.instant[server, here] >= begin + run:
+            return begin
+        at = here + 1
+
+
+@kernel
+def decode(tables: GangTables, plan: GangPlan) -> float:
+    """Plan the runs in their order; return what the plan costs."""
+    for server in range(len(tables.held)):
+        plan.instant[server, 0], plan.used[server, 0], plan.length[server] = 0, 0, 1
+    for job in range(len(plan.done)):
+        plan.done[job] = 0
+    for task in plan.order:
+        end = _place(tables, plan, task) if tables.wide[task] < 0 else _place_wide(tables, plan, task)
+        job = tables.job[task]
+        plan.done[job] = max(plan.done[job], end)
+    total = 0.0
+    for job in range(len(plan.done)):
+        beyond = max(0, plan.done[job] - tables.due[job])
+        cost = tables.weight[job] * ((1.0 if beyond > 0 else 0.0) if tables.late[0] else float(beyond))
+        total = total + cost if tables.is_sum[0] else max(total, cost)
+    return total
+
+
+@inlined
+def _shift(order: Ints, source: int, target: int) -> None:
+    """Take a task out of the order, and put it in at another place."""
+    task = order[source]
+    if source < target:
+        for at in range(source, target):
+            order[at] = order[at + 1]
+    else:
+        for at in range(source, target, -1):
+            order[at] = order[at - 1]
+    order[target] = task
+
+
+@kernel
+def anneal(
+    tables: GangTables, plan: GangPlan, best: Ints, random: RandomState, moves: int, temperature: float
+) -> float:
+    """Try moves; keep the best order in `best`, whose cost is returned; `plan.cost` is that of the order."""
+    n, least = len(plan.order), plan.cost[0]
+    for _ in range(moves):
+        source = random_below(random, n)
+        if random_below(random, 2) == 0:
+            target = min(n - 1, max(0, source + random_below(random, 2 * _NEAR + 1) - _NEAR))
+        else:
+            target = random_below(random, n)
+        if source == target:
+            continue
+        _shift(plan.order, source, target)
+        cost = decode(tables, plan)
+        if cost <= plan.cost[0] - temperature * log(random_unit(random)):
+            plan.cost[0] = cost
+            if cost < least:
+                least = cost
+                for at in range(n):
+                    best[at] = plan.order[at]
+        else:
+            _shift(plan.order, target, source)
+    return least
