@@ -89,7 +89,7 @@ class Instance:
     class_gpu
         A GPU of each class, to ask about the class.
     places, place_class
-        The sets of GPUs that runs take, and the class of each: the first are the GPUs and their classes. Shape [places].
+        The sets of GPUs that runs take, the GPUs themselves first, and the class of each. Shape [places].
     run_us
         Run time of a template on a class of places in microseconds, NEVER if it cannot run there; of a request of a
         stream that of the smallest there can be. Shape [templates, classes].

@@ -1,7 +1,7 @@
 """Places: the sets of GPUs that a run takes as one.
 
-Every GPU is a place by itself, so that place i is GPU i; places of several GPUs follow, by size, for each number of GPUs
-that some task asks for.
+Every GPU is a place by itself, so that place i is GPU i; places of several GPUs follow, by size, for each number of
+GPUs that some task asks for.
 """
 
 from __future__ import annotations

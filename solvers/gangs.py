@@ -48,7 +48,7 @@ def refuse(instance: Instance, method: Method) -> None:
 
 
 def improve(search: Search, budget: Budget) -> tuple[tuple[Fraction, str], Priced | None]:
-    """Look for plans and proofs; return the best bounds of a formula and of prices, which are those of the torn twin."""
+    """Look for plans and proofs; return the best bounds of a formula and of prices: those of the torn twin."""
     instance = search.instance
     twin = torn(instance)
     if budget.method is not Method.CP_SAT:

@@ -253,7 +253,7 @@ class Fifo(InOrder):
 
 
 class Easy(InOrder):
-    """EASY backfill: the first in the queue that does not fit reserves, and others may start if they do not delay it."""
+    """EASY backfill: the first that does not fit reserves, and others may start if they do not delay it."""
 
     def reserves(self, task: int) -> bool:
         """Say yes: whoever is asked first of those that do not fit."""

@@ -48,9 +48,7 @@ class _Servers:
         return cls(gpus, {gpu: number for number, row in enumerate(gpus) for gpu in row})
 
 
-def improve(
-    search: Search, seed: int, workers: int, *, limit_s: float = 0.0, iterations: int | None = None
-) -> None:
+def improve(search: Search, seed: int, workers: int, *, limit_s: float = 0.0, iterations: int | None = None) -> None:
     """Offer ever better plans for so many seconds, or moves; `search` has a plan to start from."""
     instance = search.instance
     servers = _Servers.of(instance)

@@ -178,16 +178,15 @@ def _place_wide(tables: GangTables, plan: GangPlan, task: int) -> int:
     count = tables.group_servers[sort]
     best, best_first = FAR, 0
     for group in range(tables.group_from[sort], tables.group_from[sort + 1]):
-        first, start, settled = tables.group_first[group], tables.release[task], 0
+        first, start, later = tables.group_first[group], tables.release[task], True
         # Later and later, until all servers of the group are free from then on.
-        while settled < count and start < best:
-            settled = 0
+        while later and start < best:
+            later = False
             for server in range(first, first + count):
                 free = _all_free(plan, server, start, run)
                 if free > start:
-                    start = free
+                    start, later = free, True
                     break
-                settled += 1
         if start < best:
             best, best_first = start, first
     plan.start[task], plan.server[task], plan.taken[task] = best, best_first, 0

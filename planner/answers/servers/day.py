@@ -17,7 +17,7 @@ from math import ceil
 import numpy as np
 
 from truenorth.executor import PolicyError, PolicyFaultError, StoppedError
-from truenorth.models import Cluster, Instance, InstanceError, ServiceLevels, completion_us
+from truenorth.models import Instance, InstanceError, ServiceLevels, completion_us
 from truenorth.models.cluster import FOREVER, Availability, Interval
 from truenorth.models.errors import QuestionError
 from truenorth.models.instance import Ints

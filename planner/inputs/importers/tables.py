@@ -79,7 +79,9 @@ class Requests(Columns):
     deadline_us
         Relative to the release, -1 for none; None if no request has one. Shape [requests].
     gpus
-        How many GPUs run the request side by side, each for its run time; None: one each. Shape [requests].
+        How many GPUs run the request, each for its run time; None: one each. Shape [requests].
+    split
+        Whether requests on several GPUs become as many tasks side by side, which need not run together.
     share
         Of a GPU's compute, in parts of `WHOLE`; None, with the next two: each request has its GPU to itself.
         Shape [requests].
@@ -114,9 +116,15 @@ class Requests(Columns):
     by_kind: Mapping[str, Ints] = field(default_factory=dict)
     user: Texts | None = None
     timed: bool = True
+    split: bool = False
 
     def __post_init__(self) -> None:
         self.refuse_ragged()
+
+    @property
+    def gangs(self) -> bool:
+        """Whether some request runs on several GPUs together."""
+        return not self.split and self.gpus is not None and bool((self.gpus > 1).any())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

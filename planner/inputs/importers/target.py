@@ -9,6 +9,7 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from math import comb
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,6 +18,7 @@ import pandas as pd
 
 from truenorth.models.errors import QuestionError
 from truenorth.models.instance import Ints
+from truenorth.models.places import MAX_PLACES
 from truenorth.models.record import guard
 from truenorth.models.scenario import InputError, Scenario, load_scenario, scenario_from
 from truenorth.models.scenario.errors import Plain, quote
@@ -277,11 +279,19 @@ def document(hardware: Hardware, workload: Workload, arrivals: dict[str, Any]) -
                 "bandwidth": gigabytes_per_s(hardware.network_bandwidth),
                 "latency": seconds(hardware.network_latency_us),
             },
+            **({"places": _place_rule(hardware, workload)} if workload.gangs else {}),
         },
         **({"models": {name: {"weights": gigabytes(hardware.weight_bytes)} for name in names}} if names else {}),
         **work_sections(workload),
         "workload": arrivals,
     }
+
+
+def _place_rule(hardware: Hardware, workload: Workload) -> str:
+    """Return which GPUs of a server runs take: any, unless these are too many sets."""
+    sizes = {task.gpus for workflow in workload.workflows for task in workflow.tasks}
+    sets = sum(hardware.servers * comb(hardware.gpus_per_server, size) for size in sizes - {1})
+    return "any" if sets <= MAX_PLACES // 2 else "aligned"
 
 
 def model_names(workload: Workload) -> list[str]:
@@ -343,6 +353,9 @@ def _task(task: Task) -> dict[str, Any]:
         runtimes = {kind: seconds(us) for kind, us in task.runtime_us.items()}
         section = {"models": list(task.models), "runtime": runtimes.get(ANY_KIND, runtimes)}
         section |= _demand(task.share, task.memory_bytes)
+        section |= {"gpus": task.gpus} if task.gpus > 1 else {}
+        if task.gpus > 1:
+            del section["models"]
     if task.inputs:
         section["after"] = {edge.source: f"{edge.size_bytes} B" for edge in task.inputs}
     return section

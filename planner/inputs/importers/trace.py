@@ -246,7 +246,9 @@ class Imported:
 
     @property
     def _objective(self) -> dict[str, str]:
-        """The section of the objective, if one was asked for."""
+        """The section of the objective, if one was asked for; of jobs on several GPUs mean latency."""
+        if self.objective is None and self.workload.gangs:
+            return {"objective": Objective.MEAN_LATENCY.value}
         return {} if self.objective is None else {"objective": self.objective}
 
     def as_dict(self, written: Sequence[Path] = ()) -> dict[str, Any]:
@@ -419,7 +421,10 @@ def import_trace(
             raise QuestionError(f"gives {len(rows):,} jobs; allowed are {MAX_JOBS:,}: choose a window that holds fewer")
         tally.notes += [_RAN_BEFORE] if runs_before else []
         if not isinstance(found, DagJobs):
-            _describe(found.at(rows), tally, spread, driven is not None)
+            gangs = isinstance(found, Requests) and isinstance(target, Documented) and found.gangs
+            if isinstance(found, Requests) and isinstance(target, Documented) and gangs:
+                found, rows, release_us = _fit_servers(found, rows, release_us, target.hardware, tally)
+            _describe(found.at(rows), tally, spread, driven is not None, gangs)
         if isinstance(found, TokenRequests):
             if catalogue is None:
                 raise ValueError("requests with tokens take a catalogue")
@@ -452,16 +457,43 @@ def _assert_fits(
         raise QuestionError(f"{float(rate_factor):g} is out of range; {allowed_is}", "rate_factor")
 
 
-def _describe(asked: Requests | TokenRequests, tally: Tally, spread: bool, driven: bool) -> None:
+def _describe(asked: Requests | TokenRequests, tally: Tally, spread: bool, driven: bool, gangs: bool) -> None:
     """Say what a person should know of the requests of a window: their clock, jobs on several GPUs, and who asks."""
     told = "" if spread else coarse(asked.release_us)
     tally.notes += [told] if told else []
     gpus = asked.gpus if isinstance(asked, Requests) else None
     if gpus is not None and (gpus > 1).any() and not driven:
-        wide = int((gpus > 1).sum())
-        tally.warnings.append(f"{wide:,} of {len(gpus):,} jobs ran on several GPUs (up to {gpus.max():,}) {_SPLIT}")
+        wide = f"{int((gpus > 1).sum()):,} of {len(gpus):,} jobs ran on several GPUs (up to {gpus.max():,})"
+        if gangs:
+            tally.notes.append(f"{wide} and take them together; no job has a model, which such runs cannot have yet")
+        else:
+            tally.warnings.append(f"{wide} {_SPLIT}")
     if asked.user is not None:
         tally.notes.append(_users(asked.user))
+
+
+def _fit_servers(
+    found: Requests, rows: Ints, release_us: Ints, hardware: Hardware, tally: Tally
+) -> tuple[Requests, Ints, Ints]:
+    """Give runs wider than a server whole servers, and leave out those that are wider than the cluster.
+
+    Raises
+    ------
+    QuestionError
+        If nothing is left.
+    """
+    gpus, held = np.asarray(found.gpus), hardware.gpus_per_server
+    whole = np.where(gpus > held, -(-gpus // held) * held, gpus)
+    widened = int((whole[rows] > gpus[rows]).sum())
+    if widened:
+        tally.warnings.append(f"{widened:,} jobs take whole servers, more GPUs than in the log: {held} in each")
+    fits = whole[rows] <= hardware.gpus
+    if not fits.all():
+        most = f"{int((~fits).sum()):,} jobs take more than the {hardware.gpus} GPUs that there are"
+        tally.warnings.append(f"{most}, and are left out; --servers gives more")
+    if not fits.any():
+        raise QuestionError(f"every job takes more than {hardware.gpus} GPUs; allowed are more servers", "servers")
+    return replace(found, gpus=whole), rows[fits], release_us[fits]
 
 
 def _users(asking: Texts) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -262,6 +262,11 @@ class Workload:
     rounding: Rounding | None = None
     served: Served | None = None
 
+    @property
+    def gangs(self) -> bool:
+        """Whether some job runs on several GPUs together."""
+        return any(task.gpus > 1 for workflow in self.workflows for task in workflow.tasks)
+
 
 def gather(chunks: Iterable[Requests | DagJobs | TokenRequests]) -> Requests | DagJobs | TokenRequests:
     """Return all chunks as one.
@@ -315,6 +320,11 @@ def workload_of(found: Requests | DagJobs, rows: Ints, release_us: Ints, classes
         what = "has run times per kind of GPU" if found.by_kind else "has no run times"
         raise QuestionError(f"the log {what}; allowed is such a log with a catalogue, which knows models and kinds")
     asked = found.at(rows)
+    if found.gangs:
+        if asked.share is not None or found.batch_us:
+            problem = "the log has runs on several GPUs beside shares, memory or batches"
+            raise QuestionError(f"{problem}; allowed is one without these, or split=on")
+        asked = replace(asked, model=np.full(len(rows), "", np.object_))
     gpus = np.ones(len(rows), np.int64) if asked.gpus is None else asked.gpus
     model, names = pd.factorize(asked.model, sort=True)
     runtime = asked.runtime_us
@@ -333,7 +343,8 @@ def workload_of(found: Requests | DagJobs, rows: Ints, release_us: Ints, classes
     refuse_more(grouped.ngroups)
     kinds = grouped.size().index.to_frame(index=False).to_dict("records")
     known: dict[str, int] = {}
-    workflows = tuple(_single(str(names[kind.pop("model")]), kind, known) for kind in kinds)
+    make = _together if found.gangs else _single
+    workflows = tuple(make(str(names[kind.pop("model")]), kind, known) for kind in kinds)
     mapping = words(most if rounding else 0, exact)
     if found.batch_us:
         mapping += "; only requests with equal figures form batches, which few classes make more of"
@@ -357,6 +368,13 @@ def _serving(asked: Requests) -> dict[str | int, Ints]:
         return {}
     columns: dict[str | int, Ints] = {"share": asked.share, MEMORY: asked.memory_bytes}
     return columns | dict(asked.batch_us)
+
+
+def _together(_model: str, kind: dict[Any, int], _known: dict[str, int]) -> Workflow:
+    """Return a workflow of one task on as many GPUs as it takes together, without a model."""
+    gpus, runtime_us = kind["gpus"], kind["runtime_us"]
+    name = f"job {seconds(runtime_us)}" + (f" x {gpus}" if gpus > 1 else "")
+    return Workflow(name, (Task("run", {ANY_KIND: runtime_us}, gpus=gpus),))
 
 
 def _single(model: str, kind: dict[Any, int], known: dict[str, int]) -> Workflow:

@@ -132,7 +132,9 @@ class AlibabaGPU(GPUOptions):
         rows.refuse(scheduled_us < created_us, "scheduled_time", "is before creation_time", "a time from then on")
         rows.refuse(deleted_us < scheduled_us, "deletion_time", "is before scheduled_time", "a time from then on")
         rows.leave_out(deleted_us == scheduled_us, "ran for 0 s")
-        return rows.requests(created_us, self._names(rows), deleted_us - scheduled_us, gpus=gpus)
+        return rows.requests(
+            created_us, self._names(rows), deleted_us - scheduled_us, gpus=gpus, split=self.gpus == "split"
+        )
 
     def _names(self, rows: Rows) -> Texts:
         """Return the name of the model of each row. Shape [rows]."""

@@ -1,7 +1,7 @@
 """Jobs of a cluster's scheduler: Helios, Acme, Philly, and RLTune's traces.
 
-Tasks on several GPUs do not exist here. So only jobs on one GPU count, unless the user asks to split: then a job on n
-GPUs becomes n tasks on one GPU each, side by side, which occupy as much GPU time but need not start together.
+A job on several GPUs is one run that takes them all together, unless the user asks for jobs on one GPU alone, or to
+split: then a job on n GPUs becomes n tasks on one GPU each, which occupy as much GPU time but need not start together.
 
 Schema of Helios: github.com/S-Lab-System-Group/HeliosData, README, section cluster_log.csv (commit 159f0cae): job_id,
 user, vc, gpu_num, cpu_num, node_num, state, submit_time, start_time, end_time, duration, queue. Times have no zone;
@@ -61,10 +61,11 @@ class GPUOptions:
     Parameters
     ----------
     gpus
-        ``single``: jobs on one GPU; ``split``: also those on several, as that many tasks side by side.
+        ``together``: those on several are runs that take them all at once, and models are left out; ``single``: jobs
+        on one GPU alone; ``split``: also those on several, as that many tasks side by side.
     """
 
-    gpus: str = option("single", one_of("single", "split"))
+    gpus: str = option("together", one_of("together", "single", "split"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +117,10 @@ def absent(texts: Texts) -> Mask:
 
 
 def gpus_that_count(rows: Rows, column: str, options: GPUOptions) -> Ints | None:
-    """Leave out jobs on no GPU, and on several unless they are split; return GPUs per job, None for one each."""
+    """Leave out jobs on no GPU, and on several if only single ones count; return GPUs per job, None for one each."""
     gpus = rows.wholes(column, 0, MAX_GPUS_PER_REQUEST)
     rows.leave_out(gpus == 0, "no GPU")
-    if options.gpus == "split":
+    if options.gpus != "single":
         return gpus
     rows.leave_out(gpus > 1, "several GPUs")
     return None
@@ -146,7 +147,7 @@ def read_jobs(rows: Rows, ids: Ids, model: Texts, options: ClusterOptions) -> Re
     rows.refuse(end_us < start_us, "end_time", "is before start_time", "a time from start_time on")
     rows.refuse(start_us < submit_us, "start_time", "is before submit_time", "a time from submit_time on")
     rows.leave_out(end_us == start_us, "ran for 0 s")
-    return rows.requests(submit_us, model, end_us - start_us, gpus=gpus)
+    return rows.requests(submit_us, model, end_us - start_us, gpus=gpus, split=options.gpus == "split")
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +240,7 @@ class RLTune(GPUOptions):
         submit_s = rows.wholes("submit_time", 0, _MOST_SECONDS)
         run_us = rows.times("run_time")
         rows.leave_out(run_us == 0, "ran for 0 s")
-        return rows.requests(submit_s * _US, self._names(rows), run_us, gpus=gpus)
+        return rows.requests(submit_s * _US, self._names(rows), run_us, gpus=gpus, split=self.gpus == "split")
 
     def _names(self, rows: Rows) -> Texts:
         """Return the name of the model of each row. Shape [rows]."""
@@ -327,7 +328,8 @@ class Philly(OwnerOptions):
                         np.array(release_us, np.int64),
                         np.array(model, np.object_),
                         np.array(runtime_us, np.int64),
-                        gpus=np.array(gpus, np.int64) if self.gpus == "split" else None,
+                        gpus=None if self.gpus == "single" else np.array(gpus, np.int64),
+                        split=self.gpus == "split",
                     )
 
     def _jobs(self) -> Callable[[object], _Job]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from truenorth.executor.policies.options import one_of, option
+from truenorth.executor.policies.options import one_of, option, switch
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.instance import Ints
 from truenorth.models.scenario import InputError
@@ -225,7 +225,9 @@ class TableReader:
     release_unit, runtime_unit, deadline_unit
         Of these times alone; empty: as `unit`.
     gpus, weight
-        Columns of the GPUs that run a request side by side, and of its weight; empty: 1.
+        Columns of the GPUs that run a request together, and of its weight; empty: 1.
+    split
+        Whether requests on several GPUs become as many tasks on one each, which need not run together.
     user
         Column of who asks: the notes then say for how much. Empty: no such column.
     tokens_in, tokens_out
@@ -250,6 +252,7 @@ class TableReader:
     deadline_unit: str = option("", one_of(*UNITS))
     gpus: str | None = option(None, str)
     weight: str = option("", str)
+    split: bool = option(False, switch)
     user: str = option("", str)
     tokens_in: str = option("", str)
     tokens_out: str = option("", str)
@@ -359,6 +362,7 @@ class TableReader:
         columns: dict[str, Any] = {
             "by_kind": {kind: column for kind, column in times.items() if kind},
             "timed": bool(times),
+            "split": self.split,
         }
         if self.tokens_in and self.tokens_out:
             columns["tokens_in"] = rows.wholes(self.tokens_in, 0, MOST_TOKENS)
