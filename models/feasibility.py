@@ -427,7 +427,7 @@ def _run_ends(instance: Instance, timeline: Timeline) -> Ints:
     """Return when each run ends; of a realised timeline, when it would by its given time."""
     if not timeline.realised:
         return timeline.end_us
-    given = instance.run_us[instance.task_template, instance.gpu_class[timeline.gpu]]
+    given = instance.run_us[instance.task_template, instance.place_class[timeline.gpu]]
     if instance.batches:
         leaders, batch = batch_leaders(instance, timeline), instance.template_batch[instance.task_template]
         size = np.bincount(leaders, minlength=instance.n_tasks)[leaders]

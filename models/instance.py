@@ -177,13 +177,13 @@ class Instance:
         self._number_tasks()
         self._tabulate()
         self._tabulate_batches()
+        self._refuse_loaded_gangs()
         self._tabulate_streams()
         stuck = np.flatnonzero((self.run_us == NEVER).all(axis=1))
         if stuck.size:
             template = int(stuck[0])
             raise InstanceError(f"{self.template_name(template)} can run on no GPU: {self._why_stuck(template)}")
         self._refuse_misfits()
-        self._refuse_loaded_gangs()
 
     def __repr__(self) -> str:
         size = f"{len(self.jobs)} jobs, {self.n_tasks} tasks, {len(self.models)} models"
@@ -306,6 +306,9 @@ class Instance:
 
     def _refuse_loaded_gangs(self) -> None:
         """Refuse what runs on several GPUs cannot have yet: models, inputs and GPUs that come and go."""
+        streams = any(task.stream is not None for workflow in self.workflows for task in workflow.tasks)
+        if self.gangs and (streams or self.batches):
+            raise InstanceError("runs on several GPUs beside streams or batches; allowed are tasks with run times")
         for template in np.flatnonzero(self.template_gpus > 1).tolist():
             name = f"{self.template_name(template)} takes {self.template_gpus[template]} GPUs"
             if self.needs[template]:

@@ -281,7 +281,7 @@ def own_times(instance: Instance, timeline: Timeline) -> dict[str, int]:
 
 def given_us(instance: Instance, timeline: Timeline) -> Ints:
     """Return how long each task runs where it is placed by the scenario, a batch by its size. Shape [tasks]."""
-    classes = instance.gpu_class[np.maximum(timeline.gpu, 0)]
+    classes = instance.place_class[np.maximum(timeline.gpu, 0)]
     given: Ints = instance.run_us[instance.task_template, classes]
     if not instance.batches:
         return given

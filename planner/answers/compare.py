@@ -150,6 +150,8 @@ DEFAULT_POLICIES = (
 )  # fmt: skip
 STREAM_POLICIES = ("least_tokens", "least_tokens:known=yes", "prefix_affinity", "least_requests", "round_robin")
 """Who is asked where tasks are requests of streams; `known` tells what knowing the lengths of answers is worth."""
+GANG_POLICIES = ("easy", "conservative", "sjf", "qssf", "fifo")
+"""Who is asked where tasks run on several GPUs."""
 AHEAD, LONGEST_LISTS = "ahead", 100_000
 """Who lists all that is released, at every event; and up to how many tasks x GPUs unasked."""
 BATCHING_POLICIES = ("clockwork", "deferred")
@@ -385,6 +387,8 @@ def _default_policies(scenario: Scenario, noise: str | None) -> tuple[str, ...]:
     """Return who is asked where nobody is named."""
     if scenario.instance.streams is not None:
         return (*weighing(scenario.instance), *STREAM_POLICIES)
+    if scenario.instance.gangs:
+        return GANG_POLICIES
     told_wrongly = () if noise is None else OFFLINE_POLICIES
     batching = BATCHING_POLICIES if scenario.instance.batches else ()
     quick = (policy for policy in DEFAULT_POLICIES if policy != AHEAD or _lists_are_short(scenario))

@@ -14,6 +14,7 @@ import numpy as np
 
 from truenorth.executor import PolicyError
 from truenorth.models.cluster import GPU
+from truenorth.models.features import SERVING, require
 from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.models.objective import Objective, timeline_value
 from truenorth.models.scenario import Scenario
@@ -153,6 +154,7 @@ def take_apart(
 def hold(scenario: Scenario, timeline: Timeline, policy: str, budget: Budget) -> HeldSteps:
     """Return the steps that keep placement or order as a timeline has them; parameters as those of `regret`."""
     instance, objective, budget = scenario.instance, scenario.objective, replace(budget, watch=tell_nobody)
+    require(instance, "regret", SERVING)
     instance.require_always_available("regret")
     ran = with_given_loads(instance, timeline)
     value = timeline_value(objective, instance, ran)

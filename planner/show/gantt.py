@@ -58,12 +58,13 @@ def runs_by_gpu(instance: Instance, timeline: Timeline) -> list[list[ShownRun]]:
     runs: list[list[ShownRun]] = [[] for _ in range(instance.n_gpus)]
     active: list[list[ShownRun]] = [[] for _ in range(instance.n_gpus)]
     for first in sorted(members, key=lambda run: (int(each.start_us[run]), run)):
-        gpu, start_us, end_us = (int(of[first]) for of in (each.gpu, each.start_us, each.end_us))
-        active[gpu] = [run for run in active[gpu] if run.end_us > start_us]
+        place, start_us, end_us = (int(of[first]) for of in (each.gpu, each.start_us, each.end_us))
         share = int(instance.template_share[instance.task_template[members[first][0]]]) / WHOLE
-        low = _floor(active[gpu], share)
-        active[gpu].append(ShownRun(tuple(members[first]), start_us, end_us, low, low + share))
-        runs[gpu].append(active[gpu][-1])
+        for gpu in instance.places.gpus[place]:
+            active[gpu] = [run for run in active[gpu] if run.end_us > start_us]
+            low = _floor(active[gpu], share)
+            active[gpu].append(ShownRun(tuple(members[first]), start_us, end_us, low, low + share))
+            runs[gpu].append(active[gpu][-1])
     return runs
 
 
@@ -193,7 +194,8 @@ def _drawn_gpus(instance: Instance, timelines: Sequence[Timeline]) -> tuple[list
     for timeline in timelines:
         placed = timeline.gpu != UNPLACED
         run_us = (timeline.end_us - timeline.start_us)[placed]
-        work += np.bincount(timeline.gpu[placed], run_us, instance.n_gpus)
+        each, gpus = instance.places.members(timeline.gpu[placed])
+        work += np.bincount(gpus, run_us[each], instance.n_gpus)
         for residency in timeline.residencies:
             work[residency.gpu] += 0 if residency.initial else residency.ready_us - residency.load_start_us
     busy = int(np.count_nonzero(work))

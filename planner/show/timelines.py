@@ -80,13 +80,20 @@ class JobsShown:
 
 @dataclass(frozen=True, slots=True)
 class InstanceShown:
-    """What timelines belong to."""
+    """What timelines belong to.
+
+    Parameters
+    ----------
+    places
+        The GPUs of each place of several, numbered behind the last GPU.
+    """
 
     scenario_hash: str
     gpus: list[GPUShown]
     models: list[ModelShown]
     workflows: list[WorkflowShown]
     jobs: JobsShown
+    places: list[list[int]] = ABSENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +195,7 @@ def _instance(instance: Instance) -> InstanceShown:
             for workflow, first in firsts
         ],
         JobsShown(instance.job_workflow.tolist(), instance.job_release_us.tolist()),
+        [list(gpus) for gpus in instance.places.gpus[instance.n_gpus :]] if instance.gangs else ABSENT,
     )
 
 

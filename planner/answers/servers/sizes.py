@@ -19,6 +19,7 @@ from typing import Any
 from truenorth.models import Cluster, Instance, InstanceError, Job, MLModel, Restrictions, ServiceLevels, Workflow
 from truenorth.models.branches import branch_of
 from truenorth.models.errors import QuestionError
+from truenorth.models.features import SERVING, require
 from truenorth.models.scenario import InputError, Scenario, ScenarioDocument
 from truenorth.models.scenario.build import build_cluster, build_initial, build_restrictions
 from truenorth.models.scenario.document import ClusterSection, PlaceSection
@@ -155,6 +156,7 @@ class Sizes:
 
     def __post_init__(self) -> None:
         document = self.scenario.document
+        require(self.scenario.instance, "the question of how many servers", SERVING)
         self.scenario.instance.require_always_available("the question of how many servers")
         if self.any_gone and any(map(_is_bound, self.scenario.instance.jobs)):
             problem = "has input bytes at the ingress that a job names, and any server may be gone; name no ingress"

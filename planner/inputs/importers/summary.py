@@ -61,7 +61,8 @@ class Summary:
         """Return the figures of a workload; without a length it ends with its last release."""
         count = np.bincount(workload.workflow, minlength=len(workload.workflows))
         work = np.array(
-            [sum(task.fastest_us * task.share for task in w.tasks) // WHOLE for w in workload.workflows], np.int64
+            [sum(task.fastest_us * task.share * task.gpus for task in w.tasks) // WHOLE for w in workload.workflows],
+            np.int64,
         )
         requests: dict[str, int] = {}
         model_work: dict[str, int] = {}

@@ -62,7 +62,9 @@
         const from = timeline.start_us[task], to = from + timeline.run_us[task], gpu = timeline.gpu[task];
         // A batch is one run, that of its first task; a run reaches as high as its share of the GPU.
         const members = timeline.members?.[task] ?? 1, low = timeline.low?.[task] ?? 0, high = timeline.high?.[task] ?? 1;
-        if (members) rows[gpu]?.runs.push({ kind: "run", from, to, job, workflow: workflows[workflow].name, template, members, low, high });
+        const run = { kind: "run", from, to, job, workflow: workflows[workflow].name, template, members, low, high };
+        // A place beyond the last GPU is several of them.
+        if (members) for (const each of instance.places?.[gpu - gpus.length] ?? [gpu]) rows[each]?.runs.push({ ...run });
         end = Math.max(end, to);
         task += 1;
       }
