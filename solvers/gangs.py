@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
-from functools import partial
 from typing import TYPE_CHECKING
 
 from truenorth.models.errors import QuestionError
@@ -105,8 +104,7 @@ def _prove(search: Search, budget: Budget, limit_s: float) -> None:
     def offer_bound(bound: int) -> None:
         search.offer_bound(scaled.true_bound(bound), CP_SAT)
 
-    read = partial(formulations.read_timeline, formulation, instance)
-    SolverRun(search, formulation, offer_bound, budget.workers, budget.seed, limit_s, read=read).follow()
+    SolverRun(search, formulation, offer_bound, budget.workers, budget.seed, limit_s).follow()
 
 
 def _horizon_us(instance: Instance) -> int:

@@ -22,7 +22,8 @@ from truenorth.executor.site import Site
 from truenorth.models import NEVER, Workflow
 from truenorth.models.branches import likelihoods
 from truenorth.models.gpu_state import Memory
-from truenorth.models.tables import GPUClasses, needed_models, run_times
+from truenorth.models.places import Places
+from truenorth.models.tables import GPUClasses, needed_models, place_classes, run_times
 
 
 def names(text: str) -> tuple[str, ...]:
@@ -213,7 +214,8 @@ def _expected_tasks(site: Site, workflows: Sequence[Workflow]) -> list[_Expected
     classes = GPUClasses.of(site.cluster, site.restrictions)
     needs = needed_models(workflows, site.models)
     load_us = np.array(site.load_us, np.int64).reshape(len(site.models), len(classes.gpus))
-    rows = run_times(workflows, needs, site.models, load_us, classes, site.restrictions)
+    singles = place_classes(Places.of(site.cluster, ()), site.cluster, classes)[1]
+    rows = run_times(workflows, needs, site.models, load_us, classes, singles, site.restrictions)
     alike: dict[_Shape, list[tuple[list[list[int]], list[Fraction]]]] = {}
     held: dict[_Shape, list[int]] = {}
     first = 0

@@ -25,6 +25,7 @@ from ortools.sat.python import cp_model
 from truenorth.models.formulations.cp_sat import CpSatFormulation, formulate_scaled, formulate_within, scaled_objective
 from truenorth.models.formulations.cp_sat_plans import add_hint, read_timeline
 from truenorth.models.formulations.gangs import GangFormulation
+from truenorth.models.formulations.gangs import read_timeline as read_gangs
 from truenorth.models.formulations.normal_form import restrict
 from truenorth.models.formulations.scale import ScaledObjective
 from truenorth.models.formulations.windows import METHOD as WINDOWS
@@ -101,8 +102,6 @@ class SolverRun:
         empty: as CP-SAT chooses.
     log
         Receives the solver's log, line by line.
-    read
-        Makes a timeline of a solution; None: as the joint formulation does.
     """
 
     def __init__(
@@ -115,11 +114,14 @@ class SolverRun:
         limit_s: float,
         subsolvers: Sequence[str] = (),
         log: Callable[[str], None] | None = None,
-        read: Callable[[list[int]], Timeline] | None = None,
     ) -> None:
         self.search, self.model, self.offer_bound = search, formulation.model, offer_bound
         self.incumbent = formulation.incumbent
-        self._read = read or partial(read_timeline, formulation)
+        self._read: Callable[[list[int]], Timeline] = (
+            partial(read_gangs, formulation, search.instance)
+            if isinstance(formulation, GangFormulation)
+            else partial(read_timeline, formulation)
+        )
         self.solver = new_solver(workers, seed, min(limit_s, search.remaining_s))
         self.solver.parameters.subsolvers.extend(subsolvers)
         if len(subsolvers) > workers:

@@ -181,10 +181,10 @@ def _tabulate(instance: Instance, objective: Objective, servers: _Servers) -> Ga
 
 def _new_plan(instance: Instance, servers: _Servers, order: Ints) -> GangPlan:
     n, instants = instance.n_tasks, 2 * instance.n_tasks + 2
-    empty = [np.zeros(n, np.int64) for _ in range(3)]
-    rows = [np.zeros((len(servers.gpus), instants), np.int64) for _ in range(2)]
-    lengths, done = np.zeros(len(servers.gpus), np.int64), np.zeros(len(instance.jobs), np.int64)
-    return GangPlan(order.copy(), *empty, *rows, lengths, done, np.full(1, float(FAR)))
+    start, server, taken = (np.zeros(n, np.int64) for _ in range(3))
+    instant, used = (np.zeros((len(servers.gpus), instants), np.int64) for _ in range(2))
+    length, done = np.zeros(len(servers.gpus), np.int64), np.zeros(len(instance.jobs), np.int64)
+    return GangPlan(order.copy(), start, server, taken, instant, used, length, done, np.full(1, float(FAR)))
 
 
 def timeline_of(instance: Instance, servers: _Servers, tables: GangTables, plan: GangPlan) -> Timeline:

@@ -193,7 +193,7 @@ def _place_wide(tables: GangTables, plan: GangPlan, task: int) -> int:
     for server in range(best_first, best_first + count):
         held = tables.held[server]
         _occupy(plan, server, best, best + run, held if tables.any_gpus[0] else (1 << held) - 1)
-    return best + run
+    return int(best + run)
 
 
 @kernel
@@ -205,7 +205,7 @@ def _all_free(plan: GangPlan, server: int, start: int, run: int) -> int:
         while here < plan.length[server] and plan.instant[server, here] < begin + run and plan.used[server, here] == 0:
             here += 1
         if here == plan.length[server] or plan.instant[server, here] >= begin + run:
-            return begin
+            return int(begin)
         at = here + 1
 
 
@@ -265,4 +265,4 @@ def anneal(
                     best[at] = plan.order[at]
         else:
             _shift(plan.order, target, source)
-    return least
+    return float(least)

@@ -37,8 +37,8 @@ class Summary:
     length_us
         Length of the window, or from time zero to the last release; 0 if all jobs arrive at time zero.
     job_work_us
-        Run times of all tasks of each job together, each alone on its fastest kind, times its share; of requests of
-        streams `Served.least_us`. Shape [jobs].
+        Run times of all tasks of each job together, each alone on its fastest kind, times share and GPUs; of requests
+        of streams `Served.least_us`. Shape [jobs].
     task_runtime_us
         Run times of all tasks of all jobs, ascending. Shape [tasks].
     model_requests, model_work_us
