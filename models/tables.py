@@ -195,7 +195,9 @@ def run_times(
             possible = fits and restrictions.allows_workflow(workflow.name, index)
             runtime = task.runtime_on(gpu.kind) if possible else None
             row.append(NEVER if runtime is None else runtime)
-        rows.append([_at_place(task, place, row) for place in places] if len(places) > len(row) else row)
+        rows.append(
+            [_at_place(task, place, row) for place in places] if task.gpus > 1 or len(places) > len(row) else row
+        )
     return as_ints(rows, "run times")
 
 

@@ -1,0 +1,96 @@
+"""Windows with runs on several GPUs for tests: made by hand, random ones, and an oracle that tries all."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from fractions import Fraction
+
+import numpy as np
+
+from tests.instances import gpu, instance, network
+from truenorth.models import Cluster, Instance, Job, Objective, Task, Workflow
+from truenorth.models.objective import objective_value
+
+
+def servers(
+    count: int, held: int, rule: str | tuple[tuple[int, ...], ...] = "aligned", kinds: str | None = None
+) -> Cluster:
+    """Return servers of as many GPUs each; `kinds` has a letter for each server."""
+    gpus = [
+        gpu(server * held + place, server, id=f"s{server}/g{place}", kind=(kinds or "A" * count)[server])
+        for server in range(count)
+        for place in range(held)
+    ]
+    return Cluster(tuple(gpus), network(), rule)
+
+
+def job(gpus: int, runtime_us: int | Mapping[str, int], release_us: int = 0, across: Fraction | int = 1) -> Job:
+    """Return a job of one run."""
+    runtimes = {"*": runtime_us} if isinstance(runtime_us, int) else dict(runtime_us)
+    run = Task("run", runtimes, gpus=gpus, across=Fraction(across))
+    return Job(Workflow(f"{gpus} GPUs for {runtimes}", (run,)), release_us)
+
+
+def window(*jobs: Job, on: Cluster) -> Instance:
+    """Return a window of jobs, in order of release."""
+    return instance(sorted(jobs, key=lambda each: each.release_us), on=on)
+
+
+def draw(rng: random.Random) -> Instance:
+    """Return a random window of up to five jobs on up to three servers."""
+    count = rng.choice((1, 2, 2, 3))
+    held = rng.choice((2, 3, 4)) if count < 3 else 2
+    kinds = "".join(rng.choice("AAB") for _ in range(count))
+    cluster = servers(count, held, rng.choice(("aligned", "any", "any")), kinds)
+    sizes = [size for size in (1, 2, 3, 4, 2 * held) if size <= held or (size % held == 0 and kinds == "A" * count)]
+    sizes = [size for size in sizes if size <= count * held]
+    jobs = []
+    for _ in range(rng.randint(2, 5)):
+        size, runtimes = rng.choice(sizes), {"A": rng.randint(1, 6), "B": rng.randint(1, 6)}
+        across = rng.choice((Fraction(1), Fraction(3, 2))) if size > 1 else Fraction(1)
+        made = job(size, runtimes, rng.choice((0, 0, 1, 2, 4)), across)
+        jobs.append(Job(made.workflow, made.release_us, Fraction(rng.randint(1, 3)), rng.randint(1, 9)))
+    return window(*jobs, on=cluster)
+
+
+def optimum(instance: Instance, objective: Objective) -> Fraction:
+    """Return the least value of any plan: every order, every place, each run as early as those before it let it.
+
+    Some optimal plan begins its runs in the order of their starts, each at its release or when GPUs of it fall free.
+    """
+    tasks = range(instance.n_tasks)
+    places = [instance.eligible_places(task) for task in tasks]
+    release_us = instance.job_release_us[instance.task_job].tolist()
+    shortest = [min(instance.run_time(task, place) for place in places[task]) for task in tasks]
+    end_us, free_us = [0] * instance.n_tasks, [0] * instance.n_gpus
+    best: list[Fraction] = []
+
+    def value() -> Fraction:
+        ends = np.maximum.reduceat(np.array(end_us, np.int64), instance.job_first_task[:-1])
+        return objective_value(objective, instance, ends)
+
+    def extend(left: frozenset[int]) -> None:
+        for task in left:
+            end_us[task] = release_us[task] + shortest[task]
+        least = value()
+        if best and least >= best[0]:
+            return
+        if not left:
+            best[:] = [least]
+        for task in sorted(left):
+            for place in places[task]:
+                gpus = instance.places.gpus[place]
+                before = [free_us[index] for index in gpus]
+                end = max(release_us[task], *before) + instance.run_time(task, place)
+                end_us[task] = end
+                for index in gpus:
+                    free_us[index] = end
+                extend(left - {task})
+                for index, free in zip(gpus, before, strict=True):
+                    free_us[index] = free
+                for other in left:
+                    end_us[other] = release_us[other] + shortest[other]
+
+    extend(frozenset(tasks))
+    return best[0]
