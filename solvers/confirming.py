@@ -7,10 +7,9 @@ first solver has contradicted itself and nothing it said is kept; if nobody answ
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 
@@ -22,6 +21,7 @@ from truenorth.models.instance import Instance
 from truenorth.models.objective import OPTIMALITY_TOLERANCE, Objective, timeline_value
 from truenorth.models.timeline import Timeline
 from truenorth.solvers.budget import Budget
+from truenorth.solvers.clock import Clock
 from truenorth.solvers.exact import arc_flow, cp_sat, milp
 from truenorth.solvers.faults import ARC_FLOW, CP_SAT, MILP, SOLVER_OF, SolverFaultWarning
 from truenorth.solvers.reductions import in_ticks, on_twin
@@ -50,10 +50,8 @@ class Doubt(Search):
         The value; None: any.
     """
 
-    def __init__(
-        self, instance: Instance, objective: Objective, most: Fraction | None, limit_s: float, stop: threading.Event
-    ) -> None:
-        super().__init__(instance, objective, limit_s, stop=stop)
+    def __init__(self, instance: Instance, objective: Objective, most: Fraction | None, clock: Clock) -> None:
+        super().__init__(instance, objective, clock)
         self.most = most
 
     @property
@@ -70,12 +68,11 @@ class Doubt(Search):
 def confirm(search: Search, budget: Budget) -> None:
     """Ask others about a search's proof if it rests on one solver's word, for as long as the search took itself."""
     by = search.rests_on
-    if by is None or search.remaining_s <= 0:
+    if by is None or search.clock.left_s <= 0:
         return
     most = None if search.value is None else search.value * (1 - OPTIMALITY_TOLERANCE)
-    limit_s = min(search.remaining_s, max(_LEAST_S, search.elapsed_s))
-    asked = replace(budget, time_limit_s=limit_s)
-    opinion = ask_others(by, search.instance, search.objective, most, asked, search.stop)
+    limit_s = min(search.clock.left_s, max(_LEAST_S, search.clock.elapsed_s))
+    opinion = ask_others(by, search.instance, search.objective, most, budget, search.clock.child(limit_s))
     search.confirmed_by = opinion.confirmed_by
     if opinion.timeline is not None:
         search.forget(SOLVER_OF[by], f"{SOLVER_OF[by]} denies a plan that others have found")
@@ -83,7 +80,7 @@ def confirm(search: Search, budget: Budget) -> None:
 
 
 def ask_others(
-    by: str, instance: Instance, objective: Objective, most: Fraction | None, budget: Budget, stop: threading.Event
+    by: str, instance: Instance, objective: Objective, most: Fraction | None, budget: Budget, clock: Clock
 ) -> Opinion:
     """Ask others whether there is a plan of at most some value, which a method denies.
 
@@ -99,13 +96,13 @@ def ask_others(
     SolverFaultWarning
         If there is one.
     """
-    doubt = Doubt(instance, objective, most, budget.time_limit_s, stop)
+    doubt = Doubt(instance, objective, most, clock)
     window = on_twin(doubt)
     if most is not None and not leave_room(window.instance, objective, most):
         return Opinion(WINDOWS, None)
     others = _others(by, instance)
     for left, (name, ask) in zip(range(len(others), 0, -1), others, strict=True):
-        limited = Doubt(instance, objective, most, doubt.remaining_s / left, stop)
+        limited = Doubt(instance, objective, most, clock.child(clock.left_s / left))
         asked = in_ticks(on_twin(limited))
         ask(asked, None if most is None else most / asked.value_of_one, budget.workers, budget.seed + 1)
         if limited.timeline is not None:

@@ -28,7 +28,7 @@ from truenorth.solvers.bounds import closed_form, refutation
 from truenorth.solvers.budget import Budget, Method, tell_nobody
 from truenorth.solvers.exact import consecutive
 from truenorth.solvers.reductions import Episode, in_ticks, lanes_of, on_twin, singles_of
-from truenorth.solvers.result import Deadline, PlanOrigin, Progress, Result, Search
+from truenorth.solvers.result import PlanOrigin, Progress, Result, Search
 from truenorth.solvers.side_by_side import (
     BEGIN_SHARE,
     anneal,
@@ -85,16 +85,16 @@ def suits_cp_sat(search: Search) -> bool:
     from truenorth.models.formulations.cp_sat import SUPPORTS
     from truenorth.solvers.exact.cp_sat import build_s
 
-    return not missing(instance, SUPPORTS) and build_s(instance) <= _BUILDING_SHARE * search.remaining_s
+    return not missing(instance, SUPPORTS) and build_s(instance) <= _BUILDING_SHARE * search.clock.left_s
 
 
 def warm_up_s(search: Search, budget: Budget) -> float:
     """Return how long local search and bound prepare the ground for CP-SAT, whose windows shrink with them."""
     enough_s = _WARM_UP_S_PER_TASK * search.instance.n_tasks
     if _side_by_side(search, budget):
-        return min(_WARM_UP_SHARE_OF_MAXIMA * search.remaining_s, enough_s)
-    short_s = min(_SHORT_WARM_UP_S, _SHORT_WARM_UP_SHARE * search.remaining_s)
-    return min(max(short_s, _WARM_UP_SHARE * search.remaining_s), enough_s)
+        return min(_WARM_UP_SHARE_OF_MAXIMA * search.clock.left_s, enough_s)
+    short_s = min(_SHORT_WARM_UP_S, _SHORT_WARM_UP_SHARE * search.clock.left_s)
+    return min(max(short_s, _WARM_UP_SHARE * search.clock.left_s), enough_s)
 
 
 def prove(search: Search, budget: Budget, priced: Priced | None) -> None:
@@ -117,12 +117,12 @@ def prove(search: Search, budget: Budget, priced: Priced | None) -> None:
     if priced is not None:
         _prove_by_start_orders(search, budget, priced)
     if not search.proved:
-        refute.improve(search, _REFUTATION_SHARE * search.remaining_s)
+        refute.improve(search, _REFUTATION_SHARE * search.clock.left_s)
     if not search.proved and _side_by_side(search, budget):
         _anneal_and_prove(search, budget)
     if not search.proved and budget.method is Method.AUTO and search.instance.n_tasks <= _PLAIN_TASKS:
-        _ask_plainly(search, budget, _PLAIN_AGAIN_SHARE * search.remaining_s)
-    if not search.proved and search.remaining_s > 0:
+        _ask_plainly(search, budget, _PLAIN_AGAIN_SHARE * search.clock.left_s)
+    if not search.proved and search.clock.left_s > 0:
         counted = in_ticks(search) if priced is None else search  # prices are those of the window's own times
         cp_sat.improve(counted, budget.workers, budget.seed, priced)
         _anneal_instead(search, budget, cp_sat.METHOD)
@@ -135,12 +135,12 @@ def _decide_packing(search: Search, budget: Budget) -> None:
     from truenorth.solvers.exact import arc_flow
 
     if arc_flow.applies(search.instance, search.objective):
-        arc_flow.improve(in_ticks(search), budget.workers, budget.seed, _ARC_FLOW_SHARE * search.remaining_s)
+        arc_flow.improve(in_ticks(search), budget.workers, budget.seed, _ARC_FLOW_SHARE * search.clock.left_s)
 
 
 def _anneal_instead(search: Search, budget: Budget, method: str) -> None:
     """Use the time of a method that gave way."""
-    if method in search.left_out and not search.proved and search.remaining_s > 0:
+    if method in search.left_out and not search.proved and search.clock.left_s > 0:
         anneal(search, budget)
 
 
@@ -151,14 +151,14 @@ def _prove_by_start_orders(search: Search, budget: Budget, priced: Priced) -> No
     if not start_orders.applies(search.instance, search.objective):
         return
     if suits_beams(search.instance, search.objective):
-        run_beams(search, budget, priced, _BEAM_SHARE * search.remaining_s)
+        run_beams(search, budget, priced, _BEAM_SHARE * search.clock.left_s)
     before = search.value
-    parts.improve(search, priced, _START_ORDERS_SHARE * search.remaining_s, budget.workers)
+    parts.improve(search, priced, _START_ORDERS_SHARE * search.clock.left_s, budget.workers)
     if not search.proved:
-        anneal(search, budget, _BETTER_PLAN_SHARE * search.remaining_s)
+        anneal(search, budget, _BETTER_PLAN_SHARE * search.clock.left_s)
     # Only a better plan leaves fewer states within the limit.
     if not search.proved and search.value != before:
-        parts.improve(search, priced, _START_ORDERS_SHARE * search.remaining_s, budget.workers)
+        parts.improve(search, priced, _START_ORDERS_SHARE * search.clock.left_s, budget.workers)
 
 
 def _side_by_side(search: Search, budget: Budget) -> bool:
@@ -175,7 +175,7 @@ def _anneal_and_prove(search: Search, budget: Budget) -> None:
     from truenorth.solvers.exact import cp_sat
 
     # Half of the workers each; of an odd number annealing gets one more.
-    limit_s, provers = _SIDE_BY_SIDE_SHARE * search.remaining_s, budget.workers // 2
+    limit_s, provers = _SIDE_BY_SIDE_SHARE * search.clock.left_s, budget.workers // 2
     with ThreadPoolExecutor(1) as pool:
         proving = pool.submit(cp_sat.prove_maximum, in_ticks(search), provers, budget.seed, limit_s)
         anneal(search, replace(budget, workers=budget.workers - provers), limit_s)
@@ -245,7 +245,7 @@ def solve_and_price(
         )
         return replace(found, timeline=None if found.timeline is None else lanes.back(found.timeline)), None, None
     _refuse(instance, budget.method)
-    search = Search.within(budget, instance, objective)
+    search = Search(instance, objective, budget.clock, budget.watch)
     formula, priced = _run(search, budget, hint, starts)
     return search.result("truenorth", budget.as_dict()), formula, priced
 
@@ -310,7 +310,7 @@ def _run(
     if not bound_share:  # rounded up to what whole units allow; a certificate is of what was proved without that
         in_ticks(on_twin(search))
     if consecutive.applies(search.instance, search.objective) and not search.proved:
-        consecutive.improve(search, _CONSECUTIVE_SHARE * search.remaining_s)
+        consecutive.improve(search, _CONSECUTIVE_SHARE * search.clock.left_s)
     priced = None if search.proved else _raise_and_prove(search, budget, bound_share)
     # What one solver alone claims is not told before another one has had its say.
     if search.rests_on is not None:
@@ -340,30 +340,30 @@ def _raise_and_prove(search: Search, budget: Budget, bound_share: float) -> Pric
     if budget.method is Method.AUTO and not counted:  # where CP-SAT gets to depends on the clock
         exact = suits_cp_sat(plans)
     if not exact and not counted and suits_beams(search.instance, search.objective):
-        return bound_and_beam(search, budget.on_cores(), search.remaining_s)
+        return bound_and_beam(search, budget.on_cores(), search.clock.left_s)
     plan_and_bound = partial(_plan_and_bound, search, plans, budget)
     if not exact:
         if budget.method is Method.AUTO and not counted and plans.instance.n_tasks <= EXACT_TASKS_OF_MAXIMA:
             _decide_packing(plans, budget)
         if search.proved:
             return None
-        return plan_and_bound(search.remaining_s, bound_share)
+        return plan_and_bound(search.clock.left_s, bound_share)
     if budget.method is Method.AUTO and not bound_share and plans.instance.n_tasks <= _PLAIN_TASKS:
-        _ask_plainly(plans, budget, min(_PLAIN_S, _PLAIN_SHARE * search.remaining_s))
+        _ask_plainly(plans, budget, min(_PLAIN_S, _PLAIN_SHARE * search.clock.left_s))
         if search.proved:
             return None
     priced = _warm_up(search, warm_up_s(plans, budget), lambda limit_s: plan_and_bound(limit_s, 1.0))
-    if search.proved or search.remaining_s <= 0:
+    if search.proved or search.clock.left_s <= 0:
         return priced
     if budget.method is not Method.AUTO or not search.instance.batches or not search.objective.is_sum:
         prove(plans, budget, priced if plans is search else None)  # prices are of the window's own GPUs
         if not search.faults:
             return priced
     else:  # with batches CP-SAT proves soon or hardly: then prices bound better, and annealing goes on finding plans
-        prove(Episode(plans, _CP_SAT_SHARE * search.remaining_s), budget, None)
-    if search.proved or search.remaining_s <= 0:
+        prove(Episode(plans, _CP_SAT_SHARE * search.clock.left_s), budget, None)
+    if search.proved or search.clock.left_s <= 0:
         return priced
-    longer = plan_and_bound(search.remaining_s, bound_share)
+    longer = plan_and_bound(search.clock.left_s, bound_share)
     return priced if longer is None or (priced is not None and longer.bound < priced.bound) else longer
 
 
@@ -382,7 +382,7 @@ def _warm_up(search: Search, limit_s: float, plan_and_bound: Callable[[float], P
 
     priced = plan_and_bound(limit_s)
     # Other processes, or kernels that were read first, may have taken the time: what was not begun has another turn.
-    while METHOD in search.left_out and not search.proved and 2 * limit_s < _AGAIN_SHARE * search.remaining_s:
+    while METHOD in search.left_out and not search.proved and 2 * limit_s < _AGAIN_SHARE * search.clock.left_s:
         limit_s *= 2
         del search.left_out[METHOD]
         priced = plan_and_bound(limit_s)
@@ -393,7 +393,7 @@ def _plan_and_bound(search: Search, plans: Search, budget: Budget, limit_s: floa
     """Anneal and raise the bound beside it for at least a share of the time; or count both out."""
     from truenorth.solvers.remote import search_remotely
 
-    with search_remotely(search, budget.farm, budget, search.elapsed_s + limit_s):
+    with search_remotely(search, budget.farm, budget, limit_s):
         if budget.iterations is not None:
             return _count_out(search, budget, budget.iterations)
         bound_s = max(share_of_bound_s(limit_s), bound_share * limit_s)
@@ -406,7 +406,7 @@ def _count_out(search: Search, budget: Budget, moves: int) -> Priced | None:
     # A share of the moves, as of the time where time is the limit.
     singly = int(BEGIN_SHARE * moves) if search.instance.batches else 0
     if singly:
-        plan_singly(search, replace(budget, iterations=singly), search.remaining_s)
+        plan_singly(search, replace(budget, iterations=singly), search.clock.left_s)
     return count_out(search, budget, moves - singly)
 
 
@@ -419,7 +419,7 @@ def plan_singly(search: Search, budget: Budget, limit_s: float) -> None:
     singles = None if limit_s <= 0 or search.proved else singles_of(search.instance)
     if singles is None:
         return
-    over = Deadline(search, search.elapsed_s + limit_s)
+    over = search.clock.child(limit_s, lambda: search.proved)
 
     def watch(progress: Progress) -> None:
         # Nothing that runs alone can beat what is known: the time goes to batches.
@@ -475,7 +475,7 @@ def bound(
     from truenorth.solvers.exact.certify_parts import CertifiedSearch
 
     require(instance, "the lower bound", SERVING)
-    search = CertifiedSearch.within(budget, instance, objective)
+    search = CertifiedSearch(instance, objective, budget.clock, budget.watch)
     formula, priced = None, None
     if instance.streams is not None:  # formulas alone: plans raise none of them
         formula = offer_formulas(search, budget)
@@ -493,7 +493,7 @@ def bound(
 
 def _certify(search: Search, certified: Fraction, priced: Priced | None) -> Priced | None:
     """Return better prices, or refute what can be, if what is certified lies below what is proved and time is left."""
-    left_s = min(_CERTIFY_SHARE * search.limit_s, search.remaining_s)
+    left_s = min(_CERTIFY_SHARE * search.clock.limit_s, search.clock.left_s)
     # What is certified is as good as what is proved, or there is no time for better.
     if search.bound is None or proves(search.bound, certified) or left_s <= 0:
         return priced
@@ -503,7 +503,8 @@ def _certify(search: Search, certified: Fraction, priced: Priced | None) -> Pric
     if refutation.applies(search.instance, search.objective):
         refute.improve(search, left_s)
         return priced
-    alone = Search(search.instance, search.objective, left_s, stop=search.stop)  # with a plan it would end once proved
+    # With a plan it would end once proved.
+    alone = Search(search.instance, search.objective, search.clock.child(left_s))
     found = raise_bound(alone, None, priced)
     if found is not None:
         search.offer_bound(found.bound, METHOD)
@@ -528,7 +529,7 @@ def offer_formulas(search: Search, budget: Budget) -> tuple[Fraction, str]:
 
     def left_s() -> float:
         # What is repeatable does not ask the clock which of them are worth a try.
-        return _FORMULAS_SHARE * (search.remaining_s if budget.iterations is None else budget.time_limit_s)
+        return _FORMULAS_SHARE * (search.clock.left_s if budget.iterations is None else budget.time_limit_s)
 
     best, method = closed_form.best(search.instance, search.objective, left_s)
     search.offer_bound(best, method)
@@ -542,11 +543,11 @@ def _offer_starts(search: Search, starts: Starts, budget: Budget) -> None:
     def left_s() -> float:
         # Requests have no other first plan: it is made whatever it takes, unless somebody asked to stop.
         if search.instance.streams is not None and search.timeline is None:
-            return 0.0 if search.stop.is_set() else inf
-        return min(search.remaining_s, share * budget.time_limit_s - search.elapsed_s)
+            return 0.0 if search.clock.is_stopped else inf
+        return min(search.clock.left_s, share * budget.time_limit_s - search.clock.elapsed_s)
 
     for timeline in starts(left_s):
         # The first plan is taken even beyond the limit: without one there is no answer.
-        if search.timeline is not None and search.remaining_s <= 0:
+        if search.timeline is not None and search.clock.left_s <= 0:
             return
         search.offer(timeline, PlanOrigin.POLICY)

@@ -26,7 +26,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
-from math import gcd
+from math import gcd, inf
 
 import numpy as np
 
@@ -86,9 +86,9 @@ class Delegate(Search):
         Seconds from now.
     """
 
-    def __init__(self, search: Search, instance: Instance, limit_s: float) -> None:
+    def __init__(self, search: Search, instance: Instance, limit_s: float = inf) -> None:
         self._search = search
-        super().__init__(instance, search.objective, limit_s, stop=search.stop, left_out=search.left_out)
+        super().__init__(instance, search.objective, search.clock.child(limit_s), left_out=search.left_out)
         self.faults, self._distrusted = [*search.faults], {*search._distrusted}
 
     @property
@@ -134,7 +134,7 @@ class Episode(Delegate):
     """
 
     def __init__(self, search: Search, limit_s: float) -> None:
-        super().__init__(search, search.instance, min(limit_s, search.remaining_s))
+        super().__init__(search, search.instance, limit_s)
         if search.timeline is not None:
             Search.offer(self, search.timeline, search.origin)  # the other has it
         if search.bound is not None and search.bound_method is not None:
@@ -284,7 +284,7 @@ class TwinSearch(Delegate):
 
     def __init__(self, search: Search, visits: Visits) -> None:
         self._visits = visits
-        super().__init__(search, visits.twin, search.remaining_s)
+        super().__init__(search, visits.twin)
         if search.timeline is not None:
             Search.offer(self, visits.to_twin(search.timeline))  # the other has it
 
@@ -437,7 +437,7 @@ class TickSearch(Delegate):
 
     def __init__(self, search: Search, ticks: Ticks) -> None:
         self._ticks = ticks
-        super().__init__(search, ticks.twin, search.remaining_s)
+        super().__init__(search, ticks.twin)
         if search.timeline is not None:
             self.offer(ticks.to_twin(search.timeline), search.origin)
         if search.bound is not None and search.bound_method is not None:

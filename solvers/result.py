@@ -10,14 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
-from typing import Self
 
 from truenorth.models.feasibility import assert_feasible
 from truenorth.models.formulations.allowance import Allowance, GivenUpError
 from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective, Status, gap, proves, timeline_value
 from truenorth.models.timeline import Timeline
-from truenorth.solvers.budget import Budget, WorkClock
+from truenorth.solvers.clock import Clock
 from truenorth.solvers.faults import SOLVER_OF, SolverFaultWarning
 
 _END_S, _END = 1.0, 0.05
@@ -169,7 +168,7 @@ class UnsoundBoundError(RuntimeError):
 
 
 class Search:
-    """A running search: its clock, its limit, its best plan and bound, and whoever watches.
+    """A running search: its clock, its best plan and bound, and whoever watches.
 
     Every plan offered is checked against every rule; one that breaks a rule is a bug and raises. A bound that a plan
     contradicts is one, too, unless it rests on the word of a solver: then nothing that this solver said is kept.
@@ -178,14 +177,10 @@ class Search:
     ----------
     instance, objective
         What is searched for.
-    time_limit_s
-        Wall-clock seconds from now.
+    limit
+        Its clock, or wall-clock seconds from now.
     watch
         Called at every improvement.
-    stop
-        Set from outside (Ctrl-C) to end the search early with its best plan.
-    clock
-        Says how late it is, in seconds. One that counts work makes a search repeatable.
     left_out
         Takes down which methods gave way, and why; None: it begins with none.
     """
@@ -194,15 +189,13 @@ class Search:
         self,
         instance: Instance,
         objective: Objective,
-        time_limit_s: float,
+        limit: Clock | float,
         watch: Callable[[Progress], None] | None = None,
-        stop: threading.Event | None = None,
-        clock: Callable[[], float] = time.monotonic,
         left_out: dict[str, str] | None = None,
     ) -> None:
         self.instance = instance
         self.objective = objective
-        self.stop = stop or threading.Event()
+        self.clock = limit if isinstance(limit, Clock) else Clock(limit)
         self.timeline: Timeline | None = None
         self.value: Fraction | None = None
         self.bound: Fraction | None = None
@@ -216,17 +209,8 @@ class Search:
         self._distrusted: set[str] = set()
         self._watch = watch
         self._trail: list[Progress] = []
-        self.clock = clock
-        self._start, self._cpu_start = clock(), time.process_time()
-        self.limit_s = time_limit_s
+        self._cpu_start = time.process_time()
         self._lock = threading.RLock()
-
-    @classmethod
-    def within(cls, budget: Budget, instance: Instance, objective: Objective) -> Self:
-        """Return a search that began with its budget, and ends with it."""
-        search = cls(instance, objective, budget.time_limit_s, budget.watch, budget.stop)
-        search._start = budget.begun_s
-        return search
 
     @property
     def value_of_one(self) -> int:
@@ -234,29 +218,14 @@ class Search:
         return 1
 
     @property
-    def elapsed_s(self) -> float:
-        """Seconds since the start."""
-        return self.clock() - self._start
-
-    @property
-    def remaining_s(self) -> float:
-        """Seconds until the limit; 0 once it has passed or a stop was asked for."""
-        return 0.0 if self.stop.is_set() else max(0.0, self.limit_s - self.elapsed_s)
-
-    @property
     def proved(self) -> bool:
         """Whether value and bound meet, so that nothing is left to search for."""
         return proves(self.value, self.bound)
 
-    def count(self, moves: int) -> None:
-        """Say that as much was done as so many moves of local search are: time passes if work is what limits it."""
-        if isinstance(self.clock, WorkClock):
-            self.clock.count(moves)
-
     @property
     def allowance(self) -> Allowance:
         """What a model may take that is built for this search."""
-        return Allowance(lambda: self.remaining_s)
+        return Allowance(lambda: self.clock.left_s)
 
     @property
     def infeasible(self) -> bool:
@@ -385,8 +354,8 @@ class Search:
             self.bound,
             self.bound_method,
             self.infeasible,
-            self.elapsed_s,
-            self.limit_s,
+            self.clock.elapsed_s,
+            self.clock.limit_s,
             tuple(self._trail),
             solver,
             options,
@@ -422,32 +391,7 @@ class Search:
         return sum(int(weights[residency.model]) for residency in timeline.residencies if not residency.initial)
 
     def _report(self) -> None:
-        progress = Progress(self.elapsed_s, self.value, self.bound)
+        progress = Progress(self.clock.elapsed_s, self.value, self.bound)
         self._trail.append(progress)
         if self._watch is not None:
             self._watch(progress)
-
-
-class Deadline(threading.Event):
-    """Is set when a search has reached some time, is proved or was stopped.
-
-    Parameters
-    ----------
-    end_s
-        Seconds from the start of the search.
-    """
-
-    def __init__(self, search: Search, end_s: float) -> None:
-        super().__init__()
-        self._search, self._end_s = search, end_s
-
-    @property
-    def left_s(self) -> float:
-        """Seconds until then; 0 once it is set."""
-        if super().is_set() or self._search.proved:
-            return 0.0
-        return max(0.0, min(self._search.remaining_s, self._end_s - self._search.elapsed_s))
-
-    def is_set(self) -> bool:
-        """Say whether it is time."""
-        return self.left_s <= 0

@@ -10,7 +10,6 @@ are, nor whether they run side by side or one after the other.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -19,9 +18,10 @@ from typing import TYPE_CHECKING
 from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective
 from truenorth.models.timeline import Timeline
-from truenorth.solvers.budget import MOVE_S, Budget, WorkClock
+from truenorth.solvers.budget import Budget
+from truenorth.solvers.clock import MOVE_S, Clock
 from truenorth.solvers.reductions import on_twin
-from truenorth.solvers.result import Deadline, Search
+from truenorth.solvers.result import Search
 
 if TYPE_CHECKING:
     from truenorth.solvers.bounds.lagrangian.improve import Priced
@@ -59,7 +59,7 @@ def raise_bound(
     from truenorth.solvers.bounds.lagrangian.improve import improve
     from truenorth.solvers.bounds.lagrangian.sections import has_sections, raise_in_sections
 
-    at_most_s = search.remaining_s if limit_s is None else min(limit_s, search.remaining_s)
+    at_most_s = search.clock.left_s if limit_s is None else min(limit_s, search.clock.left_s)
     # It cannot be interrupted before it first looks at the clock: rather not begun.
     if _ASCENT_S_PER_TASK * search.instance.n_tasks > _ASCENT_SHARE * at_most_s:
         return known
@@ -80,9 +80,9 @@ def anneal(search: Search, budget: Budget, limit_s: float | None = None) -> None
     from truenorth.solvers.search import annealing
     from truenorth.solvers.search.teams import Exchange
 
-    plans, limit_s = on_twin(search), search.remaining_s if limit_s is None else limit_s
+    plans, limit_s = on_twin(search), search.clock.left_s if limit_s is None else limit_s
     # Those that lag behind go on from the plans of the better half.
-    exchange = Exchange(limit_s, budget.workers)
+    exchange = Exchange(search.clock.child(limit_s), budget.workers)
     with ThreadPoolExecutor(budget.workers) as pool:
         running = [
             pool.submit(annealing.improve, plans, budget.seed + index, None, limit_s, exchange=exchange)
@@ -127,21 +127,20 @@ def anneal_and_bound(
     from truenorth.solvers.search import annealing
     from truenorth.solvers.search.teams import Exchange
 
-    seed, workers, end_s = budget.seed, budget.workers, search.elapsed_s + limit_s
+    seed, workers, clock = budget.seed, budget.workers, search.clock.child(limit_s)
     # Plans first: a bound closes no gap without one.
     if workers == 1:
         bound_s = min(bound_s, _LONE_BOUND_SHARE * limit_s)
         begin(BEGIN_SHARE * (limit_s - bound_s))
-        annealing.improve(plans, seed, None, end_s - bound_s - search.elapsed_s)
+        annealing.improve(plans, seed, None, clock.left_s - bound_s)
         return raise_bound(search, bound_s)
-    exchange = Exchange(limit_s, workers - 1)
+    exchange = Exchange(clock, workers - 1)
 
     def bound_first() -> Priced | None:
         """Raise the bound, then search until the time is up."""
         priced = raise_bound(search, bound_s)
-        left_s = end_s - search.elapsed_s
-        if (bound_s < limit_s or priced is None) and left_s > 0:
-            annealing.improve(plans, seed + 1, None, left_s, exchange=exchange)
+        if (bound_s < limit_s or priced is None) and not clock.is_set():
+            annealing.improve(plans, seed + 1, None, clock.left_s, exchange=exchange)
         return priced
 
     with ThreadPoolExecutor(workers - 1) as pool:
@@ -152,7 +151,7 @@ def anneal_and_bound(
         ]
         # In this thread, while others anneal and bound already.
         begin(BEGIN_SHARE * limit_s)
-        annealing.improve(plans, seed, None, end_s - search.elapsed_s, exchange=exchange)
+        annealing.improve(plans, seed, None, clock.left_s, exchange=exchange)
         for done in annealings:
             done.result()
         return bounding.result()
@@ -196,7 +195,7 @@ def bound_and_beam(search: Search, budget: Budget, limit_s: float) -> Priced | N
     The farm's workers anneal, or where the trace is long enough price sections of it, until there are prices, and then
     look for plans by beams as well.
     """
-    farm, end_s, planners = budget.farm, search.elapsed_s + limit_s, max(1, budget.workers - 1)
+    farm, clock, planners = budget.farm, search.clock.child(limit_s), max(1, budget.workers - 1)
     # A lone worker raises the bound no further later on, and gives it its whole share now.
     share = _BOUND_SHARE if budget.workers == 1 else _GUIDE_SHARE
     guide_s = max(share * limit_s, min(_SHORT_GUIDE_S, _SHORT_GUIDE_SHARE * limit_s))
@@ -211,22 +210,21 @@ def bound_and_beam(search: Search, budget: Budget, limit_s: float) -> Priced | N
     # Workers elsewhere do one thing at a time: sections of prices where there are some, else plans.
     pricers, lookers = (farm, None) if in_sections else (None, farm)
     with ThreadPoolExecutor(budget.workers) as pool:
-        with search_remotely(search, lookers, budget, search.elapsed_s + guide_s):
+        with search_remotely(search, lookers, budget, guide_s):
             pricing = pool.submit(raise_bound, search, guide_s, None, pricers)
             if budget.workers > 1:
                 anneal(search, replace(budget, workers=planners), guide_s)
             priced = pricing.result()
         # A lone thread has none to join what sections prove.
         pricers, lookers = halve(farm) if in_sections and budget.workers > 1 else (None, farm)
-        left_s = end_s - search.elapsed_s
+        left_s = clock.left_s
         bounding = pool.submit(_raise_and_prove, search, left_s, priced, pricers) if budget.workers > 1 else pricing
-        with search_remotely(search, lookers, budget, end_s, None if priced is None else PriceRows.of(priced)):
+        with search_remotely(search, lookers, budget, left_s, None if priced is None else PriceRows.of(priced)):
             if priced is not None:
                 run_beams(search, replace(budget, workers=planners), priced, left_s, together=True)
-            left_s = end_s - search.elapsed_s
             # Beams gain nothing any more: annealing may, until the end.
-            if left_s > 0 and not search.stop.is_set():
-                anneal(search, replace(budget, workers=planners), left_s)
+            if not clock.is_set():
+                anneal(search, replace(budget, workers=planners), clock.left_s)
             return bounding.result()
 
 
@@ -236,10 +234,10 @@ def _raise_and_prove(search: Search, limit_s: float, priced: Priced | None, farm
 
     if priced is None or not parts.suits(search, priced, (1 - _BEFORE_PARTS_SHARE) * limit_s):
         return raise_bound(search, limit_s, priced, farm)
-    end_s = search.elapsed_s + limit_s
+    clock = search.clock.child(limit_s)
     # Cuts lie where GPUs idle, that is where prices are 0: better prices give better cuts.
     better = raise_bound(search, _BEFORE_PARTS_SHARE * limit_s, priced, farm) or priced
-    parts.improve(search, better, end_s - search.elapsed_s)
+    parts.improve(search, better, clock.left_s)
     return better
 
 
@@ -284,9 +282,8 @@ class _Strand(Search):
     """A search that begins with what another knows, and ends after so much work or with the other."""
 
     def __init__(self, search: Search, moves: int) -> None:
-        self._search, over = search, Deadline(search, math.inf)
-        instance, objective, limit_s = search.instance, search.objective, moves * MOVE_S
-        super().__init__(instance, objective, limit_s, stop=over, clock=WorkClock(), left_out=search.left_out)
+        self._search, over = search, search.clock.child(is_done=lambda: search.proved)
+        super().__init__(search.instance, search.objective, Clock.of_work(moves, over), left_out=search.left_out)
         if search.timeline is not None:
             self.offer(search.timeline, search.origin)
         if search.bound is not None and search.bound_method is not None:
@@ -303,7 +300,7 @@ def _look(strand: Search, seed: int, priced: Priced | None) -> None:
 
     guide = None if priced is None else beam.guide_of(strand, priced)
     if guide is not None:
-        beam.improve(strand, guide, strand.remaining_s, seed)
-    left = round(strand.remaining_s / MOVE_S)
+        beam.improve(strand, guide, strand.clock.left_s, seed)
+    left = round(strand.clock.left_s / MOVE_S)
     if strand.timeline is None or (left > 0 and not strand.proved):  # a first plan is made however late it is
         annealing.improve(strand, seed, max(1, left))

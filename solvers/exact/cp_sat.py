@@ -113,7 +113,7 @@ class SolverRun:
         log: Callable[[str], None] | None = None,
     ) -> None:
         self.search, self.formulation, self.offer_bound = search, formulation, offer_bound
-        self.solver = new_solver(workers, seed, min(limit_s, search.remaining_s))
+        self.solver = new_solver(workers, seed, min(limit_s, search.clock.left_s))
         self.solver.parameters.subsolvers.extend(subsolvers)
         if len(subsolvers) > workers:
             self.solver.parameters.interleave_search = True
@@ -142,7 +142,7 @@ class SolverRun:
 
     def _over(self) -> bool:
         self._offer_news()
-        return self.search.remaining_s <= 0 or self.search.proved
+        return self.search.clock.is_set() or self.search.proved
 
     def _offer_news(self) -> None:
         # The last is the best: each solution improves on the one before.
@@ -254,7 +254,7 @@ def improve(
     SolverFaultWarning
         If a plan contradicts the solver.
     """
-    if search.faults or search.remaining_s <= build_s(search.instance):
+    if search.faults or search.clock.left_s <= build_s(search.instance):
         return
     if cannot_end(search.instance):
         search.deny(WINDOWS)
@@ -274,10 +274,10 @@ def _improve(search: Search, workers: int, seed: int, priced: Priced | None, log
     known = search.timeline
     scaled = scaled_objective(search.instance, search.objective, known)
     floors = () if known is None else _floors(search, known, scaled, workers, seed)
-    if search.faults or search.remaining_s <= build_s(search.instance) or search.proved:
+    if search.faults or search.clock.left_s <= build_s(search.instance) or search.proved:
         return
     subsolvers = _for_sums(workers) if search.objective.is_sum else ()
-    _run(search, scaled, floors, priced, workers, seed, search.remaining_s, subsolvers, log)
+    _run(search, scaled, floors, priced, workers, seed, search.clock.left_s, subsolvers, log)
 
 
 def look_within(search: Search, most: Fraction | None, workers: int, seed: int, presolve: bool = False) -> None:
@@ -290,11 +290,11 @@ def look_within(search: Search, most: Fraction | None, workers: int, seed: int, 
     most
         The value, for which the windows leave room; None: any.
     """
-    if search.remaining_s <= build_s(search.instance):
+    if search.clock.left_s <= build_s(search.instance):
         return
     with search.giving_way(METHOD):
         formulation = formulate_within(search.instance, search.objective, most, search.allowance)
-        run = SolverRun(search, formulation, lambda _: None, workers, seed, search.remaining_s)
+        run = SolverRun(search, formulation, lambda _: None, workers, seed, search.clock.left_s)
         run.solver.parameters.cp_model_presolve = presolve
         run.follow()
 
@@ -325,15 +325,14 @@ def prove_maximum(search: Search, workers: int, seed: int, limit_s: float) -> No
     limit_s
         Seconds from now.
     """
-    end_s = search.elapsed_s + limit_s
+    clock = search.clock.child(limit_s)
     alone = (_SHARE_OF_FIRST_SEARCH, FOR_MAXIMA[:1]), (1.0, FOR_MAXIMA)
     for share, subsolvers in alone if workers == 1 else ((1.0, ()),):
-        left_s = min(search.remaining_s, end_s - search.elapsed_s)
-        if search.faults or search.proved or share * left_s <= build_s(search.instance):
+        if search.faults or search.proved or share * clock.left_s <= build_s(search.instance):
             return
         scaled = scaled_objective(search.instance, search.objective, search.timeline)
         with search.giving_way(METHOD):
-            _run(search, scaled, (), None, workers, seed, share * left_s, subsolvers)
+            _run(search, scaled, (), None, workers, seed, share * clock.left_s, subsolvers)
 
 
 def _for_sums(workers: int) -> Sequence[str]:
@@ -380,9 +379,9 @@ def _floors(search: Search, known: Timeline, scaled: ScaledObjective, workers: i
     lower = completion_lower_us(search.instance)
     alone = [weight * term for weight, term in zip(scaled.weights, scaled.terms(search.instance, lower), strict=True)]
     # Floors help the proof of the whole, and must leave it its time.
-    floors, kept_s = [0], search.remaining_s * (1 - _SHARE_OF_FLOORS)
+    floors, kept_s = [0], search.clock.left_s * (1 - _SHARE_OF_FLOORS)
     for count in range(1, jobs):
-        budget_s = search.remaining_s - kept_s
+        budget_s = search.clock.left_s - kept_s
         part = replace(search.instance, jobs=search.instance.jobs[:count])
         if search.faults or budget_s <= build_s(part):
             break
@@ -408,12 +407,12 @@ def _floor(
     limit = scaled.combine(scaled.terms(part, completion_us(part, plan)))
     if limit - floors[-1] <= _CLOSE_ENOUGH * limit:
         return floors[-1]
-    trial = Search(part, search.objective, budget_s * _SHARE_OF_ONE_FLOOR, stop=search.stop)
+    trial = Search(part, search.objective, search.clock.child(budget_s * _SHARE_OF_ONE_FLOOR))
     trial.offer(plan)
     formulation = formulate_scaled(part, scaled, limit, plan, floors, allowance=search.allowance)
     add_hint(formulation, plan)
     bounds = [floors[-1]]
-    SolverRun(trial, formulation, bounds.append, workers, seed, trial.remaining_s, _for_sums(workers)).follow()
+    SolverRun(trial, formulation, bounds.append, workers, seed, trial.clock.left_s, _for_sums(workers)).follow()
     reached = scaled.combine(scaled.terms(part, completion_us(part, trial.timeline or plan)))
     # A bound above a plan of the very same jobs: one of the two is wrong, and the plan is checked.
     if max(bounds) > reached:

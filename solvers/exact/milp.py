@@ -108,7 +108,7 @@ def look_within(search: Search, most: Fraction | None, workers: int, seed: int) 
 
 
 def _takes_too_long(search: Search) -> bool:
-    return search.remaining_s <= search.instance.n_tasks**2 * search.instance.n_gpus * _BUILD_S
+    return search.clock.left_s <= search.instance.n_tasks**2 * search.instance.n_gpus * _BUILD_S
 
 
 def _build(search: Search, **more: Any) -> MilpFormulation:
@@ -127,7 +127,7 @@ class _HighsRun:
         self.bounds: deque[float] = deque(maxlen=1)
         self.solver = pulp.HiGHS(
             msg=False,
-            timeLimit=search.remaining_s,
+            timeLimit=search.clock.left_s,
             # To the end: a gap that a solver calls small is none that proves anything.
             gapRel=0.0,
             gapAbs=0.0,
@@ -150,7 +150,7 @@ class _HighsRun:
             try:
                 while wait([running], _POLL_S).not_done:
                     self._offer_news()
-                    self.ending = self.search.remaining_s <= 0 or self.search.proved
+                    self.ending = self.search.clock.is_set() or self.search.proved
             finally:
                 self.ending = True
             running.result()

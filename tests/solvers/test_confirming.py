@@ -113,7 +113,7 @@ def test_a_second_opinion_on_a_packing_hears_a_stop(monkeypatch: pytest.MonkeyPa
     search = Search(instance([Job(chain(task("t", 4)), 0)] * 2, {}, cluster(1)), Objective.MAKESPAN, 20)
 
     def answer(over: Callable[[], bool], *_: object) -> str:
-        search.stop.set()
+        search.clock.set()
         return "UNKNOWN" if over() else "INFEASIBLE"
 
     monkeypatch.setattr(arc_flow, "solve_until", answer)

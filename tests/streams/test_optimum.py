@@ -90,7 +90,7 @@ def test_bounds_lie_below_all_plans_and_policies_above(seed: int) -> None:
     least = optimum(instance, objective)
     for policy in ("least_tokens", "round_robin"):
         assert least <= timeline_value(objective, instance, simulate(instance, parse_policy(policy)))
-    search = Search(instance, objective, time_limit_s=60.0)
+    search = Search(instance, objective, 60.0)
     search.offer(simulate(instance, parse_policy("least_tokens")))
     queues.improve(search, seed, iterations=300)
     assert search.value is not None

@@ -191,7 +191,7 @@ def test_search_goes_on_once_cp_sat_has_had_its_share_of_a_window_with_batches(m
     asked = list[tuple[str, float]]()
 
     def note(name: str) -> Callable[..., None]:
-        return lambda search, *_, **__: asked.append((name, search.remaining_s))
+        return lambda search, *_, **__: asked.append((name, search.clock.left_s))
 
     monkeypatch.setattr(annealing, "improve", note("annealing"))
     monkeypatch.setattr(cp_sat, "ask_plainly", note("plainly"))

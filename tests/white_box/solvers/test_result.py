@@ -13,6 +13,7 @@ from tests import instances as make
 from truenorth.models import InfeasibleTimelineError, Instance, Job, Objective, Placement, Residency, Timeline
 from truenorth.models.formulations.allowance import GivenUpError
 from truenorth.models.objective import Status, proves
+from truenorth.solvers.clock import Clock
 from truenorth.solvers.faults import SolverFaultWarning
 from truenorth.solvers.reductions import Episode, TwinSearch, Visits
 from truenorth.solvers.result import Progress, Result, Search, UnsoundBoundError
@@ -219,13 +220,27 @@ def test_proved_once_value_and_bound_meet(world: Instance) -> None:
 
 def test_the_clock_and_the_stop() -> None:
     stop = threading.Event()
-    running = Search(make.instance([Job(make.chain(make.task("t", 1)), 0)]), Objective.MAKESPAN, 60.0, stop=stop)
-    assert 0 < running.remaining_s <= 60
-    assert running.elapsed_s >= 0
+    clock = Clock(60.0, stop)
+    assert 0 < clock.left_s <= 60
+    assert clock.elapsed_s >= 0
     stop.set()
-    assert running.remaining_s == 0
-    spent = Search(running.instance, Objective.MAKESPAN, 0.0)
-    assert spent.remaining_s == 0
+    assert clock.left_s == 0
+    assert Clock(0.0).left_s == 0
+
+
+def test_a_part_of_a_clock_has_no_more_time_than_the_clock() -> None:
+    now, done = [0.0], list[bool]()
+    whole = Clock(10.0, tell=lambda: now[0])
+    part, long, answered = whole.child(4.0), whole.child(60.0), whole.child(is_done=lambda: bool(done))
+    now[0] = 3.0
+    assert [each.left_s for each in (whole, part, long, answered)] == [7, 1, 7, 7]
+    assert part.passed == 0.75
+    done.append(True)
+    assert (answered.is_set(), answered.is_stopped) == (True, False)
+    part.set()
+    assert (part.left_s, part.passed, whole.left_s) == (0, 1, 7)
+    now[0] = 10.0
+    assert (long.left_s, long.is_set(), long.is_stopped) == (0, True, False)
 
 
 def test_a_watcher_sees_every_improvement(world: Instance) -> None:
