@@ -16,6 +16,7 @@ from typing import Any
 from truenorth.models.errors import chosen
 from truenorth.solvers.clock import Clock
 from truenorth.solvers.farm import Farm
+from truenorth.solvers.tuning import USUAL, Tuning
 
 
 class Method(StrEnum):
@@ -73,6 +74,8 @@ class Budget:
         Set it to end early with what is known.
     farm
         Workers elsewhere that look for plans, and price sections of long traces, beside the threads of this process.
+    tuning
+        How methods share the time.
 
     Raises
     ------
@@ -90,6 +93,7 @@ class Budget:
     watch: Callable[[Any], None] = field(default=tell_nobody, compare=False, repr=False)
     stop: threading.Event = field(default_factory=threading.Event, compare=False, repr=False)
     farm: Farm | None = field(default=None, compare=False, repr=False)
+    tuning: Tuning = field(default=USUAL, repr=False)
     clock: Clock = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -130,6 +134,7 @@ class Budget:
             "workers": self.workers,
             "seed": self.seed,
             "iterations": self.iterations,
+            "tuning": self.tuning.name,
         }
 
 

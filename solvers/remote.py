@@ -17,7 +17,6 @@ from truenorth.solvers.bounds.lagrangian.improve import Priced
 from truenorth.solvers.budget import Budget
 from truenorth.solvers.clock import Clock
 from truenorth.solvers.farm import Farm, time_of_call
-from truenorth.solvers.reductions import on_twin
 from truenorth.solvers.result import Search
 from truenorth.solvers.search import annealing, beam
 from truenorth.solvers.search.beam_guide import tabulate
@@ -110,7 +109,7 @@ def search_remotely(
 
 def _look_on(search: Search, farm: Farm, seed: int, clock: Clock, prices: PriceRows | None) -> None:
     """Give workers plans to improve until the time is up."""
-    plans, whole_s = on_twin(search), clock.left_s
+    plans, whole_s = search.on_twin(), clock.left_s
     for share, hot in ((1.0, _ROUNDS[-1][1]),) if prices is not None else _ROUNDS:
         limit_s = time_of_call(min(share * whole_s, clock.left_s))
         if limit_s <= 0:

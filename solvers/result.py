@@ -2,55 +2,25 @@
 
 from __future__ import annotations
 
-import threading
+import math
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
-from truenorth.models.feasibility import assert_feasible
 from truenorth.models.formulations.allowance import Allowance, GivenUpError
 from truenorth.models.instance import Instance
-from truenorth.models.objective import Objective, Status, gap, proves, timeline_value
+from truenorth.models.objective import Objective, Status, gap, proves
 from truenorth.models.timeline import Timeline
 from truenorth.solvers.clock import Clock
-from truenorth.solvers.faults import SOLVER_OF, SolverFaultWarning
+from truenorth.solvers.incumbents import Incumbents, PlanOrigin, Progress
+from truenorth.solvers.reductions import Equivalent, Visits, ticks_of
+from truenorth.solvers.tuning import USUAL, Tuning
 
 _END_S, _END = 1.0, 0.05
 """Solvers look at the clock now and then: a search may end so many seconds, or so much of its limit, after it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """A moment of a search: seconds since its start, best value and bound so far (exact, None if there is none)."""
-
-    seconds: float
-    value: Fraction | None
-    bound: Fraction | None
-
-
-class PlanOrigin(StrEnum):
-    """Who made a plan.
-
-    Attributes
-    ----------
-    SEARCH
-        A search or a proof.
-    START
-        The list decoder, from a dispatch rule or a plan that was known: where search begins.
-    POLICY
-        An online policy that was simulated before.
-    HINT
-        Whoever asked gave it.
-    """
-
-    SEARCH = "search"
-    START = "start"
-    POLICY = "policy"
-    HINT = "hint"
 
 
 _MAKERS = {
@@ -97,6 +67,8 @@ class Result:
         or time was too short to ask.
     faults
         What solvers said that a plan contradicts.
+    skipped
+        Proofs that had no turn, each with the reason: what they are for, or what they lacked.
     """
 
     objective: Objective
@@ -116,6 +88,7 @@ class Result:
     denied_by: str | None = None
     confirmed_by: str | None = None
     faults: tuple[str, ...] = ()
+    skipped: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         figures = f"value {_shown(self.value)}, lower bound {_shown(self.lower_bound)}"
@@ -163,27 +136,32 @@ def _shown(value: Fraction | None) -> str:
     return "none" if value is None else f"{float(value):.6g}"
 
 
-class UnsoundBoundError(RuntimeError):
-    """A lower bound, or a proof of infeasibility, contradicts a feasible plan: a bug."""
-
-
-class Search:
-    """A running search: its clock, its best plan and bound, and whoever watches.
-
-    Every plan offered is checked against every rule; one that breaks a rule is a bug and raises. A bound that a plan
-    contradicts is one, too, unless it rests on the word of a solver: then nothing that this solver said is kept.
+class Search(Incumbents):
+    """A running search, as methods are given it: what is known of its window, its clock, and who gave way.
 
     Parameters
     ----------
-    instance, objective
-        What is searched for.
+    instance, objective, watch, most
+        As of `Incumbents`.
     limit
         Its clock, or wall-clock seconds from now.
-    watch
-        Called at every improvement.
-    left_out
-        Takes down which methods gave way, and why; None: it begins with none.
+    tuning
+        How methods share its time.
+    writes
+        Whether proofs that go beyond formulas and prices of the whole window are written down.
+
+    Attributes
+    ----------
+    left_out, skipped
+        Methods that gave way, and those that had no turn, each with the reason.
+    confirmed_by
+        Who has confirmed a proof that rests on one solver's word.
+    written
+        What the best of the proofs that are written down proves, and its certificate; None until there is one.
     """
+
+    written: tuple[Fraction, dict[str, Any]] | None = None
+    confirmed_by: str | None = None
 
     def __init__(
         self,
@@ -191,54 +169,63 @@ class Search:
         objective: Objective,
         limit: Clock | float,
         watch: Callable[[Progress], None] | None = None,
-        left_out: dict[str, str] | None = None,
+        *,
+        most: Fraction | float | None = None,
+        tuning: Tuning = USUAL,
+        writes: bool = False,
     ) -> None:
-        self.instance = instance
-        self.objective = objective
-        self.clock = limit if isinstance(limit, Clock) else Clock(limit)
-        self.timeline: Timeline | None = None
-        self.value: Fraction | None = None
-        self.bound: Fraction | None = None
-        self.bound_method: str | None = None
-        self.origin = PlanOrigin.SEARCH
-        self.left_out = {} if left_out is None else left_out
-        self.denied_by: str | None = None
-        self.confirmed_by: str | None = None
-        self.faults: list[str] = []
-        self._bounds: dict[str, Fraction] = {}
-        self._distrusted: set[str] = set()
-        self._watch = watch
-        self._trail: list[Progress] = []
-        self._cpu_start = time.process_time()
-        self._lock = threading.RLock()
+        super().__init__(instance, objective, limit if isinstance(limit, Clock) else Clock(limit), watch, most)
+        self.left_out, self.skipped = dict[str, str](), dict[str, str]()
+        self.tuning = tuning
+        self.writes, self._cpu_start = writes, time.process_time()
 
-    @property
-    def value_of_one(self) -> int:
-        """What a value of 1 here is in the window that was asked about: more where time counts in longer units."""
-        return 1
+    def part(self, limit_s: float = math.inf, by: Equivalent | None = None) -> Search:
+        """Return a part of the search, or the search on a twin, which hands on what it finds.
 
-    @property
-    def proved(self) -> bool:
-        """Whether value and bound meet, so that nothing is left to search for."""
-        return proves(self.value, self.bound)
+        Parameters
+        ----------
+        limit_s
+            Seconds from now.
+        by
+            The reduction whose twin it is on.
+        """
+        made = Search(
+            self.instance if by is None else by.twin, self.objective, self.clock.child(limit_s), tuning=self.tuning
+        )
+        made.left_out, made.skipped = self.left_out, self.skipped
+        made.hand_on_to(self, by)
+        return made
+
+    def apart(self, moves: int) -> Search:
+        """Return a search that begins with what this one knows, hands on nothing, and ends after so much work."""
+        clock = Clock.of_work(moves, self.clock.child(is_done=lambda: self.proved))
+        made = Search(self.instance, self.objective, clock, tuning=self.tuning)
+        made.left_out, made.skipped = self.left_out, self.skipped
+        made.begin_with(self)
+        return made
+
+    def on_twin(self) -> Search:
+        """Return where plans are looked for: this search, or where GPUs come and go that on its twin."""
+        here = self.instance.always_available or self._closes
+        return self if here else self.part(by=Visits.of(self.instance))
+
+    def in_ticks(self) -> Search:
+        """Return where exact methods look: this search, or that which counts in a longer unit.
+
+        There the plan is rounded down, and the bound up, to whole units, and both are handed on here.
+        """
+        ticks = ticks_of(self.instance, self.objective)
+        return self if ticks is None else self.part(by=ticks)
+
+    def keep(self, bound: Fraction, document: dict[str, Any]) -> None:
+        """Keep a certificate if it proves more than the one that is kept."""
+        if self.written is None or bound > self.written[0]:
+            self.written = bound, document
 
     @property
     def allowance(self) -> Allowance:
         """What a model may take that is built for this search."""
         return Allowance(lambda: self.clock.left_s)
-
-    @property
-    def infeasible(self) -> bool:
-        """Whether it is proved that there is no plan."""
-        return self.denied_by is not None
-
-    @property
-    def rests_on(self) -> str | None:
-        """The method on whose solver's word alone a proof rests; None if nothing is proved, or not by that alone."""
-        if self.denied_by is not None:
-            return self.denied_by if self.denied_by in SOLVER_OF else None
-        proving = {method for method, bound in self._bounds.items() if proves(self.value, bound)}
-        return self.bound_method if proving and proving <= SOLVER_OF.keys() and self.value else None
 
     @contextmanager
     def giving_way(self, method: str) -> Iterator[None]:
@@ -256,95 +243,6 @@ class Search:
         except MemoryError:
             self.left_out[method] = "memory ran out"
 
-    def finish(self, timeline: Timeline) -> Timeline:
-        """Return a plan as it is kept; the search on a twin says here what solvers leave open."""
-        return timeline
-
-    def offer(self, timeline: Timeline, origin: PlanOrigin = PlanOrigin.SEARCH) -> bool:
-        """Keep a plan if it is the best so far, or as good with fewer bytes loaded; say whether it was kept.
-
-        What happened as a policy had it is none if requests were cut as their GPU went (rule E3).
-        """
-        if timeline.cuts:
-            return False
-        timeline = self.finish(timeline)
-        assert_feasible(self.instance, timeline)
-        value = timeline_value(self.objective, self.instance, timeline)
-        with self._lock:
-            if self.timeline is not None and self.value is not None:
-                if value > self.value:
-                    return False
-                if value == self.value:
-                    if self._load_bytes(timeline) >= self._load_bytes(self.timeline):
-                        return False
-                    self.timeline, self.origin = timeline, origin
-                    return True
-            self.timeline, self.value, self.origin = timeline, value, origin
-            for method, bound in [*self._bounds.items()]:
-                if bound > value:
-                    self._contradict(method, self._above(bound, method))
-            if self.denied_by is not None:
-                self._contradict(self.denied_by, self._denied(self.denied_by))
-            self._report()
-        return True
-
-    def offer_bound(self, bound: Fraction, method: str) -> None:
-        """Keep a proved lower bound if it is the best so far; one below 0 counts as 0, for no objective is negative.
-
-        An argument that starts from an incumbent proves only min(bound, its value): clip it before offering it.
-
-        Raises
-        ------
-        UnsoundBoundError
-            If the bound lies above the best plan.
-        """
-        least = max(bound, Fraction(0))
-        with self._lock:
-            if SOLVER_OF.get(method) in self._distrusted or least <= self._bounds.get(method, -1):
-                return
-            if self.value is not None and least > self.value:
-                self._contradict(method, self._above(least, method))
-                return
-            self._bounds[method] = least
-            if self.bound is None or least > self.bound:
-                self.bound, self.bound_method = least, method
-                self._report()
-
-    def deny(self, method: str) -> None:
-        """Claim that there is no plan.
-
-        Raises
-        ------
-        UnsoundBoundError
-            If there is one, and the method rests on no solver's word.
-        """
-        with self._lock:
-            if SOLVER_OF.get(method) in self._distrusted:
-                return
-            if self.timeline is not None:
-                self._contradict(method, self._denied(method))
-            else:
-                self.denied_by = method
-
-    def distrust(self, solver: str, said: str) -> None:
-        """Keep nothing that a solver has said or will say of this window, and tell whoever listens to warnings."""
-        if solver not in self._distrusted:
-            self.forget(solver, said)
-            fault = SolverFaultWarning(solver, said, self.instance, self.objective, self.timeline)
-            warnings.warn(fault, stacklevel=2)
-
-    def forget(self, solver: str, said: str) -> None:
-        """Keep nothing that a solver has said or will say of this window; whoever found out why has told of it."""
-        with self._lock:
-            self._distrusted.add(solver)
-            self._bounds = {own: bound for own, bound in self._bounds.items() if SOLVER_OF.get(own) != solver}
-            self.bound_method = max(self._bounds, key=lambda own: self._bounds[own], default=None)
-            self.bound = None if self.bound_method is None else self._bounds[self.bound_method]
-            if self.denied_by is not None and SOLVER_OF.get(self.denied_by) == solver:
-                self.denied_by = None
-            self._trail = [replace(moment, bound=self._at_most(moment.bound)) for moment in self._trail]
-            self.faults.append(said)
-
     def result(self, solver: str, options: Mapping[str, str | int | float | bool | None]) -> Result:
         """Return what was found."""
         return Result(
@@ -356,42 +254,15 @@ class Search:
             self.infeasible,
             self.clock.elapsed_s,
             self.clock.limit_s,
-            tuple(self._trail),
+            tuple(self.trail),
             solver,
             options,
             time.process_time() - self._cpu_start,
             self.origin,
             # What proved something once and gave way later, in a part or for want of time, was not left out.
-            {method: why for method, why in self.left_out.items() if method not in self._bounds},
-            self.denied_by,
+            {method: why for method, why in self.left_out.items() if method not in self.trust.bounds},
+            self.trust.denied_by,
             self.confirmed_by,
-            tuple(self.faults),
+            tuple(self.trust.faults),
+            self.skipped,
         )
-
-    def _contradict(self, method: str, said: str) -> None:
-        """Raise over a claim that the best plan contradicts, or distrust the solver on whose word it rests."""
-        solver = SOLVER_OF.get(method)
-        if solver is None:
-            raise UnsoundBoundError(said)
-        self.distrust(solver, said)
-
-    def _above(self, bound: Fraction, method: str) -> str:
-        return f"bound {float(bound)} ({method}) lies above the plan of value {float(self.value or 0)}"
-
-    def _denied(self, method: str) -> str:
-        by = SOLVER_OF.get(method, method)
-        return f"{by} claims that there is no plan, but one of value {float(self.value or 0)} is known"
-
-    def _at_most(self, bound: Fraction | None) -> Fraction | None:
-        """Return what is left of an earlier bound: no more than the best one that is kept."""
-        return None if bound is None or self.bound is None else min(bound, self.bound)
-
-    def _load_bytes(self, timeline: Timeline) -> int:
-        weights = self.instance.weight_bytes
-        return sum(int(weights[residency.model]) for residency in timeline.residencies if not residency.initial)
-
-    def _report(self) -> None:
-        progress = Progress(self.clock.elapsed_s, self.value, self.bound)
-        self._trail.append(progress)
-        if self._watch is not None:
-            self._watch(progress)

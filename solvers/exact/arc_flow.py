@@ -15,8 +15,8 @@ from truenorth.models import Instance, Objective, Placement, Timeline
 from truenorth.models.features import Feature, missing
 from truenorth.models.formulations.arc_flow import formulate, read_bins
 from truenorth.solvers.exact.cp_sat import new_solver, solve_until
-from truenorth.solvers.faults import ARC_FLOW
 from truenorth.solvers.result import Search
+from truenorth.solvers.trust import ARC_FLOW
 
 METHOD = ARC_FLOW
 """Name of the bounds that refuted capacities prove."""

@@ -32,9 +32,8 @@ from truenorth.models.objective import Objective, completion_us, timeline_value
 from truenorth.models.timeline import Timeline
 from truenorth.solvers.bounds.lagrangian.improve import Priced
 from truenorth.solvers.bounds.lagrangian.windows import limits
-from truenorth.solvers.faults import CP_SAT, SOLVER_OF
-from truenorth.solvers.reductions import in_ticks, on_twin
 from truenorth.solvers.result import Result, Search
+from truenorth.solvers.trust import CP_SAT, SOLVER_OF
 
 _POLL_S = 0.05
 _EXACT_FLOATS = 2**53
@@ -193,7 +192,6 @@ def _drained(news: queue.SimpleQueue[_News]) -> list[_News]:
 METHOD = CP_SAT
 """Name of the bounds that this solver proves."""
 
-_FEWEST_JOBS = 5
 _SHARE_OF_FLOORS = 0.5
 _SHARE_OF_ONE_FLOOR = 0.2
 _SHARE_OF_FIRST_SEARCH = 0.5
@@ -227,7 +225,7 @@ def solve(
     search = Search(instance, objective, time_limit_s)
     if hint is not None:
         search.offer(hint)
-    improve(in_ticks(on_twin(search)), workers, seed)
+    improve(search.on_twin().in_ticks(), workers, seed)
     return search.result(METHOD, {"ortools": version("ortools"), "workers": workers, "seed": seed})
 
 
@@ -254,7 +252,7 @@ def improve(
     SolverFaultWarning
         If a plan contradicts the solver.
     """
-    if search.faults or search.clock.left_s <= build_s(search.instance):
+    if search.faults or not _has_time(search):
         return
     if cannot_end(search.instance):
         search.deny(WINDOWS)
@@ -274,10 +272,18 @@ def _improve(search: Search, workers: int, seed: int, priced: Priced | None, log
     known = search.timeline
     scaled = scaled_objective(search.instance, search.objective, known)
     floors = () if known is None else _floors(search, known, scaled, workers, seed)
-    if search.faults or search.clock.left_s <= build_s(search.instance) or search.proved:
+    if search.faults or search.proved or not _has_time(search):
         return
     subsolvers = _for_sums(workers) if search.objective.is_sum else ()
     _run(search, scaled, floors, priced, workers, seed, search.clock.left_s, subsolvers, log)
+
+
+def _has_time(search: Search) -> bool:
+    """Say whether the model can be built in the time that is left; note it if not."""
+    needed_s, left_s = build_s(search.instance), search.clock.left_s
+    if left_s <= needed_s:
+        search.left_out[METHOD] = f"building its model takes {needed_s:.2g} s, of which {left_s:.2g} s were left"
+    return left_s > needed_s
 
 
 def look_within(search: Search, most: Fraction | None, workers: int, seed: int, presolve: bool = False) -> None:
@@ -374,7 +380,7 @@ def _run(
 def _floors(search: Search, known: Timeline, scaled: ScaledObjective, workers: int, seed: int) -> tuple[int, ...]:
     """Return what the first 0, 1, 2, ... jobs cost at least, each proved with the floors before it."""
     jobs = len(search.instance.jobs)
-    if not search.objective.is_sum or jobs < _FEWEST_JOBS:
+    if not search.objective.is_sum or jobs < search.tuning.floors_jobs:
         return ()
     lower = completion_lower_us(search.instance)
     alone = [weight * term for weight, term in zip(scaled.weights, scaled.terms(search.instance, lower), strict=True)]

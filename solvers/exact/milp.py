@@ -29,9 +29,8 @@ from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective
 from truenorth.models.timeline import Timeline
 from truenorth.solvers.exact import cp_sat
-from truenorth.solvers.faults import MILP, SOLVER_OF
-from truenorth.solvers.reductions import in_ticks, on_twin
 from truenorth.solvers.result import Result, Search
+from truenorth.solvers.trust import MILP, SOLVER_OF
 
 METHOD = MILP
 """Name of the bounds that this solver proves."""
@@ -65,7 +64,7 @@ def solve(
     search = Search(instance, objective, time_limit_s)
     if hint is not None:
         search.offer(hint)
-    improve(in_ticks(on_twin(search)), workers, seed)
+    improve(search.on_twin().in_ticks(), workers, seed)
     versions = {"pulp": version("pulp"), "highspy": version("highspy")}
     return search.result(METHOD, {**versions, "workers": workers, "seed": seed})
 
@@ -108,7 +107,11 @@ def look_within(search: Search, most: Fraction | None, workers: int, seed: int) 
 
 
 def _takes_too_long(search: Search) -> bool:
-    return search.clock.left_s <= search.instance.n_tasks**2 * search.instance.n_gpus * _BUILD_S
+    """Say whether the model cannot be built in the time that is left; note it if so."""
+    needed_s, left_s = search.instance.n_tasks**2 * search.instance.n_gpus * _BUILD_S, search.clock.left_s
+    if left_s <= needed_s:
+        search.left_out[METHOD] = f"building its model takes {needed_s:.2g} s, of which {left_s:.2g} s were left"
+    return left_s <= needed_s
 
 
 def _build(search: Search, **more: Any) -> MilpFormulation:

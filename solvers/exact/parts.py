@@ -22,7 +22,7 @@ from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.bounds.lagrangian.improve import Priced
 from truenorth.solvers.bounds.lagrangian.improve import improve as raise_bound
 from truenorth.solvers.exact import start_orders
-from truenorth.solvers.exact.certify_parts import CertifiedSearch, PartProof
+from truenorth.solvers.exact.certify_parts import PartProof, certify
 from truenorth.solvers.exact.start_orders_tables import ComputeRate
 from truenorth.solvers.result import Search
 from truenorth.solvers.search.decoder import Decisions, Decoder
@@ -31,8 +31,6 @@ _MOST_TASKS = 150
 """Larger parts are left to the Lagrangian."""
 _S_PER_TASK = 0.04
 """With less time parts are not worth a try."""
-_LITTLE = 1e-3
-"""A cut may lose so much of the gap between plan and bound."""
 _PROOFS_SHARE = 0.75
 """Where proofs are to be written down they get so much of the time, and their verifier's own programme the rest."""
 _FEW_STATES = 10_000
@@ -105,7 +103,7 @@ def cut(search: Search, priced: Priced) -> list[range]:
     release_us, first_task = instance.job_release_us, instance.job_first_task
     # The longest latency in the plan: whoever was released longer ago has ended.
     longest_us = int((np.maximum.reduceat(timeline.end_us, first_task[:-1]) - release_us).max())
-    little, cuts = _LITTLE * float(search.value - priced.bound), [0]
+    little, cuts = search.tuning.cut_loss * float(search.value - priced.bound), [0]
     for job in range(1, len(instance.jobs)):
         last = slice(int(first_task[np.searchsorted(release_us, release_us[job] - longest_us)]), int(first_task[job]))
         # Of each run only what lies after the release: runs that ended before have start = end there, and pay 0.
@@ -145,13 +143,13 @@ def improve(search: Search, priced: Priced, limit_s: float, workers: int = 1) ->
     """
     clock = search.clock.child(limit_s)
     # Whoever wants certificates proves again what is proved here.
-    proving = clock.child(_PROOFS_SHARE * limit_s if isinstance(search, CertifiedSearch) else limit_s)
+    proving = clock.child(_PROOFS_SHARE * limit_s if search.writes else limit_s)
     ranges, timeline, rate = cut(search, priced), search.timeline, ComputeRate.of(priced)
 
     if len(ranges) == 1 or timeline is None:
         start_orders.improve(search, rate, proving.left_s)
-        if isinstance(search, CertifiedSearch) and search.bound_method == start_orders.METHOD:
-            search.certify([_OpenPart.whole(search, rate, priced).proof], clock)
+        if search.writes and search.bound_method == start_orders.METHOD:
+            certify(search, [_OpenPart.whole(search, rate, priced).proof], clock)
         return
     parts = sorted((_OpenPart.of(search, jobs, timeline, limit_s) for jobs in ranges), key=lambda part: part.alone.size)
 
@@ -173,8 +171,8 @@ def improve(search: Search, priced: Priced, limit_s: float, workers: int = 1) ->
     # A part without a bound counts 0: no objective is negative.
     bounds = [part.alone.share * (part.search.bound or 0) for part in parts]
     search.offer_bound(sum(bounds, Fraction(0)), start_orders.METHOD)
-    if isinstance(search, CertifiedSearch):
-        search.certify([part.proof for part in sorted(parts, key=lambda part: part.jobs.start)], clock)
+    if search.writes:
+        certify(search, [part.proof for part in sorted(parts, key=lambda part: part.jobs.start)], clock)
 
 
 @dataclass(slots=True)
@@ -199,7 +197,8 @@ class _OpenPart:
     def of(cls, search: Search, jobs: range, timeline: Timeline, limit_s: float) -> _OpenPart:
         """Return a part that knows its share of a plan, and bounds that need no ascent."""
         part = JobsPart.of(search.instance, search.objective, jobs)
-        alone = Search(part.instance, search.objective, search.clock.child(limit_s), left_out=search.left_out)
+        alone = Search(part.instance, search.objective, search.clock.child(limit_s), tuning=search.tuning)
+        alone.left_out = search.left_out
         alone.offer(part.plan(timeline))
         alone.offer_bound(*closed_form.best(part.instance, search.objective))
         return cls(jobs, part, alone)

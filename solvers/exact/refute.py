@@ -18,7 +18,6 @@ from truenorth.solvers.bounds.effort import Effort, TooLargeError
 from truenorth.solvers.bounds.refutation import MOST_EFFORT, REFUTATION, applies, due_dates, refute
 from truenorth.solvers.bounds.refuted_terms import DueWindows
 from truenorth.solvers.clock import Clock
-from truenorth.solvers.exact.certify_parts import CertifiedSearch
 from truenorth.solvers.result import Search
 
 METHOD = REFUTATION
@@ -53,7 +52,7 @@ def improve(search: Search, limit_s: float) -> None:
         if _is_refuted(instance, objective, Fraction(least, scale), weights, effort):
             low = least
             search.offer_bound(Fraction(least, scale), METHOD)
-            if isinstance(search, CertifiedSearch):
+            if search.writes:
                 search.keep(Fraction(least, scale), _document(search, Fraction(least, scale), weights, known, method))
         else:
             high = least

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective
 from truenorth.models.timeline import Timeline
-from truenorth.solvers.result import PlanOrigin, Search
+from truenorth.solvers.incumbents import PlanOrigin
+from truenorth.solvers.result import Search
 from truenorth.solvers.search.annealer import SERVING, Annealer, Parameters
 from truenorth.solvers.search.bands import SEAM, BandAnnealer, Stretches
 from truenorth.solvers.search.decoder import Decisions, Decoder

@@ -17,7 +17,8 @@ from truenorth.models.stream_tables import StreamTables
 from truenorth.models.streams import StreamSpeed
 from truenorth.models.timeline import Residency, ServedRequests, Timeline, file_order
 from truenorth.solvers.compiled import random_state
-from truenorth.solvers.result import PlanOrigin, Search
+from truenorth.solvers.incumbents import PlanOrigin
+from truenorth.solvers.result import Search
 from truenorth.solvers.search.decoder_state import FAR
 from truenorth.solvers.search.decoder_tables import tabulate
 from truenorth.solvers.search.queues_kernel import (

@@ -24,9 +24,10 @@ from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.budget import Budget
 from truenorth.solvers.clock import Clock
 from truenorth.solvers.exact import arc_flow
-from truenorth.solvers.faults import SOLVER_OF
-from truenorth.solvers.result import Progress, Result, Search
+from truenorth.solvers.incumbents import Progress
+from truenorth.solvers.result import Result, Search
 from truenorth.solvers.side_by_side import anneal, raise_bound
+from truenorth.solvers.trust import SOLVER_OF
 
 Reached = tuple[Fraction | None, ...]
 """The figure of a timeline that each level limits, in microseconds, as a ratio or a share; None if it covers no job."""

@@ -19,7 +19,7 @@ from truenorth.models import Objective
 from truenorth.planner.answers.versions import versions
 from truenorth.planner.command.console import ProgressLine
 from truenorth.solvers.clock import Clock
-from truenorth.solvers.result import Progress
+from truenorth.solvers.incumbents import Progress
 
 SIMULATE_KEYS = {"policy", "objective", "metrics"}
 PLAN_KEYS = {

@@ -20,8 +20,9 @@ from truenorth.models.formulations.milp import formulate
 from truenorth.models.formulations.milp_plans import ContradictoryOrderError
 from truenorth.models.objective import Status
 from truenorth.solvers.exact import cp_sat, exhaustive, milp
-from truenorth.solvers.faults import SolverFaultWarning
-from truenorth.solvers.result import Progress, Search
+from truenorth.solvers.incumbents import Progress
+from truenorth.solvers.result import Search
+from truenorth.solvers.trust import SolverFaultWarning
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -14,9 +14,10 @@ from truenorth.models import InfeasibleTimelineError, Instance, Job, Objective, 
 from truenorth.models.formulations.allowance import GivenUpError
 from truenorth.models.objective import Status, proves
 from truenorth.solvers.clock import Clock
-from truenorth.solvers.faults import SolverFaultWarning
-from truenorth.solvers.reductions import Episode, TwinSearch, Visits
-from truenorth.solvers.result import Progress, Result, Search, UnsoundBoundError
+from truenorth.solvers.incumbents import Progress
+from truenorth.solvers.reductions import Visits
+from truenorth.solvers.result import Result, Search
+from truenorth.solvers.trust import SolverFaultWarning, UnsoundBoundError
 
 
 @pytest.fixture
@@ -139,19 +140,19 @@ def test_a_method_that_proved_something_was_not_left_out(world: Instance) -> Non
 def test_what_a_part_of_a_search_forgets_the_search_forgets(world: Instance) -> None:
     running = search(world)
     running.offer_bound(Fraction(6), "critical path")
-    twin = TwinSearch(running, Visits.of(world))
-    episode = Episode(twin, 5.0)
+    twin = running.part(by=Visits.of(world))
+    episode = twin.part(5.0)
     episode.offer_bound(Fraction(8), "cp-sat")
     assert running.bound == 8
     episode.forget("CP-SAT", "it contradicts itself on the first jobs")
     episode.offer_bound(Fraction(7), "cp-sat")
-    assert [each.bound for each in (running, twin, episode)] == [6, None, None]
+    assert [each.bound for each in (running, twin, episode)] == [6, 6, 6]
     assert all(each.faults == ["it contradicts itself on the first jobs"] for each in (running, twin, episode))
 
 
 def test_who_hears_of_a_fault_in_a_part_of_a_search_gets_the_plan_that_shows_it(world: Instance) -> None:
     running = search(world)
-    episode = Episode(running, 5.0)
+    episode = running.part(5.0)
     episode.offer_bound(Fraction(10), "cp-sat")
     episode.offer_bound(Fraction(11), "arc-flow")  # on the word of the same solver: one fault
     with pytest.warns(SolverFaultWarning) as heard:
