@@ -34,11 +34,11 @@ from truenorth.planner.answers.servers.sizes import Mix, Sizes, remainders
 from truenorth.solvers.bounds import closed_form, refutation
 from truenorth.solvers.bounds.certificate import closed_form_document, lagrangian_document
 from truenorth.solvers.bounds.lagrangian.improve import improve
-from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.bounds.verify import verify
 from truenorth.solvers.budget import Method
 from truenorth.solvers.exact import cp_sat, exhaustive, milp, parts, refute, start_orders
 from truenorth.solvers.result import Result, Search
+from truenorth.solvers.rounding import round_up
 from truenorth.solvers.search.dispatch import greedy
 
 _PROVED = Fraction(1, 1_000_000)

@@ -23,10 +23,12 @@ find its plans in a fraction of the time that batches take to arrange.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from math import gcd
+from typing import Any
 
 import numpy as np
 
@@ -51,7 +53,7 @@ from truenorth.models.objective import Term, charges
 from truenorth.models.restrictions import Restrictions
 from truenorth.models.timeline import Timeline, end_with_gpu
 from truenorth.models.workload import WHOLE
-from truenorth.solvers.bounds.proof import round_up
+from truenorth.solvers.rounding import round_up
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,31 +242,11 @@ class Ticks(Equivalent):
 
     def to_twin(self, timeline: Timeline) -> Timeline:
         """Return a plan of the window on the twin, where it is as good or better."""
-        stays = (
-            replace(
-                stay,
-                load_start_us=stay.load_start_us // self.tick_us,
-                ready_us=stay.ready_us // self.tick_us,
-                end_us=None if stay.end_us is None else stay.end_us // self.tick_us,
-            )
-            for stay in timeline.residencies
-        )
-        start_us, end_us = timeline.start_us // self.tick_us, timeline.end_us // self.tick_us
-        return replace(timeline, start_us=start_us, end_us=end_us, residencies=tuple(stays))
+        return _with_times(timeline, lambda us: us // self.tick_us)
 
     def back(self, timeline: Timeline) -> Timeline:
         """Return a plan of the twin as one of the window."""
-        stays = (
-            replace(
-                stay,
-                load_start_us=stay.load_start_us * self.tick_us,
-                ready_us=stay.ready_us * self.tick_us,
-                end_us=None if stay.end_us is None else stay.end_us * self.tick_us,
-            )
-            for stay in timeline.residencies
-        )
-        start_us, end_us = timeline.start_us * self.tick_us, timeline.end_us * self.tick_us
-        return replace(timeline, start_us=start_us, end_us=end_us, residencies=tuple(stays))
+        return _with_times(timeline, lambda us: us * self.tick_us)
 
     @property
     def value_of_one(self) -> int:
@@ -274,6 +256,21 @@ class Ticks(Equivalent):
     def least(self, objective: Objective, bound: Fraction) -> Fraction:
         """Return a bound, rounded up to what whole units allow."""
         return round_up(self.twin, objective, bound)
+
+
+def _with_times(timeline: Timeline, change: Callable[[Any], Any]) -> Timeline:
+    """Return a timeline with every time changed, alone or in arrays."""
+    stays = (
+        replace(
+            stay,
+            load_start_us=change(stay.load_start_us),
+            ready_us=change(stay.ready_us),
+            end_us=None if stay.end_us is None else change(stay.end_us),
+        )
+        for stay in timeline.residencies
+    )
+    start_us, end_us = change(timeline.start_us), change(timeline.end_us)
+    return replace(timeline, start_us=start_us, end_us=end_us, residencies=tuple(stays))
 
 
 _MOST_IN_TICKS = 400

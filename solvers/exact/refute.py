@@ -48,7 +48,7 @@ def improve(search: Search, limit_s: float) -> None:
     # Between what is proved and what could not be refuted.
     low, high, least = floor(known * scale), value.numerator, value.numerator
     while low < least and not clock.is_set():
-        effort = Effort(MOST_EFFORT // _SPARE, partial(_goes_on, clock.child(share * clock.left_s)))
+        effort = Effort(MOST_EFFORT // _SPARE, partial(_has_time, clock.child(share * clock.left_s)))
         if _is_refuted(instance, objective, Fraction(least, scale), weights, effort):
             low = least
             search.offer_bound(Fraction(least, scale), METHOD)
@@ -61,7 +61,7 @@ def improve(search: Search, limit_s: float) -> None:
         least, share = (low + high) // 2, _NEXT_SHARE
 
 
-def _goes_on(clock: Clock) -> bool:
+def _has_time(clock: Clock) -> bool:
     return not clock.is_set()
 
 

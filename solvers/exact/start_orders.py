@@ -26,11 +26,11 @@ from truenorth.models.formulations.allowance import UNLIMITED, GivenUpError
 from truenorth.models.formulations.windows import completion_lower_us
 from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.models.objective import Objective, Term, charges
-from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.exact.start_orders_kernel import dominate, expand
 from truenorth.solvers.exact.start_orders_records import OrderTables, RelaxedStates, StateGrowth, States
 from truenorth.solvers.exact.start_orders_tables import FAR, ComputeRate, tabulate
 from truenorth.solvers.result import Search
+from truenorth.solvers.rounding import round_up
 from truenorth.solvers.search.decoder import Decisions, Decoder
 
 METHOD = "start-orders"

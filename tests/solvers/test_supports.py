@@ -106,7 +106,7 @@ OF_WINDOWS: dict[str, Callable[[], object]] = {
     "lanes": lambda: lanes_of(runs(share=5_000)),
     "ticks": lambda: ticks_of(runs(), MEAN),
     "queues": lambda: new_queues(random_chats(random.Random(0), 4), MEAN),
-    "a second opinion of the MILP": lambda: "milp" in dict(confirming._others(CP_SAT, runs())),
+    "a second opinion of the MILP": lambda: "milp" in dict(confirming._others(CP_SAT, runs(), milp_tasks=20)),
 }
 """What is tried where it suits the window."""
 

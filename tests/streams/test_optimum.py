@@ -21,12 +21,12 @@ from truenorth.models.objective import charges, timeline_value
 from truenorth.models.streams import StreamSpeed
 from truenorth.solvers.bounds import closed_form, stream_prices
 from truenorth.solvers.bounds.certificate import closed_form_document
-from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.bounds.stream_payments import pay
 from truenorth.solvers.bounds.stream_recomputed import counts_pairs, stream_value
 from truenorth.solvers.bounds.verify import verify
 from truenorth.solvers.compiled import random_state
 from truenorth.solvers.result import Search
+from truenorth.solvers.rounding import round_up
 from truenorth.solvers.search import queues
 from truenorth.solvers.search.queues_kernel import Queues, anneal
 

@@ -20,12 +20,12 @@ from truenorth.planner.answers.servers.sizes import Mix
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.bounds.certificate import closed_form_document, lagrangian_document
 from truenorth.solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
-from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.budget import Budget
 from truenorth.solvers.clock import Clock
 from truenorth.solvers.exact import arc_flow
 from truenorth.solvers.incumbents import Progress
 from truenorth.solvers.result import Result, Search
+from truenorth.solvers.rounding import round_up
 from truenorth.solvers.side_by_side import anneal, raise_bound
 from truenorth.solvers.trust import SOLVER_OF
 

@@ -29,9 +29,9 @@ from truenorth.solvers.bounds.lagrangian.evaluation import (
 from truenorth.solvers.bounds.lagrangian.job_paths import Numbers
 from truenorth.solvers.bounds.lagrangian.pooled import FirstPrices, Pool, PooledEvaluation
 from truenorth.solvers.bounds.lagrangian.relaxation import Fixed, Relaxation, fixed_parts, job_costs, relax
-from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.clock import Clock
 from truenorth.solvers.result import Search
+from truenorth.solvers.rounding import round_up
 
 METHOD = "lagrangian"
 """Name of the bounds that this search proves."""

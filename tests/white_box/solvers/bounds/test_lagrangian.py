@@ -13,11 +13,11 @@ from truenorth.solvers.bounds.lagrangian.evaluation import Evaluation, Prices, e
 from truenorth.solvers.bounds.lagrangian.improve import improve, refine
 from truenorth.solvers.bounds.lagrangian.job_paths import PARTS
 from truenorth.solvers.bounds.lagrangian.relaxation import fixed_parts, job_costs, relax
-from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.bounds.verify import verify
 from truenorth.solvers.clock import Clock
 from truenorth.solvers.exact import exhaustive
 from truenorth.solvers.result import Search
+from truenorth.solvers.rounding import round_up
 
 SUMS = [objective for objective in Objective if objective.is_sum]
 
