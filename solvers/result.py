@@ -227,6 +227,19 @@ class Search(Incumbents):
         """What a model may take that is built for this search."""
         return Allowance(lambda: self.clock.left_s)
 
+    def lacks_time(self, method: str, needed_s: float, left_s: float | None = None) -> bool:
+        """Say whether a method takes longer than there is before anything can interrupt it; note it if so.
+
+        Parameters
+        ----------
+        left_s
+            What it may take; None: what is left.
+        """
+        left_s = self.clock.left_s if left_s is None else left_s
+        if left_s <= needed_s:
+            self.left_out[method] = f"no time to begin it: that takes {needed_s:.2g} s, of which it has {left_s:.2g} s"
+        return left_s <= needed_s
+
     @contextmanager
     def giving_way(self, method: str) -> Iterator[None]:
         """Run a method that may be too large for memory or time: then the next one has its turn.

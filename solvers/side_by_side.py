@@ -47,9 +47,7 @@ def raise_bound(
     at_most_s = search.clock.left_s if limit_s is None else min(limit_s, search.clock.left_s)
     # It cannot be interrupted before it first looks at the clock: rather not begun.
     begin_s = search.tuning.ascent_s_per_task * search.instance.n_tasks
-    if begin_s > search.tuning.ascent_share * at_most_s:
-        if known is None:
-            search.left_out[METHOD] = f"it takes {begin_s:.2g} s to begin with, of which {at_most_s:.2g} s were left"
+    if search.lacks_time(METHOD, begin_s, search.tuning.ascent_share * at_most_s):
         return known
     if has_sections(search.instance, search.objective, at_most_s, farm):
         return raise_in_sections(search, at_most_s, known, farm)

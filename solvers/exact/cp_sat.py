@@ -252,7 +252,7 @@ def improve(
     SolverFaultWarning
         If a plan contradicts the solver.
     """
-    if search.faults or not _has_time(search):
+    if search.faults or search.lacks_time(METHOD, build_s(search.instance)):
         return
     if cannot_end(search.instance):
         search.deny(WINDOWS)
@@ -272,18 +272,10 @@ def _improve(search: Search, workers: int, seed: int, priced: Priced | None, log
     known = search.timeline
     scaled = scaled_objective(search.instance, search.objective, known)
     floors = () if known is None else _floors(search, known, scaled, workers, seed)
-    if search.faults or search.proved or not _has_time(search):
+    if search.faults or search.proved or search.lacks_time(METHOD, build_s(search.instance)):
         return
     subsolvers = _for_sums(workers) if search.objective.is_sum else ()
     _run(search, scaled, floors, priced, workers, seed, search.clock.left_s, subsolvers, log)
-
-
-def _has_time(search: Search) -> bool:
-    """Say whether the model can be built in the time that is left; note it if not."""
-    needed_s, left_s = build_s(search.instance), search.clock.left_s
-    if left_s <= needed_s:
-        search.left_out[METHOD] = f"building its model takes {needed_s:.2g} s, of which {left_s:.2g} s were left"
-    return left_s > needed_s
 
 
 def look_within(search: Search, most: Fraction | None, workers: int, seed: int, presolve: bool = False) -> None:

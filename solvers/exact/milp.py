@@ -107,11 +107,7 @@ def look_within(search: Search, most: Fraction | None, workers: int, seed: int) 
 
 
 def _takes_too_long(search: Search) -> bool:
-    """Say whether the model cannot be built in the time that is left; note it if so."""
-    needed_s, left_s = search.instance.n_tasks**2 * search.instance.n_gpus * _BUILD_S, search.clock.left_s
-    if left_s <= needed_s:
-        search.left_out[METHOD] = f"building its model takes {needed_s:.2g} s, of which {left_s:.2g} s were left"
-    return left_s <= needed_s
+    return search.lacks_time(METHOD, search.instance.n_tasks**2 * search.instance.n_gpus * _BUILD_S)
 
 
 def _build(search: Search, **more: Any) -> MilpFormulation:

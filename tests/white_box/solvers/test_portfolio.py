@@ -128,8 +128,8 @@ def test_a_window_too_large_to_set_up_gets_no_ascent_and_no_cp_sat() -> None:
     cp_sat.improve(left)
     assert (left.timeline, left.bound) == (None, None)
     # Whoever wants to know why reads it in the result, and annealing takes the time.
-    assert search.left_out["lagrangian"].startswith("it takes 0.0006 s to begin with, of which ")
-    assert left.left_out["cp-sat"].startswith("building its model takes 1.8 s, of which ")
+    assert search.left_out["lagrangian"].startswith("no time to begin it: that takes 0.0006 s, of which ")
+    assert left.left_out["cp-sat"].startswith("no time to begin it: that takes 1.8 s, of which ")
 
 
 def test_short_limits_give_the_bound_all_of_its_worker() -> None:
@@ -240,7 +240,7 @@ def test_time_too_short_for_a_model_goes_to_annealing(
     search = Search(queue(), Objective.MEAN_LATENCY, 5.0)
     strategy.prove(search, Budget(5.0, method, workers=1), None)
     assert annealed == [search]
-    assert search.left_out[str(method)].startswith("building its model takes ")
+    assert search.left_out[str(method)].startswith("no time to begin it: ")
     # Counted moves are over by then: what the clock decides must not add to them.
     strategy.prove(search, Budget(5.0, method, workers=1, iterations=10), None)
     assert annealed == [search]
