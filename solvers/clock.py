@@ -70,7 +70,7 @@ class Clock(threading.Event):
     @property
     def left_s(self) -> float:
         """Seconds until the end; 0 once it has come."""
-        if self.is_stopped or (self._is_done is not None and self._is_done()):
+        if self._is_ended or (self._is_done is not None and self._is_done()):
             return 0.0
         own_s = max(0.0, self.limit_s - self.elapsed_s)
         return own_s if self._whole is None else min(own_s, self._whole.left_s)
@@ -84,8 +84,11 @@ class Clock(threading.Event):
     @property
     def is_stopped(self) -> bool:
         """Whether it was ended early from outside, in whole or in part."""
-        stopped = super().is_set() or (self._stop is not None and self._stop.is_set())
-        return stopped or (self._whole is not None and self._whole.is_stopped)
+        return self._is_ended or (self._whole is not None and self._whole.is_stopped)
+
+    @property
+    def _is_ended(self) -> bool:
+        return super().is_set() or (self._stop is not None and self._stop.is_set())
 
     def is_set(self) -> bool:
         """Say whether it is over."""
