@@ -6,7 +6,7 @@ load or a time that has come, cuts the stride short at the next boundary; so equ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -89,14 +89,15 @@ class ServingExecution(Execution):
         """
         if self.stays:
             return True
-        if self.stream[self.template[task]] != NONE:
-            return self.in_time(task, gpu)
-        load_us = sum(self.load_time(model, gpu) for model in self.needs[self.template[task]])
-        return self.now + load_us + self.run_time(task, gpu) <= self.goes_us[gpu]
+        is_request = self.stream[self.template[task]] != NONE
+        return self._ends_in_time(task, gpu, self.memory[gpu].ready if is_request else ())
 
     def in_time(self, task: int, gpu: int) -> bool:
         """Say whether a task could end before its GPU goes, a request join before it drains, loads included."""
-        ready = self.memory[gpu].ready
+        return self._ends_in_time(task, gpu, self.memory[gpu].ready)
+
+    def _ends_in_time(self, task: int, gpu: int, ready: Collection[int]) -> bool:
+        """Say whether a task could end, a request join, in time with these models ready and the others loaded first."""
         load_us = sum(self.load_time(model, gpu) for model in self.needs[self.template[task]] if model not in ready)
         if self.stream[self.template[task]] != NONE:
             return self.now + load_us < self._drains_us(gpu)

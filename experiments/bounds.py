@@ -185,7 +185,10 @@ def _report(instances: Iterable[tuple[str, Instance]], objective: Objective, sec
             priced = improve(search)
             if priced is None:
                 return None
-            seconds, document = search.elapsed_s, json.dumps(lagrangian_document(search.instance, objective, priced))
+            seconds, document = (
+                search.clock.elapsed_s,
+                json.dumps(lagrangian_document(search.instance, objective, priced)),
+            )
             began = time.monotonic()
             verdict = verify(search.instance, json.loads(document))
             said = "verified" if verdict.valid else verdict.reason

@@ -25,8 +25,8 @@ from truenorth.models.formulations.cp_sat import formulate
 from truenorth.models.scenario import Scenario, load_scenario, scenario_from
 from truenorth.solvers.budget import Method
 from truenorth.solvers.exact import cp_sat, milp
-from truenorth.solvers.faults import SolverFaultWarning
 from truenorth.solvers.result import Result
+from truenorth.solvers.trust import SolverFaultWarning
 
 _DETERMINISTIC_S = 0.2
 """What a subsolver may take of a window by CP-SAT's own clock: those that cannot prove it give up."""

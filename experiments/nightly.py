@@ -34,12 +34,11 @@ from truenorth.planner.answers.servers.sizes import Mix, Sizes, remainders
 from truenorth.solvers.bounds import closed_form, refutation
 from truenorth.solvers.bounds.certificate import closed_form_document, lagrangian_document
 from truenorth.solvers.bounds.lagrangian.improve import improve
-from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.bounds.verify import verify
 from truenorth.solvers.budget import Method
 from truenorth.solvers.exact import cp_sat, exhaustive, milp, parts, refute, start_orders
-from truenorth.solvers.exact.certify_parts import CertifiedSearch
 from truenorth.solvers.result import Result, Search
+from truenorth.solvers.rounding import round_up
 from truenorth.solvers.search.dispatch import greedy
 
 _PROVED = Fraction(1, 1_000_000)
@@ -155,13 +154,13 @@ def certificates(
         yield from _written("refutation", search)
 
 
-def _beginning_with(plan: Timeline, instance: Instance, objective: Objective, seconds: float) -> CertifiedSearch:
-    search = CertifiedSearch(instance, objective, seconds)
+def _beginning_with(plan: Timeline, instance: Instance, objective: Objective, seconds: float) -> Search:
+    search = Search(instance, objective, seconds, writes=True)
     search.offer(plan)
     return search
 
 
-def _written(name: str, search: CertifiedSearch) -> Iterator[tuple[str, dict[str, Any], Fraction]]:
+def _written(name: str, search: Search) -> Iterator[tuple[str, dict[str, Any], Fraction]]:
     if search.written is not None:
         bound, document = search.written
         yield name, json.loads(json.dumps(document)), bound

@@ -16,8 +16,8 @@ from experiments.bench import ask
 from truenorth.models import Instance, Objective, Timeline
 from truenorth.models.objective import reported_value
 from truenorth.solvers.budget import Budget, Method
+from truenorth.solvers.incumbents import Progress
 from truenorth.solvers.portfolio import solve
-from truenorth.solvers.result import Progress
 from truenorth.solvers.search.annealing import improvements
 from truenorth.solvers.search.decoder import Decisions, Decoder
 

@@ -16,6 +16,7 @@ from truenorth.models import Instance, Objective, timeline_value
 from truenorth.models.objective import Status, reported_value
 from truenorth.solvers.bounds.lagrangian.improve import improve as raise_bound
 from truenorth.solvers.budget import Method
+from truenorth.solvers.clock import Clock
 from truenorth.solvers.result import Search
 from truenorth.solvers.search import beam
 from truenorth.solvers.search.annealing import improve, improvements
@@ -110,22 +111,10 @@ def _slowdown_by_thread_time(instance: Instance, seconds: float, seed: int) -> f
     return value
 
 
-class ByProcessor(Exchange):
-    """A meeting place whose clock is the processor time of all its annealings together."""
-
-    def __init__(self, seconds: float, workers: int) -> None:
-        super().__init__(seconds, workers)
-        self._begun, self._seconds = time.process_time(), seconds
-
-    @property
-    def passed(self) -> float:
-        """Share of the processor time that has passed."""
-        return (time.process_time() - self._begun) / self._seconds
-
-
 def planned(instance: Instance, seconds: float, workers: int, seed: int) -> float:
     """Return the mean slowdown that so many threads reach in so much processor time together."""
-    running, exchange = Search(instance, SLOWDOWN, _ENDLESS_S), ByProcessor(seconds, workers)
+    running = Search(instance, SLOWDOWN, _ENDLESS_S)
+    exchange = Exchange(Clock(seconds, tell=time.process_time), workers)
     with ThreadPoolExecutor(workers) as pool:
         annealings = [
             pool.submit(improve, running, workers * seed + index, exchange=exchange) for index in range(workers)
@@ -137,19 +126,6 @@ def planned(instance: Instance, seconds: float, workers: int, seed: int) -> floa
     return reported_value(SLOWDOWN, running.value)
 
 
-class TimedByProcessor(Search):
-    """A search whose clock is the processor time of this process."""
-
-    def __init__(self, instance: Instance, seconds: float) -> None:
-        self._processor_s = time.process_time()
-        super().__init__(instance, SLOWDOWN, seconds)
-
-    @property
-    def elapsed_s(self) -> float:
-        """Seconds of processor time since the start."""
-        return time.process_time() - self._processor_s
-
-
 def beam_plans(instance: Instance, seconds: float) -> None:
     """Print the trail of plans by shared beams per number of threads, all guided by the same prices."""
     priced = raise_bound(Search(instance, SLOWDOWN, _PRICES_S))
@@ -157,7 +133,7 @@ def beam_plans(instance: Instance, seconds: float) -> None:
     if guide is None:
         raise SystemExit("no prices in time, or too many for a guide")
     for count in WORKERS:
-        running = TimedByProcessor(instance, seconds)
+        running = Search(instance, SLOWDOWN, Clock(seconds, tell=time.process_time))
         beam.improve(running, guide, seconds, threads=count)
         trail = running.result("beams", {}).incumbents
         told = [f"{reported_value(SLOWDOWN, at.value):.4f} at {at.seconds:.1f} s" for at in trail if at.value]

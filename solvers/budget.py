@@ -1,7 +1,4 @@
-"""What an answer may take: one record that every way to a plan or a bound is given, and hands on.
-
-Counted work is a clock as well: what is limited by it is the same on every machine, whatever else it does.
-"""
+"""What an answer may take: one record that every way to a plan or a bound is given, and hands on."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import math
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -18,7 +14,9 @@ from types import FrameType
 from typing import Any
 
 from truenorth.models.errors import chosen
+from truenorth.solvers.clock import Clock
 from truenorth.solvers.farm import Farm
+from truenorth.solvers.tuning import USUAL, Tuning
 
 
 class Method(StrEnum):
@@ -76,6 +74,8 @@ class Budget:
         Set it to end early with what is known.
     farm
         Workers elsewhere that look for plans, and price sections of long traces, beside the threads of this process.
+    tuning
+        How methods share the time.
 
     Raises
     ------
@@ -93,7 +93,8 @@ class Budget:
     watch: Callable[[Any], None] = field(default=tell_nobody, compare=False, repr=False)
     stop: threading.Event = field(default_factory=threading.Event, compare=False, repr=False)
     farm: Farm | None = field(default=None, compare=False, repr=False)
-    begun_s: float = field(default_factory=lambda: time.monotonic(), init=False, compare=False, repr=False)
+    tuning: Tuning = field(default=USUAL, repr=False)
+    clock: Clock = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "method", chosen(Method, self.method, "method"))
@@ -101,16 +102,17 @@ class Budget:
             raise ValueError(f"a time limit of {self.time_limit_s} s; allowed is a finite number above 0")
         if self.workers < 1:
             raise ValueError(f"{self.workers} workers; allowed is at least 1")
+        object.__setattr__(self, "clock", Clock(self.time_limit_s, self.stop))
 
     @property
     def elapsed_s(self) -> float:
         """Seconds since the beginning."""
-        return time.monotonic() - self.begun_s
+        return self.clock.elapsed_s
 
     @property
     def left_s(self) -> float:
         """Seconds until the deadline; 0 once it has passed or a stop was asked for."""
-        return 0.0 if self.stop.is_set() else max(0.0, self.time_limit_s - self.elapsed_s)
+        return self.clock.left_s
 
     def share(self, part: float, most_s: float = math.inf) -> Budget:
         """Return a part of what is left, from now on: at least 0.1 s, so that every step has its turn.
@@ -132,6 +134,7 @@ class Budget:
             "workers": self.workers,
             "seed": self.seed,
             "iterations": self.iterations,
+            "tuning": self.tuning.name,
         }
 
 
@@ -159,22 +162,3 @@ def own_interrupts() -> tuple[signal.Signals, ...]:
     """Return Ctrl-C, the interrupt of notebooks, if nobody but Python itself handles it here."""
     is_main = threading.current_thread() is threading.main_thread()
     return (signal.SIGINT,) if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler else ()
-
-
-MOVE_S = 1e-5
-"""A move of local search is so many seconds of this clock, about what it takes."""
-
-
-class WorkClock:
-    """Tells the time by the moves of local search, or as much other work, that were done."""
-
-    def __init__(self) -> None:
-        self._moves = 0
-
-    def __call__(self) -> float:
-        """Return the seconds since the beginning."""
-        return self._moves * MOVE_S
-
-    def count(self, moves: int) -> None:
-        """Let so much time pass."""
-        self._moves += moves

@@ -7,28 +7,26 @@ first solver has contradicted itself and nothing it said is kept; if nobody answ
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
+from math import inf
 
 from truenorth.models.features import missing
 from truenorth.models.formulations.milp import SUPPORTS
 from truenorth.models.formulations.windows import METHOD as WINDOWS
 from truenorth.models.formulations.windows import leave_room
 from truenorth.models.instance import Instance
-from truenorth.models.objective import OPTIMALITY_TOLERANCE, Objective, timeline_value
+from truenorth.models.objective import OPTIMALITY_TOLERANCE, Objective
 from truenorth.models.timeline import Timeline
 from truenorth.solvers.budget import Budget
+from truenorth.solvers.clock import Clock
 from truenorth.solvers.exact import arc_flow, cp_sat, milp
-from truenorth.solvers.faults import ARC_FLOW, CP_SAT, MILP, SOLVER_OF, SolverFaultWarning
-from truenorth.solvers.reductions import in_ticks, on_twin
-from truenorth.solvers.result import PlanOrigin, Search
+from truenorth.solvers.result import Search
+from truenorth.solvers.trust import ARC_FLOW, CP_SAT, MILP, SOLVER_OF, SolverFaultWarning
 
-_MOST_TASKS_OF_MILP = 20
-"""The MILP is asked about windows of up to so many tasks; of larger ones it rarely knows an answer in time."""
 _LEAST_S = 2.0
 """So long the others may take in any case, and more only if the search has taken longer."""
 
@@ -41,41 +39,14 @@ class Opinion:
     timeline: Timeline | None
 
 
-class Doubt(Search):
-    """Whether there is a plan of at most some value: it keeps no other plan, and is over once one is found or denied.
-
-    Parameters
-    ----------
-    most
-        The value; None: any.
-    """
-
-    def __init__(
-        self, instance: Instance, objective: Objective, most: Fraction | None, limit_s: float, stop: threading.Event
-    ) -> None:
-        super().__init__(instance, objective, limit_s, stop=stop)
-        self.most = most
-
-    @property
-    def proved(self) -> bool:
-        """Whether the question is answered."""
-        return self.infeasible or self.timeline is not None
-
-    def offer(self, timeline: Timeline, origin: PlanOrigin = PlanOrigin.SEARCH) -> bool:
-        """Keep a plan if it is one that was asked about; say whether it was kept."""
-        value = timeline_value(self.objective, self.instance, timeline)
-        return (self.most is None or value <= self.most) and super().offer(timeline, origin)
-
-
 def confirm(search: Search, budget: Budget) -> None:
     """Ask others about a search's proof if it rests on one solver's word, for as long as the search took itself."""
     by = search.rests_on
-    if by is None or search.remaining_s <= 0:
+    if by is None or search.clock.left_s <= 0:
         return
     most = None if search.value is None else search.value * (1 - OPTIMALITY_TOLERANCE)
-    limit_s = min(search.remaining_s, max(_LEAST_S, search.elapsed_s))
-    asked = replace(budget, time_limit_s=limit_s)
-    opinion = ask_others(by, search.instance, search.objective, most, asked, search.stop)
+    limit_s = min(search.clock.left_s, max(_LEAST_S, search.clock.elapsed_s))
+    opinion = ask_others(by, search.instance, search.objective, most, budget, search.clock.child(limit_s))
     search.confirmed_by = opinion.confirmed_by
     if opinion.timeline is not None:
         search.forget(SOLVER_OF[by], f"{SOLVER_OF[by]} denies a plan that others have found")
@@ -83,7 +54,7 @@ def confirm(search: Search, budget: Budget) -> None:
 
 
 def ask_others(
-    by: str, instance: Instance, objective: Objective, most: Fraction | None, budget: Budget, stop: threading.Event
+    by: str, instance: Instance, objective: Objective, most: Fraction | None, budget: Budget, clock: Clock
 ) -> Opinion:
     """Ask others whether there is a plan of at most some value, which a method denies.
 
@@ -99,14 +70,14 @@ def ask_others(
     SolverFaultWarning
         If there is one.
     """
-    doubt = Doubt(instance, objective, most, budget.time_limit_s, stop)
-    window = on_twin(doubt)
-    if most is not None and not leave_room(window.instance, objective, most):
+    window = Search(instance, objective, clock).on_twin().instance
+    if most is not None and not leave_room(window, objective, most):
         return Opinion(WINDOWS, None)
-    others = _others(by, instance)
+    others = _others(by, instance, budget.tuning.milp_tasks)
     for left, (name, ask) in zip(range(len(others), 0, -1), others, strict=True):
-        limited = Doubt(instance, objective, most, doubt.remaining_s / left, stop)
-        asked = in_ticks(on_twin(limited))
+        part = clock.child(clock.left_s / left)
+        limited = Search(instance, objective, part, most=inf if most is None else most)
+        asked = limited.on_twin().in_ticks()
         ask(asked, None if most is None else most / asked.value_of_one, budget.workers, budget.seed + 1)
         if limited.timeline is not None:
             said = f"{SOLVER_OF[by]} denies a plan that {name} has found"
@@ -117,11 +88,13 @@ def ask_others(
     return Opinion(None, None)
 
 
-def _others(by: str, instance: Instance) -> list[tuple[str, Callable[[Search, Fraction | None, int, int], None]]]:
+def _others(
+    by: str, instance: Instance, milp_tasks: int
+) -> list[tuple[str, Callable[[Search, Fraction | None, int, int], None]]]:
     """Return whom to ask about what a method says, by name: whoever shares least with it comes first."""
     if by == ARC_FLOW:
         return [("arc-flow without presolve", arc_flow.look_within)]
     anew = "cp-sat" if by == MILP else "cp-sat without presolve"
-    twin = instance.n_tasks <= _MOST_TASKS_OF_MILP and not missing(instance, SUPPORTS)
+    twin = instance.n_tasks <= milp_tasks and not missing(instance, SUPPORTS)
     others = [(MILP, milp.look_within)] if by == CP_SAT and twin else []
     return [*others, (anew, partial(cp_sat.look_within, presolve=by == MILP))]

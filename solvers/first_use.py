@@ -18,21 +18,34 @@ from pathlib import Path
 
 import numba
 
+from truenorth.models.errors import chosen
 from truenorth.models.instance import Instance
+from truenorth.solvers.budget import Method
 from truenorth.solvers.compiled import MACHINE_CODE
 
 _LOOK_S = 0.1
 _ROOT = Path(__file__).parents[2]
 
 
-def compile_once(instance: Instance, say: Callable[[], None] = lambda: None) -> None:
+def compile_once(instance: Instance, say: Callable[[], None] = lambda: None, method: str | None = None) -> None:
     """Compile what plans and bounds of an instance need, unless this machine has it already or cannot keep it.
 
     Parameters
     ----------
     say
         Called before the first compilation.
+    method
+        How plans are searched for, if they are.
+
+    Raises
+    ------
+    UnsupportedInstanceError, QuestionError
+        If the method does not support what the window has: known before anything is compiled.
     """
+    if method is not None:
+        from truenorth.solvers.portfolio import refuse
+
+        refuse(instance, chosen(Method, method, "method"))
     parts: tuple[str, ...] = ("search", "bound") if instance.one_at_a_time else ("search", "bound", "serving")
     if instance.streams is not None:
         parts = ("queues",)

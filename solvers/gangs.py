@@ -17,18 +17,13 @@ from truenorth.models.instance import Instance
 from truenorth.models.torn import torn
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.budget import Budget, Method
-from truenorth.solvers.faults import CP_SAT
 from truenorth.solvers.result import Search
 from truenorth.solvers.search import gangs as orders
 from truenorth.solvers.side_by_side import raise_bound
+from truenorth.solvers.trust import CP_SAT
 
 if TYPE_CHECKING:
     from truenorth.solvers.bounds.lagrangian.improve import Priced
-
-_EXACT_TASKS = 150
-"""Windows of up to so many tasks are put to CP-SAT."""
-_FORMULAS_SHARE, _PRICES_SHARE, _EXACT_SHARE = 0.2, 0.5, 0.5
-
 
 SUPPORTS = orders.SUPPORTS
 
@@ -48,48 +43,49 @@ def refuse(instance: Instance, method: Method) -> None:
 
 def improve(search: Search, budget: Budget) -> tuple[tuple[Fraction, str], Priced | None]:
     """Look for plans and proofs; return the best bounds of a formula and of prices: those of the torn twin."""
-    instance = search.instance
+    instance, shares, counted = search.instance, search.tuning, budget.iterations is not None
     twin = torn(instance)
-    if budget.method is not Method.CP_SAT:
-        orders.begin(search)
-    formula = closed_form.best(twin, search.objective, lambda: _FORMULAS_SHARE * search.remaining_s)
+    orders.begin(search)
+    formula = closed_form.best(twin, search.objective, lambda: shares.formulas_share * search.clock.left_s)
     search.offer_bound(*formula)
-    if budget.iterations is not None:
-        orders.improve(search, budget.seed, budget.workers, iterations=budget.iterations)
+    if counted:
+        orders.improve(search, budget.seed, budget.workers, budget.iterations)
         return formula, None
     if budget.method is Method.CP_SAT:
-        _prove(search, budget, search.remaining_s)
+        _prove(search, budget)
         return formula, None
-    exact = budget.method is Method.AUTO and instance.n_tasks <= _EXACT_TASKS
+    exact = budget.method is Method.AUTO and instance.n_tasks <= shares.exact_tasks
     if exact:
-        _prove(search, budget, _EXACT_SHARE * search.remaining_s)
+        _prove(search.part(shares.gangs_exact_share * search.clock.left_s), budget)
     if search.proved:
         return formula, None
-    priced = _anneal_and_bound(search, twin, budget, search.remaining_s * (_EXACT_SHARE if exact else 1.0))
+    left_s = search.clock.left_s * (shares.gangs_exact_share if exact else 1.0)
+    priced = _anneal_and_bound(search.part(left_s), twin, budget)
+    # What was left open by then has another turn, from a better plan.
     if exact and not search.proved:
-        _prove(search, budget, search.remaining_s)
+        _prove(search, budget)
     return formula, priced
 
 
-def _anneal_and_bound(search: Search, twin: Instance, budget: Budget, limit_s: float) -> Priced | None:
+def _anneal_and_bound(search: Search, twin: Instance, budget: Budget) -> Priced | None:
     """Anneal with all workers but one, which raises the bound of the torn twin first and then anneals, too."""
-    end_s, bound_s = search.elapsed_s + limit_s, _PRICES_SHARE * limit_s
-    alone = Search(twin, search.objective, bound_s, stop=search.stop)
+    meanwhile = search.part(search.tuning.gangs_prices_share * search.clock.left_s)
+    alone = Search(twin, search.objective, meanwhile.clock.child(), tuning=search.tuning)
     with ThreadPoolExecutor(1) as pool:
         bounding = pool.submit(raise_bound, alone)
         if budget.workers > 1:
-            orders.improve(search, budget.seed, budget.workers - 1, limit_s=bound_s)
+            orders.improve(meanwhile, budget.seed, budget.workers - 1)
         priced = bounding.result()
     if priced is not None:
         from truenorth.solvers.bounds.lagrangian.improve import METHOD
 
         search.offer_bound(priced.bound, METHOD)
     if not search.proved:
-        orders.improve(search, budget.seed + budget.workers, budget.workers, limit_s=end_s - search.elapsed_s)
+        orders.improve(search, budget.seed + budget.workers, budget.workers)
     return priced
 
 
-def _prove(search: Search, budget: Budget, limit_s: float) -> None:
+def _prove(search: Search, budget: Budget) -> None:
     """Put the window to CP-SAT, from the best plan so far."""
     from truenorth.solvers.exact.cp_sat import SolverRun
 
@@ -104,7 +100,7 @@ def _prove(search: Search, budget: Budget, limit_s: float) -> None:
     def offer_bound(bound: int) -> None:
         search.offer_bound(scaled.true_bound(bound), CP_SAT)
 
-    SolverRun(search, formulation, offer_bound, budget.workers, budget.seed, limit_s).follow()
+    SolverRun(search, formulation, offer_bound, budget.workers, budget.seed, search.clock.left_s).follow()
 
 
 def _horizon_us(instance: Instance) -> int:

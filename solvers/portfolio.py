@@ -2,14 +2,13 @@
 
 What cannot be interrupted (a formula, the set-up of the Lagrangian bound) is begun only if a window of its size leaves
 time for it. The first plan is made all the same: a limit that is too short for it is missed, and the result says so.
-Shares of the time stand beside what they govern: here for what comes first and for the exact methods, which only small
-windows allow, in `side_by_side` for plans and the Lagrangian bound.
+Proofs of small windows are the table in `strategy`, plans and the Lagrangian bound go on in `side_by_side`, and the
+shares of the time are data, in `tuning`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -27,160 +26,44 @@ from truenorth.models.timeline import Timeline
 from truenorth.solvers import gangs
 from truenorth.solvers.bounds import closed_form, refutation
 from truenorth.solvers.budget import Budget, Method, tell_nobody
-from truenorth.solvers.exact import consecutive
-from truenorth.solvers.reductions import Episode, in_ticks, lanes_of, on_twin, singles_of
-from truenorth.solvers.result import Deadline, PlanOrigin, Progress, Result, Search
+from truenorth.solvers.incumbents import PlanOrigin, Progress
+from truenorth.solvers.reductions import lanes_of, singles_of
+from truenorth.solvers.result import Result, Search
 from truenorth.solvers.side_by_side import (
-    BEGIN_SHARE,
-    anneal,
     anneal_and_bound,
     bound_and_beam,
     count_out,
     dispatch,
     raise_bound,
-    run_beams,
     share_of_bound_s,
     suits_beams,
 )
+from truenorth.solvers.strategy import ask_plainly, decide_batches, decide_packing, prove, side_by_side
 
 if TYPE_CHECKING:
     from truenorth.solvers.bounds.lagrangian.improve import Priced
 
 
-EXACT_TASKS = 150
-"""Windows of up to so many tasks are worth CP-SAT's time where the objective adds up over jobs."""
-EXACT_TASKS_OF_MAXIMA = 400
-"""The same where it is a maximum over jobs: nothing else proves those, and CP-SAT is strong there."""
-
-_BUILDING_SHARE = 0.2
-"""CP-SAT is asked unbidden if building its model takes at most this share of the time."""
-_WARM_UP_S_PER_TASK, _WARM_UP_SHARE = 0.06, 0.15
-_SHORT_WARM_UP_S, _SHORT_WARM_UP_SHARE = 3.0, 0.5
-"""Before CP-SAT up to so many seconds, and this share of a short limit: until then the Lagrangian bound gains most."""
-_WARM_UP_SHARE_OF_MAXIMA = 0.05
-"""No prices are made for a maximum over jobs, so its plans and proofs soon go on side by side."""
-_BEAM_SHARE = 0.1
-"""Before the programme over start orders beams may take so much of the time: a poor plan costs it states."""
-_START_ORDERS_SHARE, _BETTER_PLAN_SHARE = 0.5, 0.3
-"""The programme over start orders proves most windows that it suits in seconds, and may take the first of these shares
-of what is left for others; the second goes to a better plan if it fails."""
-_REFUTATION_SHARE = 0.4
-"""Most maxima of some twenty tasks are proved by refutation in a second; others may take this share of the time."""
-_PLAIN_TASKS, _PLAIN_SHARE, _PLAIN_S, _PLAIN_AGAIN_SHARE = 60, 0.15, 2.0, 0.5
-"""Windows of up to so many tasks are put to CP-SAT as they are first, for this share of the time or so many seconds:
-most textbook windows are proved so at once. What other proofs leave open has another turn, for the last share."""
-_AGAIN_SHARE = 0.5
-"""A warm-up too short for the bound is repeated, twice as long, while it takes less than this share of the rest."""
-_ARC_FLOW_SHARE = 0.5
-"""Packings are decided at once or capacity by capacity, which may take for ever: others have the rest of the time."""
-_SIDE_BY_SIDE_SHARE = 0.75
-"""So long is a maximum annealed beside CP-SAT; then CP-SAT goes on from the best plan with all workers."""
-
-
 def suits_cp_sat(search: Search) -> bool:
     """Say whether a window is small enough for CP-SAT to be the best use of the time."""
-    instance, most = search.instance, EXACT_TASKS if search.objective.is_sum else EXACT_TASKS_OF_MAXIMA
-    if instance.n_tasks > most:
+    instance, shares = search.instance, search.tuning
+    if instance.n_tasks > (shares.exact_tasks if search.objective.is_sum else shares.exact_tasks_of_maxima):
         return False
     # Late: OR-Tools is slow to import, and windows that are too large do not need it.
     from truenorth.models.formulations.cp_sat import SUPPORTS
     from truenorth.solvers.exact.cp_sat import build_s
 
-    return not missing(instance, SUPPORTS) and build_s(instance) <= _BUILDING_SHARE * search.remaining_s
+    return not missing(instance, SUPPORTS) and build_s(instance) <= shares.building_share * search.clock.left_s
 
 
 def warm_up_s(search: Search, budget: Budget) -> float:
     """Return how long local search and bound prepare the ground for CP-SAT, whose windows shrink with them."""
-    enough_s = _WARM_UP_S_PER_TASK * search.instance.n_tasks
-    if _side_by_side(search, budget):
-        return min(_WARM_UP_SHARE_OF_MAXIMA * search.remaining_s, enough_s)
-    short_s = min(_SHORT_WARM_UP_S, _SHORT_WARM_UP_SHARE * search.remaining_s)
-    return min(max(short_s, _WARM_UP_SHARE * search.remaining_s), enough_s)
-
-
-def prove(search: Search, budget: Budget, priced: Priced | None) -> None:
-    """Close the gap of a search, as far as time allows.
-
-    Parameters
-    ----------
-    priced
-        A bound with its prices, if there is one: it narrows the windows of CP-SAT.
-    """
-    if budget.method is Method.MILP:
-        from truenorth.solvers.exact import milp
-
-        milp.improve(in_ticks(search), budget.workers, budget.seed)
-        _anneal_instead(search, budget, milp.METHOD)
-        return
-    from truenorth.solvers.exact import cp_sat, refute
-
-    _decide_packing(search, budget)
-    if priced is not None:
-        _prove_by_start_orders(search, budget, priced)
-    if not search.proved:
-        refute.improve(search, _REFUTATION_SHARE * search.remaining_s)
-    if not search.proved and _side_by_side(search, budget):
-        _anneal_and_prove(search, budget)
-    if not search.proved and budget.method is Method.AUTO and search.instance.n_tasks <= _PLAIN_TASKS:
-        _ask_plainly(search, budget, _PLAIN_AGAIN_SHARE * search.remaining_s)
-    if not search.proved and search.remaining_s > 0:
-        counted = in_ticks(search) if priced is None else search  # prices are those of the window's own times
-        cp_sat.improve(counted, budget.workers, budget.seed, priced)
-        _anneal_instead(search, budget, cp_sat.METHOD)
-
-
-def _decide_packing(search: Search, budget: Budget) -> None:
-    """Decide a makespan by packing, where it is a matter of that; its model is small where CP-SAT's is large."""
-    if search.objective is not Objective.MAKESPAN:
-        return
-    from truenorth.solvers.exact import arc_flow
-
-    if arc_flow.applies(search.instance, search.objective):
-        arc_flow.improve(in_ticks(search), budget.workers, budget.seed, _ARC_FLOW_SHARE * search.remaining_s)
-
-
-def _anneal_instead(search: Search, budget: Budget, method: str) -> None:
-    """Use the time of a method that gave way."""
-    if method in search.left_out and not search.proved and search.remaining_s > 0:
-        anneal(search, budget)
-
-
-def _prove_by_start_orders(search: Search, budget: Budget, priced: Priced) -> None:
-    """Run the programme over start orders, and once more from a better plan if the first left it too many states."""
-    from truenorth.solvers.exact import parts, start_orders
-
-    if not start_orders.applies(search.instance, search.objective):
-        return
-    if suits_beams(search.instance, search.objective):
-        run_beams(search, budget, priced, _BEAM_SHARE * search.remaining_s)
-    before = search.value
-    parts.improve(search, priced, _START_ORDERS_SHARE * search.remaining_s, budget.workers)
-    if not search.proved:
-        anneal(search, budget, _BETTER_PLAN_SHARE * search.remaining_s)
-    # Only a better plan leaves fewer states within the limit.
-    if not search.proved and search.value != before:
-        parts.improve(search, priced, _START_ORDERS_SHARE * search.remaining_s, budget.workers)
-
-
-def _side_by_side(search: Search, budget: Budget) -> bool:
-    """Say whether annealing and CP-SAT go on at the same time: for a maximum, if there are workers for both."""
-    return not search.objective.is_sum and budget.workers > 1 and budget.method is not Method.MILP
-
-
-def _anneal_and_prove(search: Search, budget: Budget) -> None:
-    """Anneal a maximum while CP-SAT raises its bound.
-
-    Where tasks have many GPUs to choose from annealing finds by far the better plans, where they have few only CP-SAT
-    proves anything; nothing tells beforehand which it is.
-    """
-    from truenorth.solvers.exact import cp_sat
-
-    # Half of the workers each; of an odd number annealing gets one more.
-    limit_s, provers = _SIDE_BY_SIDE_SHARE * search.remaining_s, budget.workers // 2
-    with ThreadPoolExecutor(1) as pool:
-        proving = pool.submit(cp_sat.prove_maximum, in_ticks(search), provers, budget.seed, limit_s)
-        anneal(search, replace(budget, workers=budget.workers - provers), limit_s)
-        proving.result()
+    shares = search.tuning
+    enough_s = shares.warm_up_s_per_task * search.instance.n_tasks
+    if side_by_side(search, budget):
+        return min(shares.warm_up_share_of_maxima * search.clock.left_s, enough_s)
+    short_s = min(shares.short_warm_up_s, shares.short_warm_up_share * search.clock.left_s)
+    return min(max(short_s, shares.warm_up_share * search.clock.left_s), enough_s)
 
 
 Starts = Callable[[Callable[[], float]], Iterable[Timeline]]
@@ -190,22 +73,6 @@ Starts = Callable[[Callable[[], float]], Iterable[Timeline]]
 def no_starts(left_s: Callable[[], float]) -> Iterable[Timeline]:
     """Yield nothing: local search starts from its own dispatch rules."""
     return ()
-
-
-_DISPATCHED_TASKS = 20_000
-"""Above so many tasks a dispatch rule gives the first plan: simulating a policy takes ten times as long."""
-_STARTS_SHARE = 0.3
-"""At most this share of the time goes to making plans where the search starts."""
-_FORMULAS_SHARE = 0.5
-"""Bounds that need no ascent are begun if they take at most this share of the time that is left."""
-_CONSECUTIVE_SHARE = 0.5
-"""The programme of consecutive batches proves small windows at once, and may take this share of the time for others."""
-_CP_SAT_SHARE = 0.5
-"""CP-SAT has this share of the time where there are batches: what it proves it has proved by then."""
-_BOUND_SHARE = 0.8
-"""Who asks for a bound has prices raised for this share of an annealing's time."""
-_LANES_SHARE, _CERTIFY_SHARE = 0.5, 0.5
-"""Of the time for a bound, what proofs on a twin take, and prices for a certificate after proofs that have none."""
 
 
 class Known(TypedDict, total=False):
@@ -245,13 +112,13 @@ def solve_and_price(
             lanes.twin, objective, budget, hint=spread, starts=lambda left_s: map(lanes.to_twin, starts(left_s))
         )
         return replace(found, timeline=None if found.timeline is None else lanes.back(found.timeline)), None, None
-    _refuse(instance, budget.method)
-    search = Search.within(budget, instance, objective)
+    refuse(instance, budget.method)
+    search = Search(instance, objective, budget.clock, budget.watch, tuning=budget.tuning)
     formula, priced = _run(search, budget, hint, starts)
     return search.result("truenorth", budget.as_dict()), formula, priced
 
 
-def _refuse(instance: Instance, method: Method) -> None:
+def refuse(instance: Instance, method: Method) -> None:
     """Refuse a window with a feature that no method supports, or not the one that was asked for.
 
     Raises
@@ -262,6 +129,9 @@ def _refuse(instance: Instance, method: Method) -> None:
     if instance.gangs:
         gangs.refuse(instance, method)
         return
+    lanes = lanes_of(instance)
+    if lanes is not None:  # what is planned in its place
+        instance = lanes.twin
     require(instance, "the planner", SERVING)
     lacking = missing(instance, _supported_by(method))
     if lacking:
@@ -305,28 +175,32 @@ def _run(
         _offer_starts(search, starts, budget)
         return gangs.improve(search, budget)
     # Some task ends on no GPU before it goes, even alone: nothing else needs to be asked.
-    if cannot_end(on_twin(search).instance):
+    if cannot_end(search.on_twin().instance):
         search.deny(WINDOWS)
         return None, None
     if hint is not None:
         search.offer(hint, PlanOrigin.HINT)
     # What hands in plans may take longer than the limit: first one that surely comes.
-    if search.timeline is None and search.instance.n_tasks > _DISPATCHED_TASKS:
-        dispatch(on_twin(search))
+    if search.timeline is None and search.instance.n_tasks > search.tuning.dispatched_tasks:
+        dispatch(search.on_twin())
     _offer_starts(search, starts, budget)
     # After the first plans: a bound that meets one ends the search before anything dear begins.
     formula = offer_formulas(search, budget)
-    if not bound_share:  # rounded up to what whole units allow; a certificate is of what was proved without that
-        in_ticks(on_twin(search))
-    if consecutive.applies(search.instance, search.objective) and not search.proved:
-        consecutive.improve(search, _CONSECUTIVE_SHARE * search.remaining_s)
-    priced = None if search.proved else _raise_and_prove(search, budget, bound_share)
+    if not bound_share:  # a certificate is of what was proved without that
+        round_to_units(search)
+    decide_batches(search)
+    priced = None if search.proved else _plan_and_prove(search, budget, bound_share)
     # What one solver alone claims is not told before another one has had its say.
     if search.rests_on is not None:
         from truenorth.solvers.confirming import confirm
 
         confirm(search, budget)
     return formula, priced
+
+
+def round_to_units(search: Search) -> None:
+    """Round the plan down and the bound up to the units that all times are multiples of."""
+    search.on_twin().in_ticks()  # which begins with both, rounded, and hands them on
 
 
 def serve(search: Search, budget: Budget, hint: Timeline | None, starts: Starts) -> tuple[Fraction, str]:
@@ -342,47 +216,42 @@ def serve(search: Search, budget: Budget, hint: Timeline | None, starts: Starts)
     return formula
 
 
-def _raise_and_prove(search: Search, budget: Budget, bound_share: float) -> Priced | None:
+def _plan_and_prove(search: Search, budget: Budget, bound_share: float) -> Priced | None:
     """Look for plans and raise the bound; prove what is small enough. Return the best bound that has prices."""
-    plans, counted = on_twin(search), budget.iterations is not None
+    plans, counted = search.on_twin(), budget.iterations is not None
     exact = budget.method in (Method.CP_SAT, Method.MILP)
     if budget.method is Method.AUTO and not counted:  # where CP-SAT gets to depends on the clock
         exact = suits_cp_sat(plans)
     if not exact and not counted and suits_beams(search.instance, search.objective):
-        return bound_and_beam(search, budget.on_cores(), search.remaining_s)
+        return bound_and_beam(search, budget.on_cores(), search.clock.left_s)
     plan_and_bound = partial(_plan_and_bound, search, plans, budget)
     if not exact:
-        if budget.method is Method.AUTO and not counted and plans.instance.n_tasks <= EXACT_TASKS_OF_MAXIMA:
-            _decide_packing(plans, budget)
+        if (
+            budget.method is Method.AUTO
+            and not counted
+            and plans.instance.n_tasks <= search.tuning.exact_tasks_of_maxima
+        ):
+            decide_packing(plans, budget)
         if search.proved:
             return None
-        return plan_and_bound(search.remaining_s, bound_share)
-    if budget.method is Method.AUTO and not bound_share and plans.instance.n_tasks <= _PLAIN_TASKS:
-        _ask_plainly(plans, budget, min(_PLAIN_S, _PLAIN_SHARE * search.remaining_s))
+        return plan_and_bound(search.clock.left_s, bound_share)
+    if budget.method is Method.AUTO and not bound_share and plans.instance.n_tasks <= search.tuning.plain_tasks:
+        ask_plainly(plans, budget, min(search.tuning.plain_s, search.tuning.plain_share * search.clock.left_s))
         if search.proved:
             return None
     priced = _warm_up(search, warm_up_s(plans, budget), lambda limit_s: plan_and_bound(limit_s, 1.0))
-    if search.proved or search.remaining_s <= 0:
+    if search.proved or search.clock.left_s <= 0:
         return priced
     if budget.method is not Method.AUTO or not search.instance.batches or not search.objective.is_sum:
         prove(plans, budget, priced if plans is search else None)  # prices are of the window's own GPUs
         if not search.faults:
             return priced
     else:  # with batches CP-SAT proves soon or hardly: then prices bound better, and annealing goes on finding plans
-        prove(Episode(plans, _CP_SAT_SHARE * search.remaining_s), budget, None)
-    if search.proved or search.remaining_s <= 0:
+        prove(plans.part(search.tuning.cp_sat_share * search.clock.left_s), budget, None)
+    if search.proved or search.clock.left_s <= 0:
         return priced
-    longer = plan_and_bound(search.remaining_s, bound_share)
+    longer = plan_and_bound(search.clock.left_s, bound_share)
     return priced if longer is None or (priced is not None and longer.bound < priced.bound) else longer
-
-
-def _ask_plainly(plans: Search, budget: Budget, limit_s: float) -> None:
-    """Put a window to CP-SAT as it is, with a plan to begin with."""
-    from truenorth.solvers.exact import cp_sat
-
-    if plans.timeline is None:
-        dispatch(plans)
-    cp_sat.ask_plainly(in_ticks(plans), budget.workers, budget.seed, limit_s)
 
 
 def _warm_up(search: Search, limit_s: float, plan_and_bound: Callable[[float], Priced | None]) -> Priced | None:
@@ -391,7 +260,11 @@ def _warm_up(search: Search, limit_s: float, plan_and_bound: Callable[[float], P
 
     priced = plan_and_bound(limit_s)
     # Other processes, or kernels that were read first, may have taken the time: what was not begun has another turn.
-    while METHOD in search.left_out and not search.proved and 2 * limit_s < _AGAIN_SHARE * search.remaining_s:
+    while (
+        METHOD in search.left_out
+        and not search.proved
+        and 2 * limit_s < search.tuning.again_share * search.clock.left_s
+    ):
         limit_s *= 2
         del search.left_out[METHOD]
         priced = plan_and_bound(limit_s)
@@ -402,10 +275,10 @@ def _plan_and_bound(search: Search, plans: Search, budget: Budget, limit_s: floa
     """Anneal and raise the bound beside it for at least a share of the time; or count both out."""
     from truenorth.solvers.remote import search_remotely
 
-    with search_remotely(search, budget.farm, budget, search.elapsed_s + limit_s):
+    with search_remotely(search, budget.farm, budget, limit_s):
         if budget.iterations is not None:
             return _count_out(search, budget, budget.iterations)
-        bound_s = max(share_of_bound_s(limit_s), bound_share * limit_s)
+        bound_s = max(share_of_bound_s(search.tuning, limit_s), bound_share * limit_s)
         begin = partial(plan_singly, search, budget)
         return anneal_and_bound(search, plans, budget.on_cores(), limit_s, bound_s, begin)
 
@@ -413,9 +286,9 @@ def _plan_and_bound(search: Search, plans: Search, budget: Budget, limit_s: floa
 def _count_out(search: Search, budget: Budget, moves: int) -> Priced | None:
     """Look for plans and raise the bound by counted work."""
     # A share of the moves, as of the time where time is the limit.
-    singly = int(BEGIN_SHARE * moves) if search.instance.batches else 0
+    singly = int(search.tuning.begin_share * moves) if search.instance.batches else 0
     if singly:
-        plan_singly(search, replace(budget, iterations=singly), search.remaining_s)
+        plan_singly(search, replace(budget, iterations=singly), search.clock.left_s)
     return count_out(search, budget, moves - singly)
 
 
@@ -428,7 +301,7 @@ def plan_singly(search: Search, budget: Budget, limit_s: float) -> None:
     singles = None if limit_s <= 0 or search.proved else singles_of(search.instance)
     if singles is None:
         return
-    over = Deadline(search, search.elapsed_s + limit_s)
+    over = search.clock.child(limit_s, lambda: search.proved)
 
     def watch(progress: Progress) -> None:
         # Nothing that runs alone can beat what is known: the time goes to batches.
@@ -481,17 +354,15 @@ def bound(
     hint
         A feasible timeline: what lies above it need not be proved.
     """
-    from truenorth.solvers.exact.certify_parts import CertifiedSearch
-
     require(instance, "the lower bound", gangs.SUPPORTS if instance.gangs else SERVING)
-    search = CertifiedSearch.within(budget, instance, objective)
+    search = Search(instance, objective, budget.clock, budget.watch, tuning=budget.tuning, writes=True)
     formula, priced = None, None
     if instance.streams is not None:  # formulas alone: plans raise none of them
         formula = offer_formulas(search, budget)
     elif lanes_of(instance) is None:
-        formula, priced = _run(search, budget, hint, starts, _BOUND_SHARE)
+        formula, priced = _run(search, budget, hint, starts, search.tuning.asked_bound_share)
     else:  # what is proved on the twin has no certificate on the window itself
-        rest = replace(budget, time_limit_s=_LANES_SHARE * budget.time_limit_s, watch=tell_nobody)
+        rest = replace(budget, time_limit_s=search.tuning.lanes_share * budget.time_limit_s, watch=tell_nobody)
         _keep(search, solve(instance, objective, rest, hint=hint, starts=starts))
     if formula is None:
         formula = offer_formulas(search, budget)
@@ -502,7 +373,7 @@ def bound(
 
 def _certify(search: Search, certified: Fraction, priced: Priced | None) -> Priced | None:
     """Return better prices, or refute what can be, if what is certified lies below what is proved and time is left."""
-    left_s = min(_CERTIFY_SHARE * search.limit_s, search.remaining_s)
+    left_s = min(search.tuning.certify_share * search.clock.limit_s, search.clock.left_s)
     # What is certified is as good as what is proved, or there is no time for better.
     if search.bound is None or proves(search.bound, certified) or left_s <= 0:
         return priced
@@ -512,7 +383,8 @@ def _certify(search: Search, certified: Fraction, priced: Priced | None) -> Pric
     if refutation.applies(search.instance, search.objective):
         refute.improve(search, left_s)
         return priced
-    alone = Search(search.instance, search.objective, left_s, stop=search.stop)  # with a plan it would end once proved
+    # With a plan it would end once proved.
+    alone = Search(search.instance, search.objective, search.clock.child(left_s))
     found = raise_bound(alone, None, priced)
     if found is not None:
         search.offer_bound(found.bound, METHOD)
@@ -529,7 +401,7 @@ def _keep(search: Search, found: Result) -> None:
         search.deny(found.denied_by)
     search.confirmed_by = found.confirmed_by
     search.left_out.update(found.left_out)
-    search.faults += found.faults
+    search.trust.faults += found.faults
 
 
 def offer_formulas(search: Search, budget: Budget) -> tuple[Fraction, str]:
@@ -537,7 +409,9 @@ def offer_formulas(search: Search, budget: Budget) -> tuple[Fraction, str]:
 
     def left_s() -> float:
         # What is repeatable does not ask the clock which of them are worth a try.
-        return _FORMULAS_SHARE * (search.remaining_s if budget.iterations is None else budget.time_limit_s)
+        return search.tuning.formulas_share * (
+            search.clock.left_s if budget.iterations is None else budget.time_limit_s
+        )
 
     best, method = closed_form.best(search.instance, search.objective, left_s)
     search.offer_bound(best, method)
@@ -546,16 +420,16 @@ def offer_formulas(search: Search, budget: Budget) -> tuple[Fraction, str]:
 
 def _offer_starts(search: Search, starts: Starts, budget: Budget) -> None:
     """Offer plans to start from; the first is taken whatever it costs, further ones while their share lasts."""
-    share = _STARTS_SHARE if budget.iterations is None else 1.0
+    share = search.tuning.starts_share if budget.iterations is None else 1.0
 
     def left_s() -> float:
         # Requests have no other first plan: it is made whatever it takes, unless somebody asked to stop.
         if search.instance.streams is not None and search.timeline is None:
-            return 0.0 if search.stop.is_set() else inf
-        return min(search.remaining_s, share * budget.time_limit_s - search.elapsed_s)
+            return 0.0 if search.clock.is_stopped else inf
+        return min(search.clock.left_s, share * budget.time_limit_s - search.clock.elapsed_s)
 
     for timeline in starts(left_s):
         # The first plan is taken even beyond the limit: without one there is no answer.
-        if search.timeline is not None and search.remaining_s <= 0:
+        if search.timeline is not None and search.clock.left_s <= 0:
             return
         search.offer(timeline, PlanOrigin.POLICY)

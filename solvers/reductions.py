@@ -1,7 +1,7 @@
 """Reductions: windows that are planned as another one, their twin, whose plans come back.
 
-`Lanes` and `Visits` have the optimum of their windows, so what bounds the twin bounds the window; `Singles` has plans
-only. A search on a twin hands plans, bounds and doubts on to the search on whose behalf it runs (`Delegate`).
+`Lanes`, `Visits` and `Ticks` have the optimum of their windows, so what bounds the twin bounds the window; `Singles`
+has plans only.
 
 Tasks of equal shares without models are planned on GPUs of their own: what k of them do side by side, k GPUs do one by
 one. All that is known of tasks that run one at a time then serves them: the faster decoder, stronger bounds, CP-SAT
@@ -23,10 +23,12 @@ find its plans in a fraction of the time that batches take to arrange.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from math import gcd
+from typing import Any
 
 import numpy as np
 
@@ -51,8 +53,7 @@ from truenorth.models.objective import Term, charges
 from truenorth.models.restrictions import Restrictions
 from truenorth.models.timeline import Timeline, end_with_gpu
 from truenorth.models.workload import WHOLE
-from truenorth.solvers.bounds.proof import round_up
-from truenorth.solvers.result import PlanOrigin, Search
+from truenorth.solvers.rounding import round_up
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,80 +74,25 @@ class Reduction(ABC):
         """Return a plan of the twin as one of the window."""
 
 
-class Delegate(Search):
-    """A search whose plans, bounds and doubts go on to another.
+class Equivalent(Reduction):
+    """A window that is planned as another one of the same optimum: what bounds the twin bounds the window."""
 
-    Parameters
-    ----------
-    search
-        The other.
-    instance
-        What this one is searched for; it has the plans of the other's instance.
-    limit_s
-        Seconds from now.
-    """
-
-    def __init__(self, search: Search, instance: Instance, limit_s: float) -> None:
-        self._search = search
-        super().__init__(instance, search.objective, limit_s, stop=search.stop, left_out=search.left_out)
-        self.faults, self._distrusted = [*search.faults], {*search._distrusted}
+    @abstractmethod
+    def to_twin(self, timeline: Timeline) -> Timeline:
+        """Return a plan of the window as one of the twin that is as good."""
 
     @property
-    def infeasible(self) -> bool:
-        """Whether it is proved that there is no plan."""
-        return self._search.infeasible
+    def value_of_one(self) -> int:
+        """What a value of 1 of the twin is in the window."""
+        return 1
 
-    def deny(self, method: str) -> None:
-        """Claim that there is no plan."""
-        self._search.deny(method)
-
-    def forget(self, solver: str, said: str) -> None:
-        """Keep nothing that a solver has said or will say of this window, here and in the other search."""
-        super().forget(solver, said)
-        self._search.forget(solver, said)
-
-    def hand_on(self, timeline: Timeline) -> Timeline:
-        """Return a plan as one of the other search."""
-        return timeline
-
-    def offer(self, timeline: Timeline, origin: PlanOrigin = PlanOrigin.SEARCH) -> bool:
-        """Keep a plan if it is the best so far; say whether it was kept."""
-        kept = super().offer(timeline, origin)
-        if kept:
-            self._search.offer(self.hand_on(timeline), origin)
-        return kept
-
-    def offer_bound(self, bound: Fraction, method: str) -> None:
-        """Keep a proved lower bound if it is the best so far."""
-        super().offer_bound(bound, method)
-        self._search.offer_bound(bound, method)
-
-
-class Episode(Delegate):
-    """A part of a search's time.
-
-    Parameters
-    ----------
-    search
-        Whose instance, plan and bound it begins with.
-    limit_s
-        Seconds from now.
-    """
-
-    def __init__(self, search: Search, limit_s: float) -> None:
-        super().__init__(search, search.instance, min(limit_s, search.remaining_s))
-        if search.timeline is not None:
-            Search.offer(self, search.timeline, search.origin)  # the other has it
-        if search.bound is not None and search.bound_method is not None:
-            Search.offer_bound(self, search.bound, search.bound_method)
-
-    def finish(self, timeline: Timeline) -> Timeline:
-        """Return a plan as the search keeps it."""
-        return self._search.finish(timeline)
+    def least(self, objective: Objective, bound: Fraction) -> Fraction:
+        """Return the least value of the twin that is no less than a bound."""
+        return bound
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes(Reduction):
+class Lanes(Equivalent):
     """A window whose tasks run side by side: GPU g is the twin's GPUs from g x `count` on.
 
     Parameters
@@ -208,7 +154,7 @@ def lanes_of(instance: Instance) -> Lanes | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Visits(Reduction):
+class Visits(Equivalent):
     """A window whose GPUs come and go.
 
     Parameters
@@ -269,48 +215,14 @@ class Visits(Reduction):
         ordered = sorted(stays, key=lambda r: (r.gpu, r.load_start_us, r.ready_us, r.model))
         return replace(timeline, gpu=self.of_gpu[timeline.gpu], residencies=tuple(ordered))
 
-    def close(self, timeline: Timeline) -> Timeline:
-        """Return a plan of the twin with every residency over when its GPU goes."""
-        return replace(timeline, residencies=tuple(end_with_gpu(self.twin, r) for r in timeline.residencies))
-
     def _visit(self, gpu: int, instant: int) -> int:
         """Return the GPU of the twin that a GPU is at an instant at which it is there."""
         intervals = self.instance.cluster.gpus[gpu].available.intervals
         return int(self.first[gpu]) + next(k for k, (_, end) in enumerate(intervals) if instant < end)
 
 
-class TwinSearch(Delegate):
-    """A search on the twin, whose plans and bounds go on to the search on the window itself."""
-
-    def __init__(self, search: Search, visits: Visits) -> None:
-        self._visits = visits
-        super().__init__(search, visits.twin, search.remaining_s)
-        if search.timeline is not None:
-            Search.offer(self, visits.to_twin(search.timeline))  # the other has it
-
-    @property
-    def proved(self) -> bool:
-        """Whether nothing is left to search for, by the bounds of the window as well."""
-        return super().proved or self._search.proved
-
-    def finish(self, timeline: Timeline) -> Timeline:
-        """Return a plan of the twin with every residency over when its GPU goes."""
-        return self._visits.close(timeline)
-
-    def hand_on(self, timeline: Timeline) -> Timeline:
-        """Return a plan of the twin as one of the window."""
-        return self._visits.back(self.finish(timeline))
-
-
-def on_twin(search: Search) -> Search:
-    """Return where plans are looked for: the search itself, or where GPUs come and go that on its twin."""
-    if search.instance.always_available or isinstance(search, TwinSearch):
-        return search
-    return TwinSearch(search, Visits.of(search.instance))
-
-
 @dataclass(frozen=True, slots=True)
-class Ticks(Reduction):
+class Ticks(Equivalent):
     """A window whose times are all multiples of one unit, and its twin, in which that unit is a microsecond.
 
     Rounding every time of a plan down to the unit breaks no rule, for what lasts, and what bounds it, are multiples:
@@ -330,31 +242,35 @@ class Ticks(Reduction):
 
     def to_twin(self, timeline: Timeline) -> Timeline:
         """Return a plan of the window on the twin, where it is as good or better."""
-        stays = (
-            replace(
-                stay,
-                load_start_us=stay.load_start_us // self.tick_us,
-                ready_us=stay.ready_us // self.tick_us,
-                end_us=None if stay.end_us is None else stay.end_us // self.tick_us,
-            )
-            for stay in timeline.residencies
-        )
-        start_us, end_us = timeline.start_us // self.tick_us, timeline.end_us // self.tick_us
-        return replace(timeline, start_us=start_us, end_us=end_us, residencies=tuple(stays))
+        return _with_times(timeline, lambda us: us // self.tick_us)
 
     def back(self, timeline: Timeline) -> Timeline:
         """Return a plan of the twin as one of the window."""
-        stays = (
-            replace(
-                stay,
-                load_start_us=stay.load_start_us * self.tick_us,
-                ready_us=stay.ready_us * self.tick_us,
-                end_us=None if stay.end_us is None else stay.end_us * self.tick_us,
-            )
-            for stay in timeline.residencies
+        return _with_times(timeline, lambda us: us * self.tick_us)
+
+    @property
+    def value_of_one(self) -> int:
+        """What a value of 1 of the twin is in the window."""
+        return self.value
+
+    def least(self, objective: Objective, bound: Fraction) -> Fraction:
+        """Return a bound, rounded up to what whole units allow."""
+        return round_up(self.twin, objective, bound)
+
+
+def _with_times(timeline: Timeline, change: Callable[[Any], Any]) -> Timeline:
+    """Return a timeline with every time changed, alone or in arrays."""
+    stays = (
+        replace(
+            stay,
+            load_start_us=change(stay.load_start_us),
+            ready_us=change(stay.ready_us),
+            end_us=None if stay.end_us is None else change(stay.end_us),
         )
-        start_us, end_us = timeline.start_us * self.tick_us, timeline.end_us * self.tick_us
-        return replace(timeline, start_us=start_us, end_us=end_us, residencies=tuple(stays))
+        for stay in timeline.residencies
+    )
+    start_us, end_us = change(timeline.start_us), change(timeline.end_us)
+    return replace(timeline, start_us=start_us, end_us=end_us, residencies=tuple(stays))
 
 
 _MOST_IN_TICKS = 400
@@ -432,46 +348,9 @@ def _divided(instance: Instance, by: int) -> Instance:
     return replace(shorter, cluster=cluster, jobs=tuple(map(job, shorter.jobs)))
 
 
-class TickSearch(Delegate):
-    """A search that counts in the unit of a window's times; its plans and bounds go on to that on the window."""
-
-    def __init__(self, search: Search, ticks: Ticks) -> None:
-        self._ticks = ticks
-        super().__init__(search, ticks.twin, search.remaining_s)
-        if search.timeline is not None:
-            self.offer(ticks.to_twin(search.timeline), search.origin)
-        if search.bound is not None and search.bound_method is not None:
-            self.offer_bound(search.bound / ticks.value, search.bound_method)
-
-    @property
-    def value_of_one(self) -> int:
-        """What a value of 1 here is in the other search."""
-        return self._ticks.value
-
-    @property
-    def proved(self) -> bool:
-        """Whether nothing is left to search for, by the bounds of the other search as well."""
-        return super().proved or self._search.proved
-
-    def finish(self, timeline: Timeline) -> Timeline:
-        """Return a plan as the other search keeps it."""
-        return self._ticks.to_twin(self._search.finish(self._ticks.back(timeline)))
-
-    def hand_on(self, timeline: Timeline) -> Timeline:
-        """Return a plan of the twin as one of the window."""
-        return self._ticks.back(timeline)
-
-    def offer_bound(self, bound: Fraction, method: str) -> None:
-        """Keep a proved lower bound, rounded up to what whole units allow, if it is the best so far."""
-        least = round_up(self.instance, self.objective, bound)
-        Search.offer_bound(self, least, method)
-        self._search.offer_bound(least * self._ticks.value, method)
-
-
-def in_ticks(search: Search) -> Search:
-    """Return where exact methods look: the search itself, or that which counts in a longer unit."""
-    ticks = None if isinstance(search, TickSearch) else ticks_of(search.instance, search.objective)
-    return search if ticks is None else TickSearch(search, ticks)
+def close(twin: Instance, timeline: Timeline) -> Timeline:
+    """Return a plan of a window in which no GPU comes twice with every residency over when its GPU goes."""
+    return replace(timeline, residencies=tuple(end_with_gpu(twin, each) for each in timeline.residencies))
 
 
 def _spread_limits(limits: Restrictions, of_gpu: Ints) -> Restrictions:

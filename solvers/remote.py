@@ -15,9 +15,9 @@ from truenorth.models.objective import Objective
 from truenorth.models.timeline import Timeline
 from truenorth.solvers.bounds.lagrangian.improve import Priced
 from truenorth.solvers.budget import Budget
+from truenorth.solvers.clock import Clock
 from truenorth.solvers.farm import Farm, time_of_call
-from truenorth.solvers.reductions import on_twin
-from truenorth.solvers.result import Deadline, Search
+from truenorth.solvers.result import Search
 from truenorth.solvers.search import annealing, beam
 from truenorth.solvers.search.beam_guide import tabulate
 
@@ -70,8 +70,8 @@ def look(asked: Looking) -> Timeline | None:
     before, prices = search.value, asked.prices
     guide = None if prices is None else tabulate(asked.instance, asked.objective, prices.rate, prices.slot_us)
     if guide is not None:
-        beam.improve(search, guide, search.remaining_s, asked.seed)
-    if search.remaining_s > 0 and not search.proved:
+        beam.improve(search, guide, search.clock.left_s, asked.seed)
+    if search.clock.left_s > 0 and not search.proved:
         usual = annealing.usual(asked.instance)
         annealing.improve(search, asked.seed, parameters=replace(usual, hot=max(usual.cold, asked.hot * usual.hot)))
     return None if search.value == before else search.timeline
@@ -79,7 +79,7 @@ def look(asked: Looking) -> Timeline | None:
 
 @contextmanager
 def search_remotely(
-    search: Search, farm: Farm | None, budget: Budget, end_s: float, prices: PriceRows | None = None
+    search: Search, farm: Farm | None, budget: Budget, limit_s: float, prices: PriceRows | None = None
 ) -> Iterator[None]:
     """Have workers look for plans while the block runs, and offer what they find.
 
@@ -89,29 +89,29 @@ def search_remotely(
         The workers; None: there are none.
     budget
         How this process searches: workers have other seeds.
-    end_s
-        When they end, in seconds since the start of the search.
+    limit_s
+        Seconds from now.
     prices
         What guides beams; None: plans are annealed.
     """
     if farm is None:
         yield
         return
-    deadline = Deadline(search, end_s)
+    clock = search.clock.child(limit_s, lambda: search.proved)
     with ThreadPoolExecutor(1) as pool:
-        looking = pool.submit(_look_on, search, farm, budget.seed + budget.workers, deadline, prices)
+        looking = pool.submit(_look_on, search, farm, budget.seed + budget.workers, clock, prices)
         try:
             yield
         finally:
-            deadline.set()
+            clock.set()
         looking.result()
 
 
-def _look_on(search: Search, farm: Farm, seed: int, deadline: Deadline, prices: PriceRows | None) -> None:
+def _look_on(search: Search, farm: Farm, seed: int, clock: Clock, prices: PriceRows | None) -> None:
     """Give workers plans to improve until the time is up."""
-    plans, whole_s = on_twin(search), deadline.left_s
+    plans, whole_s = search.on_twin(), clock.left_s
     for share, hot in ((1.0, _ROUNDS[-1][1]),) if prices is not None else _ROUNDS:
-        limit_s = time_of_call(min(share * whole_s, deadline.left_s))
+        limit_s = time_of_call(min(share * whole_s, clock.left_s))
         if limit_s <= 0:
             return
         asked = [
@@ -119,5 +119,5 @@ def _look_on(search: Search, farm: Farm, seed: int, deadline: Deadline, prices: 
             for index in range(farm.workers)
         ]
         seed += len(asked)
-        for _, timeline in farm.gather(look, asked, deadline):
+        for _, timeline in farm.gather(look, asked, clock):
             plans.offer(timeline)

@@ -2,56 +2,25 @@
 
 from __future__ import annotations
 
-import threading
+import math
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Self
+from typing import Any
 
-from truenorth.models.feasibility import assert_feasible
 from truenorth.models.formulations.allowance import Allowance, GivenUpError
 from truenorth.models.instance import Instance
-from truenorth.models.objective import Objective, Status, gap, proves, timeline_value
+from truenorth.models.objective import Objective, Status, gap, proves
 from truenorth.models.timeline import Timeline
-from truenorth.solvers.budget import Budget, WorkClock
-from truenorth.solvers.faults import SOLVER_OF, SolverFaultWarning
+from truenorth.solvers.clock import Clock
+from truenorth.solvers.incumbents import Incumbents, PlanOrigin, Progress
+from truenorth.solvers.reductions import Equivalent, Visits, ticks_of
+from truenorth.solvers.tuning import USUAL, Tuning
 
 _END_S, _END = 1.0, 0.05
 """Solvers look at the clock now and then: a search may end so many seconds, or so much of its limit, after it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """A moment of a search: seconds since its start, best value and bound so far (exact, None if there is none)."""
-
-    seconds: float
-    value: Fraction | None
-    bound: Fraction | None
-
-
-class PlanOrigin(StrEnum):
-    """Who made a plan.
-
-    Attributes
-    ----------
-    SEARCH
-        A search or a proof.
-    START
-        The list decoder, from a dispatch rule or a plan that was known: where search begins.
-    POLICY
-        An online policy that was simulated before.
-    HINT
-        Whoever asked gave it.
-    """
-
-    SEARCH = "search"
-    START = "start"
-    POLICY = "policy"
-    HINT = "hint"
 
 
 _MAKERS = {
@@ -98,6 +67,8 @@ class Result:
         or time was too short to ask.
     faults
         What solvers said that a plan contradicts.
+    skipped
+        Proofs that had no turn, each with the reason: what they are for, or what they lacked.
     """
 
     objective: Objective
@@ -117,6 +88,7 @@ class Result:
     denied_by: str | None = None
     confirmed_by: str | None = None
     faults: tuple[str, ...] = ()
+    skipped: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         figures = f"value {_shown(self.value)}, lower bound {_shown(self.lower_bound)}"
@@ -164,112 +136,109 @@ def _shown(value: Fraction | None) -> str:
     return "none" if value is None else f"{float(value):.6g}"
 
 
-class UnsoundBoundError(RuntimeError):
-    """A lower bound, or a proof of infeasibility, contradicts a feasible plan: a bug."""
-
-
-class Search:
-    """A running search: its clock, its limit, its best plan and bound, and whoever watches.
-
-    Every plan offered is checked against every rule; one that breaks a rule is a bug and raises. A bound that a plan
-    contradicts is one, too, unless it rests on the word of a solver: then nothing that this solver said is kept.
+class Search(Incumbents):
+    """A running search, as methods are given it: what is known of its window, its clock, and who gave way.
 
     Parameters
     ----------
-    instance, objective
-        What is searched for.
-    time_limit_s
-        Wall-clock seconds from now.
-    watch
-        Called at every improvement.
-    stop
-        Set from outside (Ctrl-C) to end the search early with its best plan.
-    clock
-        Says how late it is, in seconds. One that counts work makes a search repeatable.
-    left_out
-        Takes down which methods gave way, and why; None: it begins with none.
+    instance, objective, watch, most
+        As of `Incumbents`.
+    limit
+        Its clock, or wall-clock seconds from now.
+    tuning
+        How methods share its time.
+    writes
+        Whether proofs that go beyond formulas and prices of the whole window are written down.
+
+    Attributes
+    ----------
+    left_out, skipped
+        Methods that gave way, and those that had no turn, each with the reason.
+    confirmed_by
+        Who has confirmed a proof that rests on one solver's word.
+    written
+        What the best of the proofs that are written down proves, and its certificate; None until there is one.
     """
+
+    written: tuple[Fraction, dict[str, Any]] | None = None
+    confirmed_by: str | None = None
 
     def __init__(
         self,
         instance: Instance,
         objective: Objective,
-        time_limit_s: float,
+        limit: Clock | float,
         watch: Callable[[Progress], None] | None = None,
-        stop: threading.Event | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        left_out: dict[str, str] | None = None,
+        *,
+        most: Fraction | float | None = None,
+        tuning: Tuning = USUAL,
+        writes: bool = False,
     ) -> None:
-        self.instance = instance
-        self.objective = objective
-        self.stop = stop or threading.Event()
-        self.timeline: Timeline | None = None
-        self.value: Fraction | None = None
-        self.bound: Fraction | None = None
-        self.bound_method: str | None = None
-        self.origin = PlanOrigin.SEARCH
-        self.left_out = {} if left_out is None else left_out
-        self.denied_by: str | None = None
-        self.confirmed_by: str | None = None
-        self.faults: list[str] = []
-        self._bounds: dict[str, Fraction] = {}
-        self._distrusted: set[str] = set()
-        self._watch = watch
-        self._trail: list[Progress] = []
-        self.clock = clock
-        self._start, self._cpu_start = clock(), time.process_time()
-        self.limit_s = time_limit_s
-        self._lock = threading.RLock()
+        super().__init__(instance, objective, limit if isinstance(limit, Clock) else Clock(limit), watch, most)
+        self.left_out, self.skipped = dict[str, str](), dict[str, str]()
+        self.tuning = tuning
+        self.writes, self._cpu_start = writes, time.process_time()
 
-    @classmethod
-    def within(cls, budget: Budget, instance: Instance, objective: Objective) -> Self:
-        """Return a search that began with its budget, and ends with it."""
-        search = cls(instance, objective, budget.time_limit_s, budget.watch, budget.stop)
-        search._start = budget.begun_s
-        return search
+    def part(self, limit_s: float = math.inf, by: Equivalent | None = None) -> Search:
+        """Return a part of the search, or the search on a twin, which hands on what it finds.
 
-    @property
-    def value_of_one(self) -> int:
-        """What a value of 1 here is in the window that was asked about: more where time counts in longer units."""
-        return 1
+        Parameters
+        ----------
+        limit_s
+            Seconds from now.
+        by
+            The reduction whose twin it is on.
+        """
+        made = Search(
+            self.instance if by is None else by.twin, self.objective, self.clock.child(limit_s), tuning=self.tuning
+        )
+        made.left_out, made.skipped = self.left_out, self.skipped
+        made.hand_on_to(self, by)
+        return made
 
-    @property
-    def elapsed_s(self) -> float:
-        """Seconds since the start."""
-        return self.clock() - self._start
+    def apart(self, moves: int) -> Search:
+        """Return a search that begins with what this one knows, hands on nothing, and ends after so much work."""
+        clock = Clock.of_work(moves, self.clock.child(is_done=lambda: self.proved))
+        made = Search(self.instance, self.objective, clock, tuning=self.tuning)
+        made.left_out, made.skipped = self.left_out, self.skipped
+        made.begin_with(self)
+        return made
 
-    @property
-    def remaining_s(self) -> float:
-        """Seconds until the limit; 0 once it has passed or a stop was asked for."""
-        return 0.0 if self.stop.is_set() else max(0.0, self.limit_s - self.elapsed_s)
+    def on_twin(self) -> Search:
+        """Return where plans are looked for: this search, or where GPUs come and go that on its twin."""
+        here = self.instance.always_available or self._closes
+        return self if here else self.part(by=Visits.of(self.instance))
 
-    @property
-    def proved(self) -> bool:
-        """Whether value and bound meet, so that nothing is left to search for."""
-        return proves(self.value, self.bound)
+    def in_ticks(self) -> Search:
+        """Return where exact methods look: this search, or that which counts in a longer unit.
 
-    def count(self, moves: int) -> None:
-        """Say that as much was done as so many moves of local search are: time passes if work is what limits it."""
-        if isinstance(self.clock, WorkClock):
-            self.clock.count(moves)
+        There the plan is rounded down, and the bound up, to whole units, and both are handed on here.
+        """
+        ticks = ticks_of(self.instance, self.objective)
+        return self if ticks is None else self.part(by=ticks)
+
+    def keep(self, bound: Fraction, document: dict[str, Any]) -> None:
+        """Keep a certificate if it proves more than the one that is kept."""
+        if self.written is None or bound > self.written[0]:
+            self.written = bound, document
 
     @property
     def allowance(self) -> Allowance:
         """What a model may take that is built for this search."""
-        return Allowance(lambda: self.remaining_s)
+        return Allowance(lambda: self.clock.left_s)
 
-    @property
-    def infeasible(self) -> bool:
-        """Whether it is proved that there is no plan."""
-        return self.denied_by is not None
+    def lacks_time(self, method: str, needed_s: float, left_s: float | None = None) -> bool:
+        """Say whether a method takes longer than there is before anything can interrupt it; note it if so.
 
-    @property
-    def rests_on(self) -> str | None:
-        """The method on whose solver's word alone a proof rests; None if nothing is proved, or not by that alone."""
-        if self.denied_by is not None:
-            return self.denied_by if self.denied_by in SOLVER_OF else None
-        proving = {method for method, bound in self._bounds.items() if proves(self.value, bound)}
-        return self.bound_method if proving and proving <= SOLVER_OF.keys() and self.value else None
+        Parameters
+        ----------
+        left_s
+            What it may take; None: what is left.
+        """
+        left_s = self.clock.left_s if left_s is None else left_s
+        if left_s <= needed_s:
+            self.left_out[method] = f"no time to begin it: that takes {needed_s:.2g} s, of which it has {left_s:.2g} s"
+        return left_s <= needed_s
 
     @contextmanager
     def giving_way(self, method: str) -> Iterator[None]:
@@ -287,95 +256,6 @@ class Search:
         except MemoryError:
             self.left_out[method] = "memory ran out"
 
-    def finish(self, timeline: Timeline) -> Timeline:
-        """Return a plan as it is kept; the search on a twin says here what solvers leave open."""
-        return timeline
-
-    def offer(self, timeline: Timeline, origin: PlanOrigin = PlanOrigin.SEARCH) -> bool:
-        """Keep a plan if it is the best so far, or as good with fewer bytes loaded; say whether it was kept.
-
-        What happened as a policy had it is none if requests were cut as their GPU went (rule E3).
-        """
-        if timeline.cuts:
-            return False
-        timeline = self.finish(timeline)
-        assert_feasible(self.instance, timeline)
-        value = timeline_value(self.objective, self.instance, timeline)
-        with self._lock:
-            if self.timeline is not None and self.value is not None:
-                if value > self.value:
-                    return False
-                if value == self.value:
-                    if self._load_bytes(timeline) >= self._load_bytes(self.timeline):
-                        return False
-                    self.timeline, self.origin = timeline, origin
-                    return True
-            self.timeline, self.value, self.origin = timeline, value, origin
-            for method, bound in [*self._bounds.items()]:
-                if bound > value:
-                    self._contradict(method, self._above(bound, method))
-            if self.denied_by is not None:
-                self._contradict(self.denied_by, self._denied(self.denied_by))
-            self._report()
-        return True
-
-    def offer_bound(self, bound: Fraction, method: str) -> None:
-        """Keep a proved lower bound if it is the best so far; one below 0 counts as 0, for no objective is negative.
-
-        An argument that starts from an incumbent proves only min(bound, its value): clip it before offering it.
-
-        Raises
-        ------
-        UnsoundBoundError
-            If the bound lies above the best plan.
-        """
-        least = max(bound, Fraction(0))
-        with self._lock:
-            if SOLVER_OF.get(method) in self._distrusted or least <= self._bounds.get(method, -1):
-                return
-            if self.value is not None and least > self.value:
-                self._contradict(method, self._above(least, method))
-                return
-            self._bounds[method] = least
-            if self.bound is None or least > self.bound:
-                self.bound, self.bound_method = least, method
-                self._report()
-
-    def deny(self, method: str) -> None:
-        """Claim that there is no plan.
-
-        Raises
-        ------
-        UnsoundBoundError
-            If there is one, and the method rests on no solver's word.
-        """
-        with self._lock:
-            if SOLVER_OF.get(method) in self._distrusted:
-                return
-            if self.timeline is not None:
-                self._contradict(method, self._denied(method))
-            else:
-                self.denied_by = method
-
-    def distrust(self, solver: str, said: str) -> None:
-        """Keep nothing that a solver has said or will say of this window, and tell whoever listens to warnings."""
-        if solver not in self._distrusted:
-            self.forget(solver, said)
-            fault = SolverFaultWarning(solver, said, self.instance, self.objective, self.timeline)
-            warnings.warn(fault, stacklevel=2)
-
-    def forget(self, solver: str, said: str) -> None:
-        """Keep nothing that a solver has said or will say of this window; whoever found out why has told of it."""
-        with self._lock:
-            self._distrusted.add(solver)
-            self._bounds = {own: bound for own, bound in self._bounds.items() if SOLVER_OF.get(own) != solver}
-            self.bound_method = max(self._bounds, key=lambda own: self._bounds[own], default=None)
-            self.bound = None if self.bound_method is None else self._bounds[self.bound_method]
-            if self.denied_by is not None and SOLVER_OF.get(self.denied_by) == solver:
-                self.denied_by = None
-            self._trail = [replace(moment, bound=self._at_most(moment.bound)) for moment in self._trail]
-            self.faults.append(said)
-
     def result(self, solver: str, options: Mapping[str, str | int | float | bool | None]) -> Result:
         """Return what was found."""
         return Result(
@@ -385,69 +265,17 @@ class Search:
             self.bound,
             self.bound_method,
             self.infeasible,
-            self.elapsed_s,
-            self.limit_s,
-            tuple(self._trail),
+            self.clock.elapsed_s,
+            self.clock.limit_s,
+            tuple(self.trail),
             solver,
             options,
             time.process_time() - self._cpu_start,
             self.origin,
             # What proved something once and gave way later, in a part or for want of time, was not left out.
-            {method: why for method, why in self.left_out.items() if method not in self._bounds},
-            self.denied_by,
+            {method: why for method, why in self.left_out.items() if method not in self.trust.bounds},
+            self.trust.denied_by,
             self.confirmed_by,
-            tuple(self.faults),
+            tuple(self.trust.faults),
+            self.skipped,
         )
-
-    def _contradict(self, method: str, said: str) -> None:
-        """Raise over a claim that the best plan contradicts, or distrust the solver on whose word it rests."""
-        solver = SOLVER_OF.get(method)
-        if solver is None:
-            raise UnsoundBoundError(said)
-        self.distrust(solver, said)
-
-    def _above(self, bound: Fraction, method: str) -> str:
-        return f"bound {float(bound)} ({method}) lies above the plan of value {float(self.value or 0)}"
-
-    def _denied(self, method: str) -> str:
-        by = SOLVER_OF.get(method, method)
-        return f"{by} claims that there is no plan, but one of value {float(self.value or 0)} is known"
-
-    def _at_most(self, bound: Fraction | None) -> Fraction | None:
-        """Return what is left of an earlier bound: no more than the best one that is kept."""
-        return None if bound is None or self.bound is None else min(bound, self.bound)
-
-    def _load_bytes(self, timeline: Timeline) -> int:
-        weights = self.instance.weight_bytes
-        return sum(int(weights[residency.model]) for residency in timeline.residencies if not residency.initial)
-
-    def _report(self) -> None:
-        progress = Progress(self.elapsed_s, self.value, self.bound)
-        self._trail.append(progress)
-        if self._watch is not None:
-            self._watch(progress)
-
-
-class Deadline(threading.Event):
-    """Is set when a search has reached some time, is proved or was stopped.
-
-    Parameters
-    ----------
-    end_s
-        Seconds from the start of the search.
-    """
-
-    def __init__(self, search: Search, end_s: float) -> None:
-        super().__init__()
-        self._search, self._end_s = search, end_s
-
-    @property
-    def left_s(self) -> float:
-        """Seconds until then; 0 once it is set."""
-        if super().is_set() or self._search.proved:
-            return 0.0
-        return max(0.0, min(self._search.remaining_s, self._end_s - self._search.elapsed_s))
-
-    def is_set(self) -> bool:
-        """Say whether it is time."""
-        return self.left_s <= 0

@@ -10,7 +10,6 @@ are, nor whether they run side by side or one after the other.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -18,28 +17,14 @@ from typing import TYPE_CHECKING
 
 from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective
-from truenorth.models.timeline import Timeline
-from truenorth.solvers.budget import MOVE_S, Budget, WorkClock
-from truenorth.solvers.reductions import on_twin
-from truenorth.solvers.result import Deadline, Search
+from truenorth.solvers.budget import Budget
+from truenorth.solvers.clock import MOVE_S
+from truenorth.solvers.result import Search
 
 if TYPE_CHECKING:
     from truenorth.solvers.bounds.lagrangian.improve import Priced
     from truenorth.solvers.farm import Farm
-
-
-_ASCENT_S_PER_TASK, _ASCENT_SHARE = 1e-4, 0.5
-"""What an ascent takes before it first looks at the clock, as measured, and the share of its time that it may take."""
-_BOUND_SHARE, _SHORT_BOUND_S, _LONE_BOUND_SHARE = 0.3, 10.0, 0.5
-"""The bound gets a share of the time, and of a short limit the first so many seconds, in which it gains most; beside
-annealing by the same worker at most the last share."""
-BEGIN_SHARE = 0.05
-"""What looks for a plan to begin with has this share of an annealing's time: more costs more than it gains."""
-_BEFORE_PARTS_SHARE = 0.3
-"""Where proofs part by part follow the bound has this share of the time: they want good prices and a good plan."""
-_GUIDE_SHARE, _SHORT_GUIDE_S, _SHORT_GUIDE_SHARE = 0.25, 8.0, 0.4
-"""Beams wait for prices of the bound for a share of the time, and of a short limit for so many seconds or this share:
-soon prices are nearly as good a guide as they will ever be. With one worker the bound gets its usual share."""
+    from truenorth.solvers.tuning import Tuning
 
 
 def raise_bound(
@@ -56,12 +41,13 @@ def raise_bound(
     farm
         Workers that help where the trace is long enough to be priced section by section.
     """
-    from truenorth.solvers.bounds.lagrangian.improve import improve
+    from truenorth.solvers.bounds.lagrangian.improve import METHOD, improve
     from truenorth.solvers.bounds.lagrangian.sections import has_sections, raise_in_sections
 
-    at_most_s = search.remaining_s if limit_s is None else min(limit_s, search.remaining_s)
+    at_most_s = search.clock.left_s if limit_s is None else min(limit_s, search.clock.left_s)
     # It cannot be interrupted before it first looks at the clock: rather not begun.
-    if _ASCENT_S_PER_TASK * search.instance.n_tasks > _ASCENT_SHARE * at_most_s:
+    begin_s = search.tuning.ascent_s_per_task * search.instance.n_tasks
+    if search.lacks_time(METHOD, begin_s, search.tuning.ascent_share * at_most_s):
         return known
     if has_sections(search.instance, search.objective, at_most_s, farm):
         return raise_in_sections(search, at_most_s, known, farm)
@@ -80,9 +66,9 @@ def anneal(search: Search, budget: Budget, limit_s: float | None = None) -> None
     from truenorth.solvers.search import annealing
     from truenorth.solvers.search.teams import Exchange
 
-    plans, limit_s = on_twin(search), search.remaining_s if limit_s is None else limit_s
+    plans, limit_s = search.on_twin(), search.clock.left_s if limit_s is None else limit_s
     # Those that lag behind go on from the plans of the better half.
-    exchange = Exchange(limit_s, budget.workers)
+    exchange = Exchange(search.clock.child(limit_s), budget.workers)
     with ThreadPoolExecutor(budget.workers) as pool:
         running = [
             pool.submit(annealing.improve, plans, budget.seed + index, None, limit_s, exchange=exchange)
@@ -127,21 +113,20 @@ def anneal_and_bound(
     from truenorth.solvers.search import annealing
     from truenorth.solvers.search.teams import Exchange
 
-    seed, workers, end_s = budget.seed, budget.workers, search.elapsed_s + limit_s
+    seed, workers, clock = budget.seed, budget.workers, search.clock.child(limit_s)
     # Plans first: a bound closes no gap without one.
     if workers == 1:
-        bound_s = min(bound_s, _LONE_BOUND_SHARE * limit_s)
-        begin(BEGIN_SHARE * (limit_s - bound_s))
-        annealing.improve(plans, seed, None, end_s - bound_s - search.elapsed_s)
+        bound_s = min(bound_s, search.tuning.lone_bound_share * limit_s)
+        begin(search.tuning.begin_share * (limit_s - bound_s))
+        annealing.improve(plans, seed, None, clock.left_s - bound_s)
         return raise_bound(search, bound_s)
-    exchange = Exchange(limit_s, workers - 1)
+    exchange = Exchange(clock, workers - 1)
 
     def bound_first() -> Priced | None:
         """Raise the bound, then search until the time is up."""
         priced = raise_bound(search, bound_s)
-        left_s = end_s - search.elapsed_s
-        if (bound_s < limit_s or priced is None) and left_s > 0:
-            annealing.improve(plans, seed + 1, None, left_s, exchange=exchange)
+        if (bound_s < limit_s or priced is None) and not clock.is_set():
+            annealing.improve(plans, seed + 1, None, clock.left_s, exchange=exchange)
         return priced
 
     with ThreadPoolExecutor(workers - 1) as pool:
@@ -151,8 +136,8 @@ def anneal_and_bound(
             for index in range(2, workers)
         ]
         # In this thread, while others anneal and bound already.
-        begin(BEGIN_SHARE * limit_s)
-        annealing.improve(plans, seed, None, end_s - search.elapsed_s, exchange=exchange)
+        begin(search.tuning.begin_share * limit_s)
+        annealing.improve(plans, seed, None, clock.left_s, exchange=exchange)
         for done in annealings:
             done.result()
         return bounding.result()
@@ -196,10 +181,10 @@ def bound_and_beam(search: Search, budget: Budget, limit_s: float) -> Priced | N
     The farm's workers anneal, or where the trace is long enough price sections of it, until there are prices, and then
     look for plans by beams as well.
     """
-    farm, end_s, planners = budget.farm, search.elapsed_s + limit_s, max(1, budget.workers - 1)
+    farm, clock, planners = budget.farm, search.clock.child(limit_s), max(1, budget.workers - 1)
     # A lone worker raises the bound no further later on, and gives it its whole share now.
-    share = _BOUND_SHARE if budget.workers == 1 else _GUIDE_SHARE
-    guide_s = max(share * limit_s, min(_SHORT_GUIDE_S, _SHORT_GUIDE_SHARE * limit_s))
+    share = search.tuning.bound_share if budget.workers == 1 else search.tuning.guide_share
+    guide_s = max(share * limit_s, min(search.tuning.short_guide_s, search.tuning.short_guide_share * limit_s))
     # Beams and annealing both start from a plan, and the limit may be short.
     if search.timeline is None:
         dispatch(search)
@@ -211,48 +196,47 @@ def bound_and_beam(search: Search, budget: Budget, limit_s: float) -> Priced | N
     # Workers elsewhere do one thing at a time: sections of prices where there are some, else plans.
     pricers, lookers = (farm, None) if in_sections else (None, farm)
     with ThreadPoolExecutor(budget.workers) as pool:
-        with search_remotely(search, lookers, budget, search.elapsed_s + guide_s):
+        with search_remotely(search, lookers, budget, guide_s):
             pricing = pool.submit(raise_bound, search, guide_s, None, pricers)
             if budget.workers > 1:
                 anneal(search, replace(budget, workers=planners), guide_s)
             priced = pricing.result()
         # A lone thread has none to join what sections prove.
         pricers, lookers = halve(farm) if in_sections and budget.workers > 1 else (None, farm)
-        left_s = end_s - search.elapsed_s
-        bounding = pool.submit(_raise_and_prove, search, left_s, priced, pricers) if budget.workers > 1 else pricing
-        with search_remotely(search, lookers, budget, end_s, None if priced is None else PriceRows.of(priced)):
+        left_s = clock.left_s
+        bounding = pool.submit(_bound_by_parts, search, left_s, priced, pricers) if budget.workers > 1 else pricing
+        with search_remotely(search, lookers, budget, left_s, None if priced is None else PriceRows.of(priced)):
             if priced is not None:
                 run_beams(search, replace(budget, workers=planners), priced, left_s, together=True)
-            left_s = end_s - search.elapsed_s
             # Beams gain nothing any more: annealing may, until the end.
-            if left_s > 0 and not search.stop.is_set():
-                anneal(search, replace(budget, workers=planners), left_s)
+            if not clock.is_set():
+                anneal(search, replace(budget, workers=planners), clock.left_s)
             return bounding.result()
 
 
-def _raise_and_prove(search: Search, limit_s: float, priced: Priced | None, farm: Farm | None) -> Priced | None:
+def _bound_by_parts(search: Search, limit_s: float, priced: Priced | None, farm: Farm | None) -> Priced | None:
     """Raise the bound; where GPUs idle now and then, for part of the time only, and then prove part by part."""
     from truenorth.solvers.exact import parts
 
-    if priced is None or not parts.suits(search, priced, (1 - _BEFORE_PARTS_SHARE) * limit_s):
+    if priced is None or not parts.suits(search, priced, (1 - search.tuning.before_parts_share) * limit_s):
         return raise_bound(search, limit_s, priced, farm)
-    end_s = search.elapsed_s + limit_s
+    clock = search.clock.child(limit_s)
     # Cuts lie where GPUs idle, that is where prices are 0: better prices give better cuts.
-    better = raise_bound(search, _BEFORE_PARTS_SHARE * limit_s, priced, farm) or priced
-    parts.improve(search, better, end_s - search.elapsed_s)
+    better = raise_bound(search, search.tuning.before_parts_share * limit_s, priced, farm) or priced
+    parts.improve(search, better, clock.left_s)
     return better
 
 
-def share_of_bound_s(limit_s: float) -> float:
+def share_of_bound_s(tuning: Tuning, limit_s: float) -> float:
     """Return for how long the bound is raised beside plans where nothing comes after it."""
-    return max(_BOUND_SHARE * limit_s, min(_SHORT_BOUND_S, limit_s))
+    return max(tuning.bound_share * limit_s, min(tuning.short_bound_s, limit_s))
 
 
 def count_out(search: Search, budget: Budget, moves: int) -> Priced | None:
     """Look for plans with so many moves, and raise the bound with as much work; return it with its prices."""
     if not suits_beams(search.instance, search.objective):
         return _run_strands(search, budget, moves, None)
-    first = max(1, int(_GUIDE_SHARE * moves))
+    first = max(1, int(search.tuning.guide_share * moves))
     priced = _run_strands(search, budget, first, None)
     # No prices, no beams: the first part was all there is to do.
     if priced is None or search.proved or moves == first:
@@ -265,8 +249,8 @@ def _run_strands(search: Search, budget: Budget, moves: int, priced: Priced | No
     """Run a strand for plans, by beams if there are prices, and one for the bound; keep what they find."""
     from truenorth.solvers.bounds.lagrangian.improve import improve
 
-    plans = on_twin(search)
-    planning, bounding = _Strand(plans, moves), _Strand(search, moves)
+    plans = search.on_twin()
+    planning, bounding = plans.apart(moves), search.apart(moves)
     # As many as there are strands: further workers could change nothing that is counted.
     with ThreadPoolExecutor(min(2, budget.workers)) as pool:
         looking, raising = pool.submit(_look, planning, budget.seed, priced), pool.submit(improve, bounding)
@@ -280,30 +264,13 @@ def _run_strands(search: Search, budget: Budget, moves: int, priced: Priced | No
     return found
 
 
-class _Strand(Search):
-    """A search that begins with what another knows, and ends after so much work or with the other."""
-
-    def __init__(self, search: Search, moves: int) -> None:
-        self._search, over = search, Deadline(search, math.inf)
-        instance, objective, limit_s = search.instance, search.objective, moves * MOVE_S
-        super().__init__(instance, objective, limit_s, stop=over, clock=WorkClock(), left_out=search.left_out)
-        if search.timeline is not None:
-            self.offer(search.timeline, search.origin)
-        if search.bound is not None and search.bound_method is not None:
-            self.offer_bound(search.bound, search.bound_method)
-
-    def finish(self, timeline: Timeline) -> Timeline:
-        """Return a plan as the other search keeps it."""
-        return self._search.finish(timeline)
-
-
 def _look(strand: Search, seed: int, priced: Priced | None) -> None:
     """Look for plans, by beams if there are prices, then by annealing with the moves that are left."""
     from truenorth.solvers.search import annealing, beam
 
     guide = None if priced is None else beam.guide_of(strand, priced)
     if guide is not None:
-        beam.improve(strand, guide, strand.remaining_s, seed)
-    left = round(strand.remaining_s / MOVE_S)
+        beam.improve(strand, guide, strand.clock.left_s, seed)
+    left = round(strand.clock.left_s / MOVE_S)
     if strand.timeline is None or (left > 0 and not strand.proved):  # a first plan is made however late it is
         annealing.improve(strand, seed, max(1, left))

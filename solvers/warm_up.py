@@ -64,7 +64,7 @@ def _compile_bound() -> None:
     priced = raise_bound(search)
     tables = None if priced is None else tabulate(search.instance, search.objective, ComputeRate.of(priced))
     if tables is not None:
-        Programme(search, Fraction(1), search.remaining_s).prove(tables, None)
+        Programme(search, Fraction(1), search.clock.left_s).prove(tables, None)
     guide = None if priced is None else beam.guide_of(search, priced)
     if guide is not None:
         beam.plan(Decoder(search.instance, search.objective, idle_first=True), guide, 1, 1, lambda: False)
@@ -108,7 +108,7 @@ def _smallest(share: int = WHOLE, jobs: int = 1, tasks: int = 1) -> Search:
     )
     job = Job(Workflow("one", tuple(chain)), 0)
     instance = Instance(Cluster((gpu,), Network(link, link)), (MLModel("one", 1),), (job,) * jobs)
-    return Search(instance, Objective.MEAN_LATENCY, time_limit_s=600.0)
+    return Search(instance, Objective.MEAN_LATENCY, 600.0)
 
 
 if __name__ == "__main__":

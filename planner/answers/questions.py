@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from truenorth.planner.inputs.samples import Samples
     from truenorth.solvers.budget import Budget
     from truenorth.solvers.farm import Farm
-    from truenorth.solvers.result import Progress
+    from truenorth.solvers.incumbents import Progress
 
 Answer = TypeVar("Answer")
 
@@ -83,7 +83,7 @@ class Question(Generic[Answer]):
         ray = getattr(self, "ray", None)
         refuse_absent(ray)
         if self.searches:
-            compile_once(scenario.instance)
+            compile_once(scenario.instance, method=getattr(self, "method", None))
         with farm_at(ray) as farm:
             if getattr(self, "stop", None) is not None:  # whoever stops it knows that it was stopped
                 return self.answer(scenario, self.budget(farm))

@@ -135,7 +135,7 @@ def take_apart(
 ) -> Regret:
     """Take a timeline's regret apart within a budget; the parameters are those of `regret`."""
     budget = replace(budget, watch=tell_nobody)  # what is found for a part is no progress of the whole
-    search = Search.within(budget, scenario.instance, scenario.objective)
+    search = Search(scenario.instance, scenario.objective, budget.clock, budget.watch)
     clairvoyance = worth_of_clairvoyance(scenario, _RECEDING_SHARE * budget.time_limit_s, budget.seed)
     held = hold(scenario, timeline, policy, budget.share(float(1 - _PLAN_SHARE)))
     known_plan = None if known is None else known.timeline

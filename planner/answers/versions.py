@@ -19,7 +19,7 @@ from truenorth.models.scenario import Scenario, write_atomically
 from truenorth.models.timeline import Timeline
 
 if TYPE_CHECKING:
-    from truenorth.solvers.faults import SolverFaultWarning  # a GPU host has no solver
+    from truenorth.solvers.trust import SolverFaultWarning  # a GPU host has no solver
 
 _PACKAGES = ("truenorth", "highspy", "numba", "numpy", "ortools", "pulp")
 _ROOT = Path(__file__).resolve().parents[2]

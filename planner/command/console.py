@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from truenorth.models.objective import Objective, gap, reported_bound, reported_value
 from truenorth.models.units import say_size
-from truenorth.solvers.result import Progress
+from truenorth.solvers.incumbents import Progress
 
 if TYPE_CHECKING:
     from truenorth.planner.answers.whatif.result import Counts

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.main import get_command
 
-from truenorth.solvers.faults import SolverFaultWarning
+from truenorth.solvers.trust import SolverFaultWarning
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
@@ -194,15 +194,21 @@ def say_if_late(result: Result) -> None:
         say(f"truenorth: planning took {result.runtime_s:.1f} s, longer than the limit of {result.time_limit_s:g} s")
 
 
-def compile_kernels(instance: Instance) -> None:
-    """Compile what plans and bounds need before their clock starts, and tell who waits at a terminal why."""
+def compile_kernels(instance: Instance, method: str | None) -> None:
+    """Compile what plans and bounds need before their clock starts, and tell who waits at a terminal why.
+
+    Parameters
+    ----------
+    method
+        How the plan is searched for, if one is: a window that it does not support is refused before.
+    """
     from truenorth.solvers.first_use import compile_once
 
     def tell() -> None:
         if sys.stderr.isatty():
             say("truenorth: compiling kernels, once on this machine; it takes about a minute, which no limit counts")
 
-    compile_once(instance, tell)
+    compile_once(instance, tell, method)
 
 
 def _prepare_streams() -> None:

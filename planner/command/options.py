@@ -182,6 +182,6 @@ def stoppable(shown: AbstractContextManager[Shown]) -> Iterator[tuple[threading.
 
 def ask_shown(question: Question[Answer], scenario: Scenario, line: Line) -> tuple[Answer, bool]:
     """Return the answer, and whether it was interrupted; meanwhile the line says how far it has come."""
-    manners.compile_kernels(scenario.instance)
+    manners.compile_kernels(scenario.instance, getattr(question, "method", None))
     with stoppable(line.shown()) as (stop, _):
         return replace(question, watch=line.watch, stop=stop).ask(scenario), stop.is_set()  # type: ignore[call-arg]

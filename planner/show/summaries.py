@@ -25,7 +25,7 @@ from truenorth.planner.answers.split import say_apart
 from truenorth.planner.answers.uncertain.planning import CandidateRow, UncertainPlan
 from truenorth.planner.show.regret import in_words, regret_table
 from truenorth.planner.show.table import Column, Table, facts, say, terminal
-from truenorth.solvers.faults import SOLVER_OF
+from truenorth.solvers.trust import SOLVER_OF
 
 
 def plan_view(plan: Plan | UncertainPlan) -> Group:

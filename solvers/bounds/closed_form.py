@@ -11,7 +11,8 @@ from truenorth.models import Instance, Objective
 from truenorth.models.features import SERVING, SEVERAL_AT_A_TIME, Features, missing, require
 from truenorth.models.objective import charges
 from truenorth.solvers.bounds import critical_path, energetic, fluid, mean_busy_time
-from truenorth.solvers.bounds.proof import Proof, layers, round_up
+from truenorth.solvers.bounds.proof import Proof, layers
+from truenorth.solvers.rounding import round_up
 
 
 def _stream_prices(instance: Instance, objective: Objective) -> Fraction | None:

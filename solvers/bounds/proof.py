@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from math import ceil, gcd, lcm
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorth.models import Instance, Objective
-from truenorth.models.objective import Charges, Term, charges
+from truenorth.models.objective import Charges
+from truenorth.solvers.rounding import counting
 
 Flags = NDArray[np.bool_]
 Value = TypeVar("Value")
@@ -35,21 +34,6 @@ class Proof:
     witness: dict[str, Any]
 
 
-def round_up(instance: Instance, objective: Objective, bound: Fraction) -> Fraction:
-    """Return the least value at or above a bound that whole completion times can give.
-
-    Times are whole. Where all jobs weigh the same, so are values in units of that weight: the makespan is whole, a mean
-    latency is a whole number of microseconds over the number of jobs. Late jobs cost a multiple of the greatest common
-    divisor of their weights. Other bounds stay as they are.
-    """
-    charged = charges(objective, instance)
-    each = charged.weights.distinct[0] if charged.alike else Fraction(0)
-    if charged.term is Term.LATE:
-        weights = _counting(charged)
-        each = Fraction(gcd(*(w.numerator for w in weights)), lcm(*(w.denominator for w in weights)))
-    return ceil(bound / each) * each if each else bound
-
-
 def layers(charged: Charges) -> list[tuple[Fraction, Flags]]:
     """Return weights as layers: what each is worth, and which jobs lie in it; the first holds every job that counts.
 
@@ -59,14 +43,8 @@ def layers(charged: Charges) -> list[tuple[Fraction, Flags]]:
     distinct, of_job = charged.weights
     return [
         (level - below, np.array([weight >= level for weight in distinct])[of_job])
-        for below, level in pairwise([Fraction(0), *thinned(_counting(charged), MOST_LAYERS)])
+        for below, level in pairwise([Fraction(0), *thinned(counting(charged), MOST_LAYERS)])
     ]
-
-
-def _counting(charged: Charges) -> list[Fraction]:
-    """Return the weights of the jobs that count, ascending and each once."""
-    distinct, of_job = charged.weights
-    return sorted({distinct[index] for index in np.unique(of_job).tolist()} - {Fraction(0)})
 
 
 def thinned(values: list[Value], most: int) -> list[Value]:

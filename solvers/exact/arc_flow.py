@@ -15,8 +15,8 @@ from truenorth.models import Instance, Objective, Placement, Timeline
 from truenorth.models.features import Feature, missing
 from truenorth.models.formulations.arc_flow import formulate, read_bins
 from truenorth.solvers.exact.cp_sat import new_solver, solve_until
-from truenorth.solvers.faults import ARC_FLOW
 from truenorth.solvers.result import Search
+from truenorth.solvers.trust import ARC_FLOW
 
 METHOD = ARC_FLOW
 """Name of the bounds that refuted capacities prove."""
@@ -41,17 +41,13 @@ def improve(search: Search, workers: int = 2, seed: int = 0, limit_s: float = in
     limit_s
         Seconds from now.
     """
-    end_s = search.elapsed_s + limit_s
-
-    def left_s() -> float:
-        return min(search.remaining_s, end_s - search.elapsed_s)
-
+    clock = search.clock.child(limit_s)
     sizes = [search.instance.run_time(task, 0) for task in range(search.instance.n_tasks)]
     gpus = search.instance.n_gpus
-    while not search.proved and left_s() > 0:
+    while not search.proved and not clock.is_set():
         # Never below what is refuted: so the first capacity that holds everything is the least.
         makespan = max(max(sizes), ceil(search.bound or 0))
-        decided, packed = pack(sizes, gpus, makespan, left_s(), workers, seed, lambda: left_s() <= 0)
+        decided, packed = pack(sizes, gpus, makespan, clock.left_s, workers, seed, clock.is_set)
         if packed is not None:
             search.offer(timeline(search.instance, packed))
         if not decided:
@@ -63,10 +59,8 @@ def look_within(search: Search, most: Fraction | None, workers: int, seed: int) 
     """Look for a plan of at most some makespan, or deny that there is one, in other words than `improve`."""
     sizes = [search.instance.run_time(task, 0) for task in range(search.instance.n_tasks)]
     capacity = sum(sizes) if most is None else floor(most)
-    gpus, limit_s = search.instance.n_gpus, search.remaining_s
-    decided, packed = pack(
-        sizes, gpus, capacity, limit_s, workers, seed, lambda: search.remaining_s <= 0, presolve=False
-    )
+    gpus, clock = search.instance.n_gpus, search.clock
+    decided, packed = pack(sizes, gpus, capacity, clock.left_s, workers, seed, clock.is_set, presolve=False)
     if packed is not None:
         search.offer(timeline(search.instance, packed))
     elif decided:

@@ -6,7 +6,7 @@ in time, what the part's prices or a formula prove is written in its place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, floor
@@ -24,6 +24,7 @@ from truenorth.solvers.bounds.order_programme import largest_cost, prove, reach_
 from truenorth.solvers.bounds.order_rests import Rate
 from truenorth.solvers.bounds.part_sums import MOST_EFFORT, START_ORDERS, order_terms, share
 from truenorth.solvers.bounds.recomputed import least_value
+from truenorth.solvers.clock import Clock
 from truenorth.solvers.exact.start_orders_tables import ComputeRate
 from truenorth.solvers.result import Search
 
@@ -60,33 +61,17 @@ class PartProof:
     priced: Priced | None
 
 
-class CertifiedSearch(Search):
-    """A search that writes down the best of its proofs that go beyond formulas and prices of the whole window.
-
-    Attributes
-    ----------
-    written
-        What it proves, and the certificate; None until there is one.
-    """
-
-    written: tuple[Fraction, dict[str, Any]] | None = None
-
-    def keep(self, bound: Fraction, document: dict[str, Any]) -> None:
-        """Keep a certificate if it proves more than the one that is kept."""
-        if self.written is None or bound > self.written[0]:
-            self.written = bound, document
-
-    def certify(self, proofs: Iterable[PartProof], left_s: Callable[[], float]) -> None:
-        """Write down proofs of all parts of a window, in the seconds that are left; keep it if it proves more."""
-        instance, objective = self.instance, self.objective
-        effort, total, written = Effort(MOST_EFFORT // _SPARE, lambda: left_s() > 0), Fraction(0), list[Part]()
-        for proof in proofs:
-            part = replace(instance, jobs=instance.jobs[proof.jobs.start : proof.jobs.stop])
-            bound, document = _write_part(part, objective, proof, effort)
-            total += share(instance, part, objective) * bound
-            written.append({"first_job": proof.jobs.start} | document)
-        bound = least_value(instance, objective, total)
-        self.keep(bound, parts_document(instance, objective, bound, written))
+def certify(search: Search, proofs: Iterable[PartProof], clock: Clock) -> None:
+    """Write down proofs of all parts of a window, in the time that is left; keep it if it proves more."""
+    instance, objective = search.instance, search.objective
+    effort, total, written = Effort(MOST_EFFORT // _SPARE, lambda: not clock.is_set()), Fraction(0), list[Part]()
+    for proof in proofs:
+        part = replace(instance, jobs=instance.jobs[proof.jobs.start : proof.jobs.stop])
+        bound, document = _write_part(part, objective, proof, effort)
+        total += share(instance, part, objective) * bound
+        written.append({"first_job": proof.jobs.start} | document)
+    bound = least_value(instance, objective, total)
+    search.keep(bound, parts_document(instance, objective, bound, written))
 
 
 def _write_part(part: Instance, objective: Objective, proof: PartProof, effort: Effort) -> tuple[Fraction, Part]:

@@ -54,8 +54,8 @@ def applies(instance: Instance, objective: Objective) -> bool:
 
 def improve(search: Search, time_limit_s: float) -> None:
     """Offer the optimum and its proof, unless there are too many states for this limit."""
-    end_s = search.elapsed_s + time_limit_s
-    best = _best_state(search.instance, charges(search.objective, search.instance), lambda: search.elapsed_s > end_s)
+    clock = search.clock.child(time_limit_s)
+    best = _best_state(search.instance, charges(search.objective, search.instance), clock.is_set)
     if best is not None:
         search.offer(_timeline(search.instance, best))
         if search.value is not None:

@@ -35,9 +35,8 @@ from truenorth.models.objective import Objective, completion_us, timeline_value
 from truenorth.models.timeline import Timeline
 from truenorth.solvers.bounds.lagrangian.improve import Priced
 from truenorth.solvers.bounds.lagrangian.windows import limits
-from truenorth.solvers.faults import CP_SAT, SOLVER_OF
-from truenorth.solvers.reductions import in_ticks, on_twin
 from truenorth.solvers.result import Result, Search
+from truenorth.solvers.trust import CP_SAT, SOLVER_OF
 
 _POLL_S = 0.05
 _EXACT_FLOATS = 2**53
@@ -122,7 +121,7 @@ class SolverRun:
             if isinstance(formulation, GangFormulation)
             else partial(read_timeline, formulation)
         )
-        self.solver = new_solver(workers, seed, min(limit_s, search.remaining_s))
+        self.solver = new_solver(workers, seed, min(limit_s, search.clock.left_s))
         self.solver.parameters.subsolvers.extend(subsolvers)
         if len(subsolvers) > workers:
             self.solver.parameters.interleave_search = True
@@ -151,7 +150,7 @@ class SolverRun:
 
     def _over(self) -> bool:
         self._offer_news()
-        return self.search.remaining_s <= 0 or self.search.proved
+        return self.search.clock.is_set() or self.search.proved
 
     def _offer_news(self) -> None:
         # The last is the best: each solution improves on the one before.
@@ -201,7 +200,6 @@ def _drained(news: queue.SimpleQueue[_News]) -> list[_News]:
 METHOD = CP_SAT
 """Name of the bounds that this solver proves."""
 
-_FEWEST_JOBS = 5
 _SHARE_OF_FLOORS = 0.5
 _SHARE_OF_ONE_FLOOR = 0.2
 _SHARE_OF_FIRST_SEARCH = 0.5
@@ -235,7 +233,7 @@ def solve(
     search = Search(instance, objective, time_limit_s)
     if hint is not None:
         search.offer(hint)
-    improve(in_ticks(on_twin(search)), workers, seed)
+    improve(search.on_twin().in_ticks(), workers, seed)
     return search.result(METHOD, {"ortools": version("ortools"), "workers": workers, "seed": seed})
 
 
@@ -262,7 +260,7 @@ def improve(
     SolverFaultWarning
         If a plan contradicts the solver.
     """
-    if search.faults or search.remaining_s <= build_s(search.instance):
+    if search.faults or search.lacks_time(METHOD, build_s(search.instance)):
         return
     if cannot_end(search.instance):
         search.deny(WINDOWS)
@@ -282,10 +280,10 @@ def _improve(search: Search, workers: int, seed: int, priced: Priced | None, log
     known = search.timeline
     scaled = scaled_objective(search.instance, search.objective, known)
     floors = () if known is None else _floors(search, known, scaled, workers, seed)
-    if search.faults or search.remaining_s <= build_s(search.instance) or search.proved:
+    if search.faults or search.proved or search.lacks_time(METHOD, build_s(search.instance)):
         return
     subsolvers = _for_sums(workers) if search.objective.is_sum else ()
-    _run(search, scaled, floors, priced, workers, seed, search.remaining_s, subsolvers, log)
+    _run(search, scaled, floors, priced, workers, seed, search.clock.left_s, subsolvers, log)
 
 
 def look_within(search: Search, most: Fraction | None, workers: int, seed: int, presolve: bool = False) -> None:
@@ -298,11 +296,11 @@ def look_within(search: Search, most: Fraction | None, workers: int, seed: int, 
     most
         The value, for which the windows leave room; None: any.
     """
-    if search.remaining_s <= build_s(search.instance):
+    if search.clock.left_s <= build_s(search.instance):
         return
     with search.giving_way(METHOD):
         formulation = formulate_within(search.instance, search.objective, most, search.allowance)
-        run = SolverRun(search, formulation, lambda _: None, workers, seed, search.remaining_s)
+        run = SolverRun(search, formulation, lambda _: None, workers, seed, search.clock.left_s)
         run.solver.parameters.cp_model_presolve = presolve
         run.follow()
 
@@ -333,15 +331,14 @@ def prove_maximum(search: Search, workers: int, seed: int, limit_s: float) -> No
     limit_s
         Seconds from now.
     """
-    end_s = search.elapsed_s + limit_s
+    clock = search.clock.child(limit_s)
     alone = (_SHARE_OF_FIRST_SEARCH, FOR_MAXIMA[:1]), (1.0, FOR_MAXIMA)
     for share, subsolvers in alone if workers == 1 else ((1.0, ()),):
-        left_s = min(search.remaining_s, end_s - search.elapsed_s)
-        if search.faults or search.proved or share * left_s <= build_s(search.instance):
+        if search.faults or search.proved or share * clock.left_s <= build_s(search.instance):
             return
         scaled = scaled_objective(search.instance, search.objective, search.timeline)
         with search.giving_way(METHOD):
-            _run(search, scaled, (), None, workers, seed, share * left_s, subsolvers)
+            _run(search, scaled, (), None, workers, seed, share * clock.left_s, subsolvers)
 
 
 def _for_sums(workers: int) -> Sequence[str]:
@@ -383,14 +380,14 @@ def _run(
 def _floors(search: Search, known: Timeline, scaled: ScaledObjective, workers: int, seed: int) -> tuple[int, ...]:
     """Return what the first 0, 1, 2, ... jobs cost at least, each proved with the floors before it."""
     jobs = len(search.instance.jobs)
-    if not search.objective.is_sum or jobs < _FEWEST_JOBS:
+    if not search.objective.is_sum or jobs < search.tuning.floors_jobs:
         return ()
     lower = completion_lower_us(search.instance)
     alone = [weight * term for weight, term in zip(scaled.weights, scaled.terms(search.instance, lower), strict=True)]
     # Floors help the proof of the whole, and must leave it its time.
-    floors, kept_s = [0], search.remaining_s * (1 - _SHARE_OF_FLOORS)
+    floors, kept_s = [0], search.clock.left_s * (1 - _SHARE_OF_FLOORS)
     for count in range(1, jobs):
-        budget_s = search.remaining_s - kept_s
+        budget_s = search.clock.left_s - kept_s
         part = replace(search.instance, jobs=search.instance.jobs[:count])
         if search.faults or budget_s <= build_s(part):
             break
@@ -416,12 +413,12 @@ def _floor(
     limit = scaled.combine(scaled.terms(part, completion_us(part, plan)))
     if limit - floors[-1] <= _CLOSE_ENOUGH * limit:
         return floors[-1]
-    trial = Search(part, search.objective, budget_s * _SHARE_OF_ONE_FLOOR, stop=search.stop)
+    trial = Search(part, search.objective, search.clock.child(budget_s * _SHARE_OF_ONE_FLOOR))
     trial.offer(plan)
     formulation = formulate_scaled(part, scaled, limit, plan, floors, allowance=search.allowance)
     add_hint(formulation, plan)
     bounds = [floors[-1]]
-    SolverRun(trial, formulation, bounds.append, workers, seed, trial.remaining_s, _for_sums(workers)).follow()
+    SolverRun(trial, formulation, bounds.append, workers, seed, trial.clock.left_s, _for_sums(workers)).follow()
     reached = scaled.combine(scaled.terms(part, completion_us(part, trial.timeline or plan)))
     # A bound above a plan of the very same jobs: one of the two is wrong, and the plan is checked.
     if max(bounds) > reached:

@@ -29,9 +29,8 @@ from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective
 from truenorth.models.timeline import Timeline
 from truenorth.solvers.exact import cp_sat
-from truenorth.solvers.faults import MILP, SOLVER_OF
-from truenorth.solvers.reductions import in_ticks, on_twin
 from truenorth.solvers.result import Result, Search
+from truenorth.solvers.trust import MILP, SOLVER_OF
 
 METHOD = MILP
 """Name of the bounds that this solver proves."""
@@ -65,7 +64,7 @@ def solve(
     search = Search(instance, objective, time_limit_s)
     if hint is not None:
         search.offer(hint)
-    improve(in_ticks(on_twin(search)), workers, seed)
+    improve(search.on_twin().in_ticks(), workers, seed)
     versions = {"pulp": version("pulp"), "highspy": version("highspy")}
     return search.result(METHOD, {**versions, "workers": workers, "seed": seed})
 
@@ -108,7 +107,7 @@ def look_within(search: Search, most: Fraction | None, workers: int, seed: int) 
 
 
 def _takes_too_long(search: Search) -> bool:
-    return search.remaining_s <= search.instance.n_tasks**2 * search.instance.n_gpus * _BUILD_S
+    return search.lacks_time(METHOD, search.instance.n_tasks**2 * search.instance.n_gpus * _BUILD_S)
 
 
 def _build(search: Search, **more: Any) -> MilpFormulation:
@@ -127,7 +126,7 @@ class _HighsRun:
         self.bounds: deque[float] = deque(maxlen=1)
         self.solver = pulp.HiGHS(
             msg=False,
-            timeLimit=search.remaining_s,
+            timeLimit=search.clock.left_s,
             # To the end: a gap that a solver calls small is none that proves anything.
             gapRel=0.0,
             gapAbs=0.0,
@@ -150,7 +149,7 @@ class _HighsRun:
             try:
                 while wait([running], _POLL_S).not_done:
                     self._offer_news()
-                    self.ending = self.search.remaining_s <= 0 or self.search.proved
+                    self.ending = self.search.clock.is_set() or self.search.proved
             finally:
                 self.ending = True
             running.result()

@@ -22,7 +22,7 @@ from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.bounds.lagrangian.improve import Priced
 from truenorth.solvers.bounds.lagrangian.improve import improve as raise_bound
 from truenorth.solvers.exact import start_orders
-from truenorth.solvers.exact.certify_parts import CertifiedSearch, PartProof
+from truenorth.solvers.exact.certify_parts import PartProof, certify
 from truenorth.solvers.exact.start_orders_tables import ComputeRate
 from truenorth.solvers.result import Search
 from truenorth.solvers.search.decoder import Decisions, Decoder
@@ -31,8 +31,6 @@ _MOST_TASKS = 150
 """Larger parts are left to the Lagrangian."""
 _S_PER_TASK = 0.04
 """With less time parts are not worth a try."""
-_LITTLE = 1e-3
-"""A cut may lose so much of the gap between plan and bound."""
 _PROOFS_SHARE = 0.75
 """Where proofs are to be written down they get so much of the time, and their verifier's own programme the rest."""
 _FEW_STATES = 10_000
@@ -105,7 +103,7 @@ def cut(search: Search, priced: Priced) -> list[range]:
     release_us, first_task = instance.job_release_us, instance.job_first_task
     # The longest latency in the plan: whoever was released longer ago has ended.
     longest_us = int((np.maximum.reduceat(timeline.end_us, first_task[:-1]) - release_us).max())
-    little, cuts = _LITTLE * float(search.value - priced.bound), [0]
+    little, cuts = search.tuning.cut_loss * float(search.value - priced.bound), [0]
     for job in range(1, len(instance.jobs)):
         last = slice(int(first_task[np.searchsorted(release_us, release_us[job] - longest_us)]), int(first_task[job]))
         # Of each run only what lies after the release: runs that ended before have start = end there, and pay 0.
@@ -143,33 +141,27 @@ def improve(search: Search, priced: Priced, limit_s: float, workers: int = 1) ->
     workers
         So many parts are looked at at a time.
     """
-    end_s = search.elapsed_s + limit_s
+    clock = search.clock.child(limit_s)
     # Whoever wants certificates proves again what is proved here.
-    prove_s = _PROOFS_SHARE * limit_s if isinstance(search, CertifiedSearch) else limit_s
+    proving = clock.child(_PROOFS_SHARE * limit_s if search.writes else limit_s)
     ranges, timeline, rate = cut(search, priced), search.timeline, ComputeRate.of(priced)
 
-    def left_s() -> float:
-        return min(search.remaining_s, end_s - search.elapsed_s)
-
     if len(ranges) == 1 or timeline is None:
-        start_orders.improve(search, rate, prove_s)
-        if isinstance(search, CertifiedSearch) and search.bound_method == start_orders.METHOD:
-            search.certify([_OpenPart.whole(search, rate, priced).proof], left_s)
+        start_orders.improve(search, rate, proving.left_s)
+        if search.writes and search.bound_method == start_orders.METHOD:
+            certify(search, [_OpenPart.whole(search, rate, priced).proof], clock)
         return
     parts = sorted((_OpenPart.of(search, jobs, timeline, limit_s) for jobs in ranges), key=lambda part: part.alone.size)
 
-    def left_to_prove_s() -> float:
-        return left_s() - (limit_s - prove_s)
-
     def prove_at_once(at: int) -> None:
-        if left_to_prove_s() > 0:
-            parts[at].prove_at_once(rate, left_to_prove_s())
+        if not proving.is_set():
+            parts[at].prove_at_once(rate, proving.left_s)
 
     def prove_alone(at: int) -> None:
         # By size; what the small ones do not need goes to those behind them.
         share = min(1.0, workers * parts[at].alone.size / sum(part.alone.size for part in parts[at:]))
-        if left_to_prove_s() > 0:
-            parts[at].prove_alone(share * left_to_prove_s())
+        if not proving.is_set():
+            parts[at].prove_alone(share * proving.left_s)
 
     with ThreadPoolExecutor(workers) as pool:
         # All at known prices first: most are proved so, in a fraction of the time that new prices take.
@@ -179,8 +171,8 @@ def improve(search: Search, priced: Priced, limit_s: float, workers: int = 1) ->
     # A part without a bound counts 0: no objective is negative.
     bounds = [part.alone.share * (part.search.bound or 0) for part in parts]
     search.offer_bound(sum(bounds, Fraction(0)), start_orders.METHOD)
-    if isinstance(search, CertifiedSearch):
-        search.certify([part.proof for part in sorted(parts, key=lambda part: part.jobs.start)], left_s)
+    if search.writes:
+        certify(search, [part.proof for part in sorted(parts, key=lambda part: part.jobs.start)], clock)
 
 
 @dataclass(slots=True)
@@ -205,7 +197,8 @@ class _OpenPart:
     def of(cls, search: Search, jobs: range, timeline: Timeline, limit_s: float) -> _OpenPart:
         """Return a part that knows its share of a plan, and bounds that need no ascent."""
         part = JobsPart.of(search.instance, search.objective, jobs)
-        alone = Search(part.instance, search.objective, limit_s, stop=search.stop, left_out=search.left_out)
+        alone = Search(part.instance, search.objective, search.clock.child(limit_s), tuning=search.tuning)
+        alone.left_out = search.left_out
         alone.offer(part.plan(timeline))
         alone.offer_bound(*closed_form.best(part.instance, search.objective))
         return cls(jobs, part, alone)
@@ -227,14 +220,14 @@ class _OpenPart:
         """Prove it at prices of its own if it is small enough; otherwise raise its bound as far as time allows."""
         if self._is_settled():
             return
-        end_s, size = self.search.elapsed_s + limit_s, self.alone.size
+        clock, size = self.search.clock.child(limit_s), self.alone.size
         if size <= _MOST_TASKS:
             self.priced = raise_bound(self.search, min(_ASCENT_S_PER_TASK * size, _ASCENT_SHARE * limit_s))
             if self.priced is not None:
                 self.rate = ComputeRate.of(self.priced)
-                start_orders.improve(self.search, self.rate, end_s - self.search.elapsed_s)
+                start_orders.improve(self.search, self.rate, clock.left_s)
         if not self._is_settled():
-            longer = raise_bound(self.search, end_s - self.search.elapsed_s)
+            longer = raise_bound(self.search, clock.left_s)
             if self.priced is None or (longer is not None and longer.bound > self.priced.bound):
                 self.priced = longer
 

@@ -17,7 +17,7 @@ from truenorth.solvers.bounds.certificate import closed_form_document, refutatio
 from truenorth.solvers.bounds.effort import Effort, TooLargeError
 from truenorth.solvers.bounds.refutation import MOST_EFFORT, REFUTATION, applies, due_dates, refute
 from truenorth.solvers.bounds.refuted_terms import DueWindows
-from truenorth.solvers.exact.certify_parts import CertifiedSearch
+from truenorth.solvers.clock import Clock
 from truenorth.solvers.result import Search
 
 METHOD = REFUTATION
@@ -38,25 +38,21 @@ def improve(search: Search, limit_s: float) -> None:
     instance, objective, value = search.instance, search.objective, search.value
     if value is None or not applies(instance, objective) or instance.n_tasks > _MOST_TASKS:
         return
-    end_s, (known, method) = search.elapsed_s + limit_s, closed_form.best(instance, objective)
+    clock, (known, method) = search.clock.child(limit_s), closed_form.best(instance, objective)
     share, scale = _FIRST_SHARE, value.denominator
     try:
         weights = [_dear(instance, objective, value)]
     except TooLargeError:
         return
 
-    def left_s() -> float:
-        return min(search.remaining_s, end_s - search.elapsed_s)
-
     # Between what is proved and what could not be refuted.
     low, high, least = floor(known * scale), value.numerator, value.numerator
-    while low < least and left_s() > 0:
-        until_s = search.elapsed_s + share * left_s()
-        effort = Effort(MOST_EFFORT // _SPARE, partial(_goes_on, search, until_s))
+    while low < least and not clock.is_set():
+        effort = Effort(MOST_EFFORT // _SPARE, partial(_has_time, clock.child(share * clock.left_s)))
         if _is_refuted(instance, objective, Fraction(least, scale), weights, effort):
             low = least
             search.offer_bound(Fraction(least, scale), METHOD)
-            if isinstance(search, CertifiedSearch):
+            if search.writes:
                 search.keep(Fraction(least, scale), _document(search, Fraction(least, scale), weights, known, method))
         else:
             high = least
@@ -65,8 +61,8 @@ def improve(search: Search, limit_s: float) -> None:
         least, share = (low + high) // 2, _NEXT_SHARE
 
 
-def _goes_on(search: Search, until_s: float) -> bool:
-    return search.remaining_s > 0 and search.elapsed_s < until_s
+def _has_time(clock: Clock) -> bool:
+    return not clock.is_set()
 
 
 def _is_refuted(

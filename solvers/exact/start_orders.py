@@ -26,11 +26,11 @@ from truenorth.models.formulations.allowance import UNLIMITED, GivenUpError
 from truenorth.models.formulations.windows import completion_lower_us
 from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.models.objective import Objective, Term, charges
-from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.exact.start_orders_kernel import dominate, expand
 from truenorth.solvers.exact.start_orders_records import OrderTables, RelaxedStates, StateGrowth, States
 from truenorth.solvers.exact.start_orders_tables import FAR, ComputeRate, tabulate
 from truenorth.solvers.result import Search
+from truenorth.solvers.rounding import round_up
 from truenorth.solvers.search.decoder import Decisions, Decoder
 
 METHOD = "start-orders"
@@ -133,7 +133,7 @@ class Programme:
 
     def __init__(self, search: Search, scale: Fraction, limit_s: float, most_states: int = MOST_STATES) -> None:
         self.search, self.scale, self.most_states = search, scale, most_states
-        self._end_s = search.elapsed_s + limit_s
+        self._clock = search.clock.child(limit_s)
         self._decoder = Decoder(search.instance, search.objective)
 
     def look_for_plans(self, tables: OrderTables, guide: OrderGuide) -> None:
@@ -190,7 +190,7 @@ class Programme:
             apart_us = tables.apart_us if guide is None else guide.apart_us
             parts, first, left = [none], 0, _most_in_memory(tables)
             while first < len(states.cost):
-                if self.search.remaining_s <= 0 or self.search.elapsed_s > self._end_s or left < 0:
+                if self._clock.is_set() or left < 0:
                     return
                 out = _empty(tables, at_once)
                 relaxed = RelaxedStates(guide is not None, ahead, to_go, apart_us)

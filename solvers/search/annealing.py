@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective
 from truenorth.models.timeline import Timeline
-from truenorth.solvers.result import PlanOrigin, Search
+from truenorth.solvers.incumbents import PlanOrigin
+from truenorth.solvers.result import Search
 from truenorth.solvers.search.annealer import SERVING, Annealer, Parameters
 from truenorth.solvers.search.bands import SEAM, BandAnnealer, Stretches
 from truenorth.solvers.search.decoder import Decisions, Decoder
@@ -240,15 +241,12 @@ def improve(
     exchange
         Where it meets other annealings of the window; it cools by their clock then.
     """
-    begin_s = search.elapsed_s
-    limit = search.remaining_s if time_limit_s is None else min(time_limit_s, search.remaining_s)
+    limit_s = search.clock.left_s if time_limit_s is None else min(time_limit_s, search.clock.left_s)
+    clock = search.clock.child(limit_s, lambda: search.proved)
 
     def progress() -> float:
-        if search.stop.is_set() or search.proved:
-            return 1.0
-        passed = (search.elapsed_s - begin_s) / limit if limit > 0 else 1.0
         # Several annealings share one clock, or they would cool apart; one's own limit still holds.
-        return passed if exchange is None else max(exchange.passed, 1.0 if passed >= 1 else 0.0)
+        return clock.passed if exchange is None else max(exchange.clock.passed, float(clock.is_set()))
 
     if search.timeline is not None and progress() >= 1:
         return

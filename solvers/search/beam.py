@@ -101,33 +101,29 @@ def improve(search: Search, guide: Guide, limit_s: float, seed: int = 0, threads
     threads
         So many look at a part of each beam.
     """
-    end_s = search.elapsed_s + limit_s
-
-    def enough() -> bool:
-        return search.stop.is_set() or search.proved or search.elapsed_s > end_s or search.remaining_s <= 0
-
+    clock = search.clock.child(limit_s, lambda: search.proved)
     decoder, turn, known = Decoder(search.instance, search.objective, idle_first=True), 0, search.value
     # A first beam that is cut off has no plan at all: its width is what half the time is good for.
     affordable = int(threads * _FIRST_SHARE * limit_s / (_S_PER_STATE * search.instance.n_tasks))
-    width = max(1, min(_FIRST_WIDTH, affordable))
+    width, most = max(1, min(_FIRST_WIDTH, affordable)), len(_GRAINS)
     widest = misses = 0
     patience = _MISSES if (search.instance.template_batch != NONE).any() else LAST
     # Three that gain nothing say that wider ones will hardly either.
-    while not enough() and (turn < _TRIES or search.value != known) and widest < len(_GRAINS) and misses < patience:
-        begun_s, before = search.elapsed_s, search.value
-        timeline = plan(decoder, guide, width, _GRAINS[(seed + turn) % len(_GRAINS)], enough, threads, search.count)
+    while not clock.is_set() and (turn < _TRIES or search.value != known) and widest < most and misses < patience:
+        begun_s, before = clock.elapsed_s, search.value
+        timeline = plan(decoder, guide, width, _GRAINS[(seed + turn) % most], clock.is_set, threads, clock.count)
         if timeline is not None:
             search.offer(timeline)
         misses = 0 if search.value != before else misses + 1
         # Another grain each time: what counts as alike differs, and with it which states survive.
         turn += 1
-        took_s = search.elapsed_s - begun_s
+        took_s = clock.elapsed_s - begun_s
         grown = min(threads * _MOST_WIDTH, _GROWTH * width)
         # Counted once the width has stopped growing.
         widest += grown == width
-        if search.elapsed_s + took_s * grown / width <= end_s:
+        if clock.elapsed_s + took_s * grown / width <= limit_s:
             width = grown
-        elif turn == 1 or search.elapsed_s + took_s > end_s:
+        elif turn == 1 or clock.elapsed_s + took_s > limit_s:
             return  # after a first one that takes so long annealing gains more than a second
 
 

@@ -12,7 +12,8 @@ from truenorth.models.instance import NEVER, Instance, Ints
 from truenorth.models.objective import Objective, Term, charges
 from truenorth.models.timeline import Timeline
 from truenorth.solvers.compiled import random_state
-from truenorth.solvers.result import PlanOrigin, Search
+from truenorth.solvers.incumbents import PlanOrigin
+from truenorth.solvers.result import Search
 from truenorth.solvers.search.gangs_kernel import FAR, GangPlan, GangTables, anneal, decode
 
 SUPPORTS: Features = frozenset({Feature.GANGS, Feature.PLACES, Feature.MEMORY})
@@ -48,8 +49,8 @@ class _Servers:
         return cls(gpus, {gpu: number for number, row in enumerate(gpus) for gpu in row})
 
 
-def improve(search: Search, seed: int, workers: int, *, limit_s: float = 0.0, iterations: int | None = None) -> None:
-    """Offer ever better plans for so many seconds, or moves; `search` has a plan to start from."""
+def improve(search: Search, seed: int, workers: int, iterations: int | None = None) -> None:
+    """Offer ever better plans until the time, or the number of moves, is used up; `search` has a plan to start from."""
     instance = search.instance
     servers = _Servers.of(instance)
     if search.timeline is None or servers is None or missing(instance, SUPPORTS):
@@ -67,7 +68,7 @@ def improve(search: Search, seed: int, workers: int, *, limit_s: float = 0.0, it
     walks[0].offer(PlanOrigin.START)
     with ThreadPoolExecutor(workers) as pool:
         moves = None if iterations is None else -(-iterations // workers)
-        for walking in [pool.submit(walk.anneal, limit_s, moves) for walk in walks]:
+        for walking in [pool.submit(walk.anneal, moves) for walk in walks]:
             walking.result()
 
 
@@ -105,26 +106,23 @@ class _Walk:
         decode(self._tables, plan)
         self._search.offer(timeline_of(self._search.instance, self._servers, self._tables, plan), origin)
 
-    def anneal(self, limit_s: float, iterations: int | None) -> None:
+    def anneal(self, iterations: int | None) -> None:
         """Try moves, ever cooler, and offer what is better than all before, at the end of a slice."""
         search, share = self._search, self._least / len(self._search.instance.jobs)
-        allowed_s = min(limit_s, search.remaining_s)
-        begun_s, done, moves = search.elapsed_s, 0, _FIRST_MOVES
-        while search.remaining_s > 0 and not search.proved:
-            if iterations is None and search.elapsed_s - begun_s >= allowed_s:
-                break
+        clock, done, moves = search.clock.child(), 0, _FIRST_MOVES
+        while clock.left_s > 0 and not search.proved:
             if iterations is not None:
                 moves = min(moves, iterations - done)
                 if moves <= 0:
                     break
-            passed = (search.elapsed_s - begun_s) / allowed_s if iterations is None else done / iterations
+            passed = clock.passed if iterations is None else done / iterations
             temperature = max(share * _HOT * (_COLD / _HOT) ** passed, 1e-300)
-            before_s = search.elapsed_s
+            before_s = clock.elapsed_s
             least = anneal(self._tables, self._plan, self._best, self._random, moves, temperature)
-            search.count(moves)
+            clock.count(moves)
             done += moves
             if iterations is None:
-                took_s = max(search.elapsed_s - before_s, 1e-6)
+                took_s = max(clock.elapsed_s - before_s, 1e-6)
                 moves = max(1, min(2 * moves, int(moves * _SLICE_S / took_s)))
             if least < self._least:
                 self._least = least

@@ -17,7 +17,8 @@ from truenorth.models.stream_tables import StreamTables
 from truenorth.models.streams import StreamSpeed
 from truenorth.models.timeline import Residency, ServedRequests, Timeline, file_order
 from truenorth.solvers.compiled import random_state
-from truenorth.solvers.result import PlanOrigin, Search
+from truenorth.solvers.incumbents import PlanOrigin
+from truenorth.solvers.result import Search
 from truenorth.solvers.search.decoder_state import FAR
 from truenorth.solvers.search.decoder_tables import tabulate
 from truenorth.solvers.search.queues_kernel import (
@@ -84,25 +85,25 @@ class _Annealing:
         """Try moves, ever cooler, and offer what is better now and then, and at the end."""
         search, random = self._search, random_state(seed)
         share = self._queues.plan.total[0] / len(search.instance.jobs)
-        begun_s, allowed_s = search.elapsed_s, search.remaining_s
+        begun_s, allowed_s = search.clock.elapsed_s, search.clock.left_s
         done, moves, offered_s = 0, _FIRST_MOVES, begun_s
-        while search.remaining_s > 0 and not search.proved:
+        while search.clock.left_s > 0 and not search.proved:
             if iterations is not None:
                 moves = min(moves, iterations - done)
                 if moves <= 0:
                     break
-            passed = (search.elapsed_s - begun_s) / allowed_s if iterations is None else done / iterations
+            passed = (search.clock.elapsed_s - begun_s) / allowed_s if iterations is None else done / iterations
             temperature = share * _HOT * (_COLD / _HOT) ** passed
-            before_s = search.elapsed_s
+            before_s = search.clock.elapsed_s
             anneal(self._queues, random, moves, max(temperature, 1e-300), CHANCES)
-            search.count(moves)
+            search.clock.count(moves)
             done += moves
-            took_s = search.elapsed_s - before_s
+            took_s = search.clock.elapsed_s - before_s
             if iterations is None:  # what is repeatable does not ask how long moves take
                 moves = max(1, min(2 * moves, int(moves * _SLICE_S / max(took_s, 1e-6))))
-            if self._queues.plan.total[0] < self._least and search.elapsed_s - offered_s > _OFFER_EVERY_S:
+            if self._queues.plan.total[0] < self._least and search.clock.elapsed_s - offered_s > _OFFER_EVERY_S:
                 self.offer(PlanOrigin.SEARCH)
-                offered_s = search.elapsed_s
+                offered_s = search.clock.elapsed_s
         if self._queues.plan.total[0] < self._least:
             self.offer(PlanOrigin.SEARCH)
 

@@ -12,7 +12,6 @@ worse half takes over the plans of the better half ("go with the winners", Aldou
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import NamedTuple, TypeVar
@@ -21,6 +20,7 @@ import numpy as np
 
 from truenorth.models.instance import Instance, Ints
 from truenorth.models.objective import Objective
+from truenorth.solvers.clock import Clock
 from truenorth.solvers.compiled import random_unit
 from truenorth.solvers.search.annealer import Annealer, Parameters, Temperature
 from truenorth.solvers.search.bands import Stretches
@@ -96,25 +96,19 @@ class Exchange:
 
     Parameters
     ----------
-    limit_s
-        Seconds from now in which they cool.
+    clock
+        By which they cool.
     workers
         How many of them begin at once.
     """
 
-    def __init__(self, limit_s: float, workers: int = 1) -> None:
-        self.workers = workers
-        self._begin, self._limit_s = time.monotonic(), limit_s
+    def __init__(self, clock: Clock, workers: int = 1) -> None:
+        self.clock, self.workers = clock, workers
         self._lock = threading.Lock()
         self._plans: dict[int, tuple[float, Decisions]] = {}
         self._share: float | None = None
         self._stretches: Stretches | None = None
         self._teams: list[Team] = []
-
-    @property
-    def passed(self) -> float:
-        """Share of the time that has passed."""
-        return (time.monotonic() - self._begin) / self._limit_s if self._limit_s > 0 else 1.0
 
     def agree_on(self, share: float) -> float:
         """Return a job's share of the cost, by which temperatures are measured: what the first annealing said."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -11,12 +12,12 @@ from tests.instances import chain, cluster, instance, task
 from truenorth.models import Instance, Job, Objective, Placement, Timeline
 from truenorth.models.cluster import FOREVER, Availability
 from truenorth.models.objective import Status
-from truenorth.solvers import confirming
 from truenorth.solvers.budget import Budget
 from truenorth.solvers.confirming import confirm
 from truenorth.solvers.exact import arc_flow, exhaustive
-from truenorth.solvers.faults import SolverFaultWarning
 from truenorth.solvers.result import Search
+from truenorth.solvers.trust import SolverFaultWarning
+from truenorth.solvers.tuning import Tuning
 
 OPTIONS = Budget(20, workers=1)
 
@@ -49,12 +50,10 @@ def best(built: Instance) -> Timeline:
     ("by", "most_tasks", "confirmed_by"),
     [("cp-sat", 20, "milp"), ("cp-sat", 0, "cp-sat without presolve"), ("milp", 20, "cp-sat")],
 )
-def test_a_true_optimum_is_confirmed(
-    by: str, most_tasks: int, confirmed_by: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(confirming, "_MOST_TASKS_OF_MILP", most_tasks)
+def test_a_true_optimum_is_confirmed(by: str, most_tasks: int, confirmed_by: str) -> None:
+    options = replace(OPTIONS, tuning=Tuning("others", milp_tasks=most_tasks))
     search = claimed(two_runs(), best(two_runs()), 11, by)  # 3 + 4 + 4
-    confirm(search, OPTIONS)
+    confirm(search, options)
     result = search.result("test", {})
     assert result.value == 11
     assert (result.status, result.proved_by, result.confirmed_by) == (Status.OPTIMAL, by, confirmed_by)
@@ -69,14 +68,14 @@ def test_windows_confirm_what_they_show() -> None:
 
 
 @pytest.mark.parametrize(("by", "most_tasks"), [("cp-sat", 20), ("cp-sat", 0), ("milp", 20)])
-def test_a_false_optimum_gives_way_to_a_better_plan(by: str, most_tasks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(confirming, "_MOST_TASKS_OF_MILP", most_tasks)
+def test_a_false_optimum_gives_way_to_a_better_plan(by: str, most_tasks: int) -> None:
+    options = replace(OPTIONS, tuning=Tuning("others", milp_tasks=most_tasks))
     built = instance([Job(chain(task("t", 4)), 0)] * 2, on=cluster(2))
     poor = Timeline.build(2, [Placement(0, 0, 0, 4), Placement(1, 0, 4, 8)], ())  # beside each other: 4
     search = claimed(built, poor, 8, by)
     search.offer_bound(Fraction(3), "critical path")
     with pytest.warns(SolverFaultWarning, match="denies a plan"):
-        confirm(search, OPTIONS)
+        confirm(search, options)
     result = search.result("test", {})
     assert (float(result.value or 0), float(result.lower_bound or 0)) == (4, 3)
     assert (result.status, result.bound_method, result.confirmed_by) == (Status.FEASIBLE, "critical path", None)
@@ -113,7 +112,7 @@ def test_a_second_opinion_on_a_packing_hears_a_stop(monkeypatch: pytest.MonkeyPa
     search = Search(instance([Job(chain(task("t", 4)), 0)] * 2, {}, cluster(1)), Objective.MAKESPAN, 20)
 
     def answer(over: Callable[[], bool], *_: object) -> str:
-        search.stop.set()
+        search.clock.set()
         return "UNKNOWN" if over() else "INFEASIBLE"
 
     monkeypatch.setattr(arc_flow, "solve_until", answer)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from experiments import authors
-from tests import instances as make
-from truenorth.models import Instance, Job, Objective
-from truenorth.solvers.budget import MOVE_S, Budget, Method, WorkClock
+from truenorth.models import Instance, Objective
+from truenorth.solvers.budget import Budget, Method
+from truenorth.solvers.clock import MOVE_S, Clock
 from truenorth.solvers.portfolio import solve
 from truenorth.solvers.result import Result, Search
 from truenorth.solvers.search import beam
@@ -62,10 +62,9 @@ def test_a_first_plan_is_made_even_if_no_time_is_left() -> None:
 
 
 def test_a_clock_of_work_stands_still_unless_something_is_done() -> None:
-    of = make.instance([Job(make.chain(make.task("t", 5)), 0)])
-    search = Search(of, Objective.MEAN_LATENCY, 100 * MOVE_S, clock=WorkClock())
-    search.count(40)
-    assert search.elapsed_s == pytest.approx(40 * MOVE_S)
-    assert search.remaining_s == pytest.approx(60 * MOVE_S)
-    search.count(70)
-    assert search.remaining_s == 0
+    clock = Clock.of_work(100)
+    clock.count(40)
+    assert clock.elapsed_s == pytest.approx(40 * MOVE_S)
+    assert clock.left_s == pytest.approx(60 * MOVE_S)
+    clock.child().count(70)
+    assert clock.left_s == 0

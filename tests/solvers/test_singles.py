@@ -10,9 +10,10 @@ from tests.instances import chain, instance, task
 from truenorth.models import BatchClass, Instance, Job, Objective, Task, Timeline, check
 from truenorth.solvers import portfolio
 from truenorth.solvers.budget import Budget, Method
+from truenorth.solvers.incumbents import PlanOrigin
 from truenorth.solvers.portfolio import solve
 from truenorth.solvers.reductions import singles_of
-from truenorth.solvers.result import PlanOrigin, Search
+from truenorth.solvers.result import Search
 from truenorth.solvers.search import beam
 
 

@@ -24,13 +24,14 @@ from truenorth.solvers.bounds.lagrangian import improve
 from truenorth.solvers.bounds.verify import verify
 from truenorth.solvers.budget import Budget, Method
 from truenorth.solvers.exact import arc_flow, consecutive, cp_sat, exhaustive, milp, start_orders
-from truenorth.solvers.faults import CP_SAT
+from truenorth.solvers.first_use import compile_once
 from truenorth.solvers.reductions import Visits, lanes_of, ticks_of
 from truenorth.solvers.result import Search
 from truenorth.solvers.search import beam
 from truenorth.solvers.search.decoder import Decoder
 from truenorth.solvers.search.queues import new_queues
 from truenorth.solvers.supports import supports, table
+from truenorth.solvers.trust import CP_SAT
 
 MEAN, MAKESPAN = Objective.MEAN_LATENCY, Objective.MAKESPAN
 
@@ -105,7 +106,7 @@ OF_WINDOWS: dict[str, Callable[[], object]] = {
     "lanes": lambda: lanes_of(runs(share=5_000)),
     "ticks": lambda: ticks_of(runs(), MEAN),
     "queues": lambda: new_queues(random_chats(random.Random(0), 4), MEAN),
-    "a second opinion of the MILP": lambda: "milp" in dict(confirming._others(CP_SAT, runs())),
+    "a second opinion of the MILP": lambda: "milp" in dict(confirming._others(CP_SAT, runs(), milp_tasks=20)),
 }
 """What is tried where it suits the window."""
 
@@ -146,6 +147,8 @@ def test_a_method_that_does_not_suit_names_those_that_do() -> None:
     with pytest.raises(QuestionError) as refused:
         portfolio.solve(in_class(), MAKESPAN, Budget(5.0, Method.MILP))
     assert str(refused.value) == "method: milp has no support for batches; allowed are auto, cp-sat, search"
+    with pytest.raises(QuestionError, match=r"^method: milp has no support for batches"):
+        compile_once(in_class(), lambda: pytest.fail("compiles kernels first"), "milp")
     with pytest.raises(QuestionError) as refused:
         portfolio.solve(random_chats(random.Random(0), 4), MEAN, Budget(5.0, Method.CP_SAT))
     assert str(refused.value) == "method: cp-sat has no support for continuous batching; allowed are auto, search"

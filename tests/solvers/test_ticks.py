@@ -13,9 +13,10 @@ from truenorth.executor import parse_policy, simulate
 from truenorth.models import BatchClass, Instance, Job, Objective, Task, check, timeline_value
 from truenorth.solvers.budget import Budget
 from truenorth.solvers.exact import arc_flow, exhaustive
-from truenorth.solvers.portfolio import prove, solve
-from truenorth.solvers.reductions import TickSearch, in_ticks, ticks_of
+from truenorth.solvers.portfolio import solve
+from truenorth.solvers.reductions import ticks_of
 from truenorth.solvers.result import Search
+from truenorth.solvers.strategy import prove
 
 SECOND = 1_000_000
 
@@ -67,15 +68,14 @@ def test_a_plan_off_the_grid_is_a_plan_of_the_twin_and_no_worse(seed: int) -> No
 def test_a_bound_between_two_seconds_is_rounded_up_to_the_next() -> None:
     search = Search(three_equal(), Objective.MAKESPAN, 600.0)
     search.offer_bound(Fraction(3 * SECOND, 2), "energetic")
-    counted = in_ticks(search)
+    counted = search.in_ticks()
     # Three runs of a second on two GPUs: 1.5 s of work each, and no plan ends between whole seconds.
     assert (counted.bound, search.bound, search.bound_method) == (Fraction(2), Fraction(2 * SECOND), "energetic")
 
 
 def test_doubts_and_what_is_offered_in_ticks_reach_the_window() -> None:
     search = Search(three_equal(), Objective.MAKESPAN, 600.0)
-    counted = in_ticks(search)
-    assert isinstance(counted, TickSearch)
+    counted = search.in_ticks()
     found = exhaustive.solve(counted.instance, Objective.MAKESPAN).timeline
     assert found is not None
     counted.offer(found)
@@ -84,7 +84,7 @@ def test_doubts_and_what_is_offered_in_ticks_reach_the_window() -> None:
     assert search.proved
     counted.forget("CP-SAT", "tried")
     assert (search.bound, search.faults, counted.faults) == (None, ["tried"], ["tried"])
-    assert in_ticks(search).faults == ["tried"]
+    assert search.in_ticks().faults == ["tried"]
 
 
 def test_three_equal_jobs_are_proved_whatever_their_length() -> None:
@@ -97,7 +97,7 @@ def test_packing_leaves_others_half_of_the_time(monkeypatch: pytest.MonkeyPatch)
     asked = list[tuple[float, float]]()
 
     def note(search: Search, workers: int, seed: int, limit_s: float) -> None:
-        asked.append((limit_s, search.remaining_s))
+        asked.append((limit_s, search.clock.left_s))
 
     monkeypatch.setattr(arc_flow, "improve", note)
     sizes = (7, 6, 5, 4, 4, 3, 3, 2)  # 34 in all: the bound of 17 is met, but not by the first plan

@@ -15,10 +15,10 @@ from truenorth.models.objective import Status
 from truenorth.solvers.bounds import closed_form, energetic, fluid
 from truenorth.solvers.bounds.certificate import closed_form_document
 from truenorth.solvers.bounds.effort import Effort
-from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.bounds.refutation import refute
 from truenorth.solvers.bounds.verify import verify
 from truenorth.solvers.exact import cp_sat, exhaustive, milp
+from truenorth.solvers.rounding import round_up
 
 LATE = Objective.LATE_JOBS
 WEIGHTS = (Fraction(0), Fraction(1, 2), Fraction(1), Fraction(1), Fraction(2), Fraction(5), Fraction(7, 3))

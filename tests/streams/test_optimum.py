@@ -21,12 +21,12 @@ from truenorth.models.objective import charges, timeline_value
 from truenorth.models.streams import StreamSpeed
 from truenorth.solvers.bounds import closed_form, stream_prices
 from truenorth.solvers.bounds.certificate import closed_form_document
-from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.bounds.stream_payments import pay
 from truenorth.solvers.bounds.stream_recomputed import counts_pairs, stream_value
 from truenorth.solvers.bounds.verify import verify
 from truenorth.solvers.compiled import random_state
 from truenorth.solvers.result import Search
+from truenorth.solvers.rounding import round_up
 from truenorth.solvers.search import queues
 from truenorth.solvers.search.queues_kernel import Queues, anneal
 
@@ -90,7 +90,7 @@ def test_bounds_lie_below_all_plans_and_policies_above(seed: int) -> None:
     least = optimum(instance, objective)
     for policy in ("least_tokens", "round_robin"):
         assert least <= timeline_value(objective, instance, simulate(instance, parse_policy(policy)))
-    search = Search(instance, objective, time_limit_s=60.0)
+    search = Search(instance, objective, 60.0)
     search.offer(simulate(instance, parse_policy("least_tokens")))
     queues.improve(search, seed, iterations=300)
     assert search.value is not None

@@ -26,7 +26,6 @@ from truenorth.planner.answers.options import PlanFor
 from truenorth.planner.answers.policies.receding_horizon import EVERYTHING, Oracle, RecedingHorizon, RecedingOptions
 from truenorth.planner.answers.uncertain.planning import SAMPLES, candidates
 from truenorth.planner.answers.uncertain.told import Told, retime
-from truenorth.solvers.reductions import on_twin
 from truenorth.solvers.result import Search
 from truenorth.solvers.search import annealing
 
@@ -157,7 +156,7 @@ class Offline(Policy):
 def anneal(instance: Instance, objective: Objective, moves: int, seed: int) -> Timeline | None:
     """Return the plan that a number of moves of local search leads to; None if there is none."""
     search = Search(instance, objective, _ENDLESS_S)
-    annealing.improve(on_twin(search), seed, moves)
+    annealing.improve(search.on_twin(), seed, moves)
     return search.timeline
 
 

@@ -20,12 +20,14 @@ from truenorth.planner.answers.servers.sizes import Mix
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.bounds.certificate import closed_form_document, lagrangian_document
 from truenorth.solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
-from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.budget import Budget
+from truenorth.solvers.clock import Clock
 from truenorth.solvers.exact import arc_flow
-from truenorth.solvers.faults import SOLVER_OF
-from truenorth.solvers.result import Progress, Result, Search
+from truenorth.solvers.incumbents import Progress
+from truenorth.solvers.result import Result, Search
+from truenorth.solvers.rounding import round_up
 from truenorth.solvers.side_by_side import anneal, raise_bound
+from truenorth.solvers.trust import SOLVER_OF
 
 Reached = tuple[Fraction | None, ...]
 """The figure of a timeline that each level limits, in microseconds, as a ratio or a share; None if it covers no job."""
@@ -71,18 +73,6 @@ class SizeRefutation:
     forces: str
     however_many: bool = False
     alone: Alone | None = None
-
-
-class Until(threading.Event):
-    """An event that is set once another is, too."""
-
-    def __init__(self, other: threading.Event) -> None:
-        super().__init__()
-        self._other = other
-
-    def is_set(self) -> bool:
-        """Say whether this or the other is set."""
-        return super().is_set() or self._other.is_set()
 
 
 def meets(instance: Instance, timeline: Timeline, levels: ServiceLevels) -> bool:
@@ -234,7 +224,7 @@ def _led(at: _SizeTried, goal: Goal, budget: Budget) -> SizeAttempt:
         if at.is_met_by(hurried):
             return SizeAttempt(hurried, None)
         at.known += [] if hurried is None else [hurried]
-    until = Until(budget.stop)
+    until = Clock(math.inf, budget.stop)
     led = replace(budget.share(1), watch=_watch(goal, until), stop=until)
     result = solve(goal.instance, goal.objective, led, starts=at.known or None)
     if at.is_met_by(result.timeline):
@@ -248,9 +238,9 @@ def _led(at: _SizeTried, goal: Goal, budget: Budget) -> SizeAttempt:
         return SizeAttempt(None, _searched(goal, at.mix, result, method, at.left_s(), budget.stop))
     from truenorth.solvers.confirming import ask_others
 
-    again = replace(budget, time_limit_s=max(0.1, min(at.left_s(), max(_LEAST_DOUBT_S, result.runtime_s))))
+    again = Clock(max(0.1, min(at.left_s(), max(_LEAST_DOUBT_S, result.runtime_s))), budget.stop)
     most = None if result.infeasible else goal.most
-    opinion = ask_others(method, goal.instance, goal.objective, most, again, budget.stop)
+    opinion = ask_others(method, goal.instance, goal.objective, most, budget, again)
     if at.is_met_by(opinion.timeline):
         return SizeAttempt(opinion.timeline, None)
     if opinion.confirmed_by is None:  # one solver's word refutes nothing
@@ -265,7 +255,7 @@ def _hurry(at: _SizeTried, goal: Goal, budget: Budget) -> Timeline | None:
     At first all jobs count, then all but the latest of the plan found, as many as may be late: what is given up makes
     room for the others. A plan that came close earlier has had its turn with all of them.
     """
-    until, hurried, turns = Until(budget.stop), at.closest, _TURNS if goal.most else 1
+    until, hurried, turns = Clock(math.inf, budget.stop), at.closest, _TURNS if goal.most else 1
 
     def watch(progress: Progress) -> None:
         if at.is_met_by(search.timeline):
@@ -274,7 +264,7 @@ def _hurry(at: _SizeTried, goal: Goal, budget: Budget) -> Timeline | None:
     for turn in range(turns):
         window = goal.instance if hurried is None else goal.without_latest(hurried)
         limited = replace(budget, time_limit_s=budget.time_limit_s / turns, seed=budget.seed + turn)
-        search = Search(window, Objective.WEIGHTED_TARDINESS, limited.time_limit_s, watch, until)
+        search = Search(window, Objective.WEIGHTED_TARDINESS, until.child(limited.time_limit_s), watch)
         for timeline in at.known if hurried is None else [hurried]:
             search.offer(timeline)
         anneal(search, limited)
@@ -303,9 +293,8 @@ def _searched(
 ) -> SizeRefutation:
     """Return the refutation that a search has proved; a Lagrangian bound is climbed again, for its prices."""
     if result.bound_method == LAGRANGIAN and left_s > 0:
-        until = Until(stop)
-        limit_s = min(left_s, 2 * result.runtime_s)
-        again = Search(goal.instance, goal.objective, limit_s, _watch(goal, until), until)
+        until = Clock(min(left_s, 2 * result.runtime_s), stop)
+        again = Search(goal.instance, goal.objective, until, _watch(goal, until))
         priced = raise_bound(again)
         if priced is not None and priced.bound > goal.most:
             document = lagrangian_document(goal.instance, goal.objective, priced)
@@ -335,8 +324,8 @@ def _packed(goal: Goal, mix: Mix, budget: Budget) -> SizeAttempt:
         return SizeAttempt(None if packed is None else arc_flow.timeline(instance, packed), None)
     from truenorth.solvers.confirming import ask_others
 
-    again = replace(budget, time_limit_s=max(0.1, min(budget.time_limit_s, _LEAST_DOUBT_S)))
-    opinion = ask_others(arc_flow.METHOD, instance, Objective.MAKESPAN, Fraction(due), again, budget.stop)
+    again = Clock(max(0.1, min(budget.time_limit_s, _LEAST_DOUBT_S)), budget.stop)
+    opinion = ask_others(arc_flow.METHOD, instance, Objective.MAKESPAN, Fraction(due), budget, again)
     if opinion.timeline is not None:
         return SizeAttempt(opinion.timeline, None)
     others = ", confirmed by nobody," if opinion.confirmed_by is None else f" and {opinion.confirmed_by}"

@@ -164,7 +164,7 @@ class UncertainPlanRecord:
 def plan_uncertain_within(asked: UncertainPlanQuestion, scenario: Scenario, budget: Budget) -> UncertainPlan:
     """Plan a scenario for run times that are estimates, within a budget."""
     told, plan_for = asked.told, chosen(PlanFor, asked.plan_for, "plan_for")
-    search = Search.within(budget, scenario.instance, scenario.objective)
+    search = Search(scenario.instance, scenario.objective, budget.clock, budget.watch)
     plans = 1 if plan_for is not PlanFor.SAMPLES else asked.samples + len(QUANTILES)
 
     def planned(instance: Instance) -> Timeline | None:

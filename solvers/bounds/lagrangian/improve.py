@@ -29,8 +29,9 @@ from truenorth.solvers.bounds.lagrangian.evaluation import (
 from truenorth.solvers.bounds.lagrangian.job_paths import Numbers
 from truenorth.solvers.bounds.lagrangian.pooled import FirstPrices, Pool, PooledEvaluation
 from truenorth.solvers.bounds.lagrangian.relaxation import Fixed, Relaxation, fixed_parts, job_costs, relax
-from truenorth.solvers.bounds.proof import round_up
+from truenorth.solvers.clock import Clock
 from truenorth.solvers.result import Search
+from truenorth.solvers.rounding import round_up
 
 METHOD = "lagrangian"
 """Name of the bounds that this search proves."""
@@ -166,9 +167,9 @@ def _climb(search: Search, time_limit_s: float | None, finest_us: int, unit_us: 
     GivenUpError
         If memory or time are short.
     """
-    limit = search.remaining_s if time_limit_s is None else min(search.remaining_s, time_limit_s)
-    end_s = search.elapsed_s + limit
-    prepared = prepare(search.instance, search.objective, limit >= PLACED_S_PER_TASK * search.instance.n_tasks)
+    limit_s = search.clock.left_s if time_limit_s is None else min(search.clock.left_s, time_limit_s)
+    clock = search.clock.child(limit_s)
+    prepared = prepare(search.instance, search.objective, limit_s >= PLACED_S_PER_TASK * search.instance.n_tasks)
     if prepared is None:
         return None
     fixed, first_prices = prepared
@@ -178,30 +179,27 @@ def _climb(search: Search, time_limit_s: float | None, finest_us: int, unit_us: 
         unit_us, odd_us = _even_unit(fixed, unit_us)
         finest_us = max(finest_us, odd_us)
 
-    def left_s() -> float:
-        return min(search.remaining_s, end_s - search.elapsed_s)
-
-    in_haste = left_s() < ALONE_S_PER_TASK * search.instance.n_tasks
+    in_haste = clock.left_s < ALONE_S_PER_TASK * search.instance.n_tasks
     pool = Pool.of(fixed, first_prices) if in_haste else None
     begin: Begin | None = None
     with suppress(GivenUpError):  # alone, jobs look at their own windows, which may be shorter than the time of all
-        begin = None if pool is None else _climb_pooled(search, fixed, pool, first_prices, finest_us, unit_us, left_s)
+        begin = None if pool is None else _climb_pooled(search, fixed, pool, first_prices, finest_us, unit_us, clock)
     if begin is None:
-        begin = _begin_alone(search, fixed, first_prices, tuning, finest_us, unit_us, left_s)
+        begin = _begin_alone(search, fixed, first_prices, tuning, finest_us, unit_us, clock)
     relaxation, start, steps, best = begin
     reached = 0.0
     while steps.count > 0:
-        pace = _Pace(search, relaxation, left_s)
+        pace = _Pace(relaxation, clock)
         climb = ascend(relaxation, start, steps, pace.go_on)
         best = offer(search, relaxation, climb.best, best)
         before, reached = reached, climb.value / relaxation.scale
-        if left_s() <= 0 or relaxation.slot_us <= finest_us or search.proved or reached <= before * (1 + LEAST_GAIN):
+        if clock.is_set() or relaxation.slot_us <= finest_us or search.proved or reached <= before * (1 + LEAST_GAIN):
             break
         windows = _windows(fixed, relaxation, climb)
         try:
             halved = relax(fixed, max(finest_us, relaxation.slot_us // 2), windows)
             per_step = pace.step_s * _size(halved) / _size(relaxation)  # windows have changed, too
-            finer_us, steps = _affordable(tuning.warm, tuning, halved.slot_us, per_step, left_s(), finest_us)
+            finer_us, steps = _affordable(tuning.warm, tuning, halved.slot_us, per_step, clock.left_s, finest_us)
             finer = halved if finer_us == halved.slot_us else relax(fixed, finer_us, windows)
         except GivenUpError:
             break  # no room for finer slots
@@ -241,16 +239,15 @@ def prepare(instance: Instance, objective: Objective, placed: bool = True) -> tu
 class _Pace:
     """Tells an ascent whether to go on, and how long its steps take but for the first, which touches new memory."""
 
-    def __init__(self, search: Search, relaxation: Relaxation, left_s: Callable[[], float]) -> None:
-        self._search, self._left_s = search, left_s
-        self._moves = _moves_per_step(relaxation)
-        self._asked_s = [search.elapsed_s]
+    def __init__(self, relaxation: Relaxation, clock: Clock) -> None:
+        self._clock, self._moves = clock, _moves_per_step(relaxation)
+        self._asked_s = [clock.elapsed_s]
 
     def go_on(self) -> bool:
         """Say whether there is time for another step; asked once a step."""
-        self._search.count(self._moves)
-        self._asked_s.append(self._search.elapsed_s)
-        return self._left_s() > 0
+        self._clock.count(self._moves)
+        self._asked_s.append(self._clock.elapsed_s)
+        return not self._clock.is_set()
 
     @property
     def step_s(self) -> float:
@@ -270,14 +267,14 @@ def _begin_alone(
     tuning: Tuning,
     finest_us: int,
     unit_us: int,
-    left_s: Callable[[], float],
+    clock: Clock,
 ) -> Begin:
     """Return the first prices in slots wide enough to leave time for finer ones."""
 
     def relax_first(slot_us: int) -> Relaxation:
         return relax(fixed, slot_us, _first_windows(fixed, first_prices, tuning.first_window, slot_us))
 
-    relaxation, steps = _coarsest(search, unit_us, relax_first, Evaluation, tuning.cold, finest_us, left_s)
+    relaxation, steps = _coarsest(search, unit_us, relax_first, Evaluation, tuning.cold, finest_us, clock)
     return relaxation, first_prices.in_slots(relaxation), steps, None
 
 
@@ -288,7 +285,7 @@ def _climb_pooled(
     first_prices: FirstPrices,
     finest_us: int,
     unit_us: int,
-    left_s: Callable[[], float],
+    clock: Clock,
 ) -> Begin:
     """Climb with prices that jobs share, from coarse slots to fine ones, and prove after each what they are worth.
 
@@ -306,38 +303,38 @@ def _climb_pooled(
     def evaluate(relaxation: Relaxation) -> Evaluation:
         return PooledEvaluation(pool, relaxation, model_us)
 
-    pooled, steps = _coarsest(search, unit_us, pool.relax, evaluate, PLAIN.cold, finest_us, left_s)
+    pooled, steps = _coarsest(search, unit_us, pool.relax, evaluate, PLAIN.cold, finest_us, clock)
     flat = first_prices.in_slots(pooled)
     best: Priced | None = None
     finest_us = max(finest_us, unit_us // FINEST_POOLED_SHARE)
     while True:
-        pace = _Pace(search, pooled, left_s)
+        pace = _Pace(pooled, clock)
         climb = ascend(pooled, flat, steps, pace.go_on, evaluate(pooled))
         if model_us is None:
             # Once, at the widest slots: prices on models behind a cold start cost half of a step, and are often 0.
-            trial_pace = _Pace(search, pooled, left_s)
+            trial_pace = _Pace(pooled, clock)
             cold = ascend(pooled, climb.best, TRIAL, trial_pace.go_on, PooledEvaluation(pool, pooled, pool.cold_us))
             if cold.value >= climb.value * (1 - LEAST_GAIN):
                 model_us, climb, pace = pool.cold_us, cold, trial_pace
-        begun_s = search.elapsed_s
+        begun_s = clock.elapsed_s
         paid_us = pool.paid_us(pooled, climb.job_value)
         relaxation = relax(fixed, pooled.slot_us, _reaching(paid_us, pooled.slots * pooled.slot_us, pooled.slot_us))
         start = pool.to_jobs(climb.best, pooled, paid_us, relaxation)
         best = offer(search, relaxation, start, best)
-        proof_s = search.elapsed_s - begun_s
-        if left_s() <= 0 or search.proved:
+        proof_s = clock.elapsed_s - begun_s
+        if clock.is_set() or search.proved:
             return relaxation, start, replace(steps, count=0), best
         # In slots half as wide a step takes twice as long.
-        climbing_s = left_s() - PROOFS_KEPT * proof_s
+        climbing_s = clock.left_s - PROOFS_KEPT * proof_s
         finer_us, steps = _affordable(POOLED, PLAIN, pooled.slot_us // 2, 2 * pace.step_s, climbing_s, finest_us)
         finer = None if finer_us < finest_us or not steps.count else _relax_if_it_fits(pool, finer_us)
         if finer is None:  # from here on every job has prices of its own
-            steps = _affordable(PLAIN.warm, PLAIN, pooled.slot_us, proof_s, left_s(), pooled.slot_us)[1]
+            steps = _affordable(PLAIN.warm, PLAIN, pooled.slot_us, proof_s, clock.left_s, pooled.slot_us)[1]
             return relaxation, start, steps, best
-        pace = _Pace(search, finer, left_s)
+        pace = _Pace(finer, clock)
         trial = ascend(finer, refine(climb.best, pooled, finer), TRIAL, pace.go_on, evaluate(finer))
         # A step was guessed to take twice as long; the trial has told.
-        possible = int(STEPS_SHARE * (left_s() - PROOFS_KEPT * proof_s) / pace.step_s)
+        possible = int(STEPS_SHARE * (clock.left_s - PROOFS_KEPT * proof_s) / pace.step_s)
         pooled, flat, steps = finer, trial.best, replace(steps, count=max(1, min(possible, POOLED.count)))
 
 
@@ -355,7 +352,7 @@ def _coarsest(
     evaluate: Callable[[Relaxation], Evaluation],
     cold: Steps,
     finest_us: int,
-    left_s: Callable[[], float],
+    clock: Clock,
 ) -> tuple[Relaxation, Steps]:
     """Return the first relaxation, its slots wide enough to leave time for finer ones, and the steps to take in it.
 
@@ -372,15 +369,15 @@ def _coarsest(
             relaxation = relax_first(slot_us)
             # Of slots this wide one step is worth its time, of others many are to take no more than a share of it.
             step_s = STEP_S if widest else cold.count * STEP_S / COLD_SHARE
-            Allowance(left_s).fit(_runs(relaxation), 0, step_s)
+            Allowance(lambda: clock.left_s).fit(_runs(relaxation), 0, step_s)
         except GivenUpError:
             if widest:
                 raise
             continue
-        pace = _Pace(search, relaxation, left_s)
+        pace = _Pace(relaxation, clock)
         ascend(relaxation, no_prices(relaxation), Steps(3), pace.go_on, evaluate(relaxation))
-        if cold.count * pace.step_s <= COLD_SHARE * left_s() or widest:
-            affordable = max(1, min(cold.count, int(left_s() / pace.step_s)))
+        if cold.count * pace.step_s <= COLD_SHARE * clock.left_s or widest:
+            affordable = max(1, min(cold.count, int(clock.left_s / pace.step_s)))
             return relaxation, replace(cold, count=affordable)
 
 
@@ -453,7 +450,7 @@ def _runs(relaxation: Relaxation) -> int:
 def offer(search: Search, relaxation: Relaxation, flat: Numbers, best: Priced | None) -> Priced | None:
     """Round prices, prove their bound and offer it; return the better of it and `best`."""
     prices = round_prices(Prices.split(flat, relaxation), relaxation)
-    search.count(_moves_per_step(relaxation))
+    search.clock.count(_moves_per_step(relaxation))
     bound = exact_bound(relaxation, prices)
     if bound is None or (best is not None and bound <= best.bound):
         return best

@@ -7,7 +7,6 @@ prove a bound.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -23,8 +22,9 @@ from truenorth.solvers.bounds.lagrangian.evaluation import Prices, no_prices
 from truenorth.solvers.bounds.lagrangian.improve import METHOD, Priced, carry_falls, improve, offer, prepare, refine
 from truenorth.solvers.bounds.lagrangian.job_paths import Numbers
 from truenorth.solvers.bounds.lagrangian.relaxation import Fixed, Relaxation, job_costs, relax
+from truenorth.solvers.clock import Clock
 from truenorth.solvers.farm import Farm, time_of_call
-from truenorth.solvers.result import Deadline, Search
+from truenorth.solvers.result import Search
 
 SECTION_TASKS, LEAST_TASKS = 7_500, 1_000
 """A section has about so many tasks, fewer but no fewer than this where there are more workers than sections."""
@@ -86,9 +86,10 @@ class Pricing:
     limit_s: float
 
 
-def price(asked: Pricing, stop: threading.Event | None = None) -> Priced | None:
+def price(asked: Pricing, within: Clock | None = None) -> Priced | None:
     """Return the best bound of a section that the time allows, with its prices; None if no prices were as good."""
-    search = Search(asked.instance, asked.objective, asked.limit_s, stop=stop)
+    clock = Clock(asked.limit_s) if within is None else within.child(asked.limit_s)
+    search = Search(asked.instance, asked.objective, clock)
     found = improve(search, unit_us=asked.unit_us)
     # After a few long steps prices are worth less than none, and would spoil what the other sections prove.
     worthless = found is None or found.bound <= critical_path.bound(asked.instance, asked.objective)
@@ -126,48 +127,48 @@ def raise_in_sections(
         The better one of `whole` and what the sections prove.
     """
     instance, objective = search.instance, search.objective
-    deadline = Deadline(search, search.elapsed_s + limit_s - JOIN_S_PER_TASK * instance.n_tasks)
+    clock = search.clock.child(limit_s - JOIN_S_PER_TASK * instance.n_tasks, lambda: search.proved)
     prepared = prepare(instance, objective)
-    if prepared is None or deadline.is_set():
+    if prepared is None or clock.is_set():
         return whole
     sections = _sections_of(instance, 1 if farm is None else farm.workers)
     if farm is None:
-        priced = _price_here(search, sections, deadline)
+        priced = _price_here(search, sections, clock)
     else:
         with ThreadPoolExecutor(1) as pool:
-            elsewhere = pool.submit(_price_elsewhere, instance, objective, sections, farm, deadline)
-            found = improve(search, deadline.left_s, unit_us=slot_unit_us(instance))
+            elsewhere = pool.submit(_price_elsewhere, instance, objective, sections, farm, clock)
+            found = improve(search, clock.left_s, unit_us=slot_unit_us(instance))
             priced = elsewhere.result()
         if found is not None and (whole is None or found.bound > whole.bound):
             whole = found
-    if not priced or search.stop.is_set():
+    if not priced or search.clock.is_stopped:
         return whole
     with search.giving_way(METHOD):
         return offer(search, *join(prepared[0], objective, priced, whole), whole)
     return whole
 
 
-def _price_here(search: Search, sections: list[PricedSection], deadline: Deadline) -> dict[PricedSection, Priced]:
+def _price_here(search: Search, sections: list[PricedSection], clock: Clock) -> dict[PricedSection, Priced]:
     """Return the prices of sections, made one after the other as far as time allows."""
     instance, priced = search.instance, dict[PricedSection, Priced]()
     for done, section in enumerate(sections):
-        if not deadline.is_set():
-            each_s = deadline.left_s / (len(sections) - done)
+        if not clock.is_set():
+            each_s = clock.left_s / (len(sections) - done)
             asked = Pricing(section.cut(instance), search.objective, slot_unit_us(instance), each_s)
-            part = price(asked, search.stop)
+            part = price(asked, search.clock)
             if part is not None:
                 priced[section] = part
     return priced
 
 
 def _price_elsewhere(
-    instance: Instance, objective: Objective, sections: list[PricedSection], farm: Farm, deadline: Deadline
+    instance: Instance, objective: Objective, sections: list[PricedSection], farm: Farm, clock: Clock
 ) -> dict[PricedSection, Priced]:
     """Return the prices of sections that workers make at the same time; those of lost ones are missing."""
     unit_us, rounds = slot_unit_us(instance), -(-len(sections) // farm.workers)
-    each_s = time_of_call(deadline.left_s) / rounds
+    each_s = time_of_call(clock.left_s) / rounds
     asked = [Pricing(section.cut(instance), objective, unit_us, each_s) for section in sections]
-    return {sections[index]: part for index, part in farm.gather(price, asked, deadline)}
+    return {sections[index]: part for index, part in farm.gather(price, asked, clock)}
 
 
 def _sections_of(instance: Instance, workers: int) -> list[PricedSection]:

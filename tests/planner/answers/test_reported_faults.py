@@ -19,8 +19,8 @@ from truenorth.models.objective import Objective
 from truenorth.models.scenario import Scenario
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.bounds.certificate import closed_form_document
-from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.bounds.verify import verify
+from truenorth.solvers.rounding import round_up
 
 GPU = {"kind": "A", "memory": "3 MB", "load_bandwidth": "1 MB/s"}
 CLUSTER = {"servers": 2, "gpu": GPU, "network": {"bandwidth": "1 MB/s"}}

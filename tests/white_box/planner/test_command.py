@@ -18,7 +18,8 @@ from tests.command import app, run
 from truenorth.models import Objective
 from truenorth.planner.answers.versions import versions
 from truenorth.planner.command.console import ProgressLine
-from truenorth.solvers.result import Progress, Search
+from truenorth.solvers.clock import Clock
+from truenorth.solvers.incumbents import Progress
 
 SIMULATE_KEYS = {"policy", "objective", "metrics"}
 PLAN_KEYS = {
@@ -263,7 +264,7 @@ def test_a_time_limit_that_is_none_is_refused(command: Command, scenario_file: P
 def test_a_limit_that_the_first_plan_misses_is_said_to_be(
     command: Command, scenario_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Search, "elapsed_s", property(lambda search: 61.0))  # every step comes after the limit of 60 s
+    monkeypatch.setattr(Clock, "elapsed_s", 61.0)  # every step comes after the limit of 60 s
     code, out, err = command("plan", scenario_file, "--json")
     document = json.loads(out)
     assert (code, document["status"], document["within_time_limit"]) == (0, "OPTIMAL", False)

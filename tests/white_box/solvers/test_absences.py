@@ -13,7 +13,7 @@ from truenorth.models.objective import Status
 from truenorth.solvers.budget import Budget, Method
 from truenorth.solvers.exact import exhaustive
 from truenorth.solvers.portfolio import solve
-from truenorth.solvers.reductions import Visits
+from truenorth.solvers.reductions import Visits, close
 from truenorth.solvers.search.decoder import Decoder
 from truenorth.solvers.search.dispatch import greedy_decisions
 
@@ -37,7 +37,7 @@ def test_the_decoder_rebuilds_an_optimum_from_its_decisions() -> None:
         for decisions in (decoder.encode(visits.to_twin(best.timeline)), *greedy_decisions(decoder)[:3]):
             decoded = decoder.timeline(decisions)
             assert decoded is not None
-            plan = visits.back(visits.close(decoded))
+            plan = visits.back(close(visits.twin, decoded))
             assert check(built, plan) == []
             values.append(timeline_value(objective, built, plan))
         assert values[0] == min(values) == best.value

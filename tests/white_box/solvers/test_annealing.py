@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import itertools
 import random
-import threading
 from fractions import Fraction
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,10 +13,9 @@ import pytest
 from experiments import authors
 from tests.instances import chain, cluster, instance, random_instance, task
 from truenorth.models import Instance, Job, Objective, Restrictions, check, timeline_value
-from truenorth.solvers import result
+from truenorth.solvers.clock import Clock
 from truenorth.solvers.exact.exhaustive import solve
 from truenorth.solvers.result import Search
-from truenorth.solvers.search import annealing
 from truenorth.solvers.search.annealer import Annealer, Parameters
 from truenorth.solvers.search.annealing import improve, starts
 from truenorth.solvers.search.decoder import Decisions, Decoder
@@ -176,19 +173,15 @@ def test_no_swaps_settles_models_where_all_fit() -> None:
     assert check(of, timeline) == []
 
 
-def test_limits_and_stops_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_and_stops_are_kept() -> None:
     of = authors.instance(authors.poisson(4, 100, 1))
     looks = itertools.count()
     # Each look at the clock takes 10 ms.
-    clock = SimpleNamespace(monotonic=lambda: next(looks) * 0.01, process_time=lambda: 0.0)
-    with monkeypatch.context() as at_this_clock:
-        at_this_clock.setattr(annealing, "time", clock)
-        at_this_clock.setattr(result, "time", clock)
-        search = Search(of, Objective.MEAN_SLOWDOWN, 60.0)
-        improve(search, time_limit_s=0.3)
-        assert search.timeline is not None
-        assert 0.3 <= search.elapsed_s < 1
-    stopped = Search(of, Objective.MEAN_SLOWDOWN, 60.0, stop=threading.Event())
-    stopped.stop.set()
+    search = Search(of, Objective.MEAN_SLOWDOWN, Clock(60.0, tell=lambda: next(looks) * 0.01))
+    improve(search, time_limit_s=0.3)
+    assert search.timeline is not None
+    assert 0.3 <= search.clock.elapsed_s < 1
+    stopped = Search(of, Objective.MEAN_SLOWDOWN, Clock(60.0))
+    stopped.clock.set()
     improve(stopped)
     assert stopped.timeline is not None

@@ -7,6 +7,7 @@ import pytest
 
 from experiments import authors
 from truenorth.models import Objective
+from truenorth.solvers.clock import Clock
 from truenorth.solvers.search.annealer import Annealer, Parameters
 from truenorth.solvers.search.annealing import starts
 from truenorth.solvers.search.decoder import Decisions, Decoder
@@ -18,7 +19,7 @@ def decisions(number: int) -> Decisions:
 
 
 def test_the_worse_half_goes_on_from_the_better_half() -> None:
-    exchange = Exchange(60.0)
+    exchange = Exchange(Clock(60.0))
     plans = [decisions(number) for number in range(4)]
     # Alone, and while it is the best, nobody takes anything over.
     assert exchange.meet(0, 4.0, plans[0]) is None
@@ -33,7 +34,7 @@ def test_the_worse_half_goes_on_from_the_better_half() -> None:
 
 
 def test_all_measure_temperatures_by_the_first_plan() -> None:
-    exchange = Exchange(60.0)
+    exchange = Exchange(Clock(60.0))
     assert exchange.agree_on(0.5) == 0.5
     assert exchange.agree_on(0.2) == 0.5
 

@@ -15,7 +15,8 @@ from truenorth.solvers.bounds.lagrangian.improve import improve as raise_bound
 from truenorth.solvers.budget import Budget, Method
 from truenorth.solvers.exact import milp, start_orders
 from truenorth.solvers.exact.start_orders_tables import ComputeRate
-from truenorth.solvers.result import Progress, Result, Search
+from truenorth.solvers.incumbents import Progress
+from truenorth.solvers.result import Result, Search
 from truenorth.solvers.side_by_side import dispatch
 
 DAY_US = 86_400 * 10**6

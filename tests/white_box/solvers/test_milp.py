@@ -20,8 +20,9 @@ from truenorth.models.formulations.milp import formulate
 from truenorth.models.formulations.milp_plans import ContradictoryOrderError
 from truenorth.models.objective import Status
 from truenorth.solvers.exact import cp_sat, exhaustive, milp
-from truenorth.solvers.faults import SolverFaultWarning
-from truenorth.solvers.result import Progress, Search
+from truenorth.solvers.incumbents import Progress
+from truenorth.solvers.result import Search
+from truenorth.solvers.trust import SolverFaultWarning
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -79,9 +80,9 @@ def test_optimal_start_is_proved() -> None:
 
 def test_stops_when_told() -> None:
     search = Search(_tight(14), Objective.MEAN_LATENCY, 600)
-    threading.Timer(1.0, search.stop.set).start()
+    threading.Timer(1.0, search.clock.set).start()
     milp.improve(search)
-    assert search.elapsed_s < 600
+    assert search.clock.elapsed_s < 600
 
 
 def test_an_instance_too_large_to_build_in_time_is_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,11 +13,14 @@ from truenorth.models import Instance, Job, Objective
 from truenorth.solvers.exact import exhaustive, parts, start_orders
 from truenorth.solvers.result import Search
 from truenorth.solvers.search.dispatch import greedy
+from truenorth.solvers.tuning import USUAL, Tuning
+
+EVERYWHERE = Tuning("cuts at every release, also where jobs wait for one another", cut_loss=1e9)
 
 
-def _planned(built: Instance, objective: Objective) -> Search:
+def _planned(built: Instance, objective: Objective, tuning: Tuning = USUAL) -> Search:
     """Return a search that knows the plan of a dispatch rule."""
-    search, plan = Search(built, objective, 900), greedy(built, objective)
+    search, plan = Search(built, objective, 900, tuning=tuning), greedy(built, objective)
     assert plan is not None
     search.offer(plan)
     return search
@@ -44,14 +47,13 @@ def test_jobs_far_apart_are_proved_apart() -> None:
 
 
 @pytest.mark.parametrize("objective", SUMS)
-def test_no_cut_lifts_a_bound_above_the_optimum(objective: Objective, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "_LITTLE", 1e9)  # cut at every release, also where jobs wait for one another
+def test_no_cut_lifts_a_bound_above_the_optimum(objective: Objective) -> None:
     several = 0
     for seed in range(20):
         built = random_instance(random.Random(7000 + seed), max_tasks=5)
         if not start_orders.applies(built, objective):
             continue
-        search, priced = _planned(built, objective), early_prices(built, objective)
+        search, priced = _planned(built, objective, EVERYWHERE), early_prices(built, objective)
         several += len(parts.cut(search, priced)) > 1
         parts.improve(search, priced, 900)
         best = exhaustive.solve(built, objective).value
@@ -62,9 +64,8 @@ def test_no_cut_lifts_a_bound_above_the_optimum(objective: Objective, monkeypatc
     assert several >= 5
 
 
-def test_jobs_of_no_weight_are_no_part_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "_LITTLE", 1e9)
+def test_jobs_of_no_weight_are_no_part_of_their_own() -> None:
     jobs = [Job(chain(task("t", 4)), 9 * at, weight=Fraction(weight)) for at, weight in enumerate((0, 1, 1, 0))]
     built = instance(jobs, on=cluster(1))
     priced = early_prices(built, Objective.WEIGHTED_LATENCY)
-    assert parts.cut(_planned(built, Objective.WEIGHTED_LATENCY), priced) == [range(2), range(2, 4)]
+    assert parts.cut(_planned(built, Objective.WEIGHTED_LATENCY, EVERYWHERE), priced) == [range(2), range(2, 4)]

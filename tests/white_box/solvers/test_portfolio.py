@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,15 +18,16 @@ from truenorth.executor import parse_policy, simulate
 from truenorth.models import BatchClass, Instance, Job, Objective, Task, Timeline, check, measure, timeline_value
 from truenorth.models.scenario.limits import check_horizon
 from truenorth.planner.answers.plan import starts_for
-from truenorth.solvers import portfolio, side_by_side
+from truenorth.solvers import portfolio, side_by_side, strategy
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.budget import Budget, Method
-from truenorth.solvers.exact import cp_sat
+from truenorth.solvers.exact import cp_sat, milp
 from truenorth.solvers.portfolio import solve
 from truenorth.solvers.result import Search
 from truenorth.solvers.search import annealing
 from truenorth.solvers.search.decoder import Decoder
 from truenorth.solvers.search.dispatch import greedy, greedy_decisions
+from truenorth.solvers.tuning import USUAL, Tuning
 
 AT_ONCE = Budget(1e-9)
 
@@ -79,7 +81,7 @@ def test_of_known_plans_one_is_kept_even_if_time_is_up() -> None:
     assert result.timeline is known
 
 
-def test_a_large_window_has_a_plan_before_policies_are_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_window_has_a_plan_before_policies_are_simulated() -> None:
     of = make.instance([Job(make.chain(make.task("a", 3)), 0)])
     values: list[Fraction | None] = []
     before: list[int] = []
@@ -89,9 +91,10 @@ def test_a_large_window_has_a_plan_before_policies_are_simulated(monkeypatch: py
         yield from ()
 
     for most in (1, 0):
-        monkeypatch.setattr(portfolio, "_DISPATCHED_TASKS", most)
         values.clear()
-        solve(of, Objective.MAKESPAN, Budget(60, watch=lambda moment: values.append(moment.value)), starts=starts)
+        tuning = Tuning("dispatched", dispatched_tasks=most)
+        budget = Budget(60, watch=lambda moment: values.append(moment.value), tuning=tuning)
+        assert solve(of, Objective.MAKESPAN, budget, starts=starts).options["tuning"] == "dispatched"
     assert before == [0, 1]
 
 
@@ -117,19 +120,22 @@ def test_dispatch_tries_no_further_rule_once_it_has_enough() -> None:
 
 def test_a_window_too_large_to_set_up_gets_no_ascent_and_no_cp_sat() -> None:
     of = queue()
-    search = Search(of, Objective.MEAN_LATENCY, side_by_side._ASCENT_S_PER_TASK * of.n_tasks)
+    search = Search(of, Objective.MEAN_LATENCY, USUAL.ascent_s_per_task * of.n_tasks)
     assert side_by_side.raise_bound(search) is None
     wide = replace(of, cluster=make.cluster(500))  # its model takes 6 tasks x 500 GPUs x 0.6 ms = 1.8 s to build
     assert cp_sat.build_s(wide) == pytest.approx(1.8)
     left = Search(wide, Objective.MEAN_LATENCY, 1.0)
     cp_sat.improve(left)
     assert (left.timeline, left.bound) == (None, None)
+    # Whoever wants to know why reads it in the result, and annealing takes the time.
+    assert search.left_out["lagrangian"].startswith("no time to begin it: that takes 0.0006 s, of which ")
+    assert left.left_out["cp-sat"].startswith("no time to begin it: that takes 1.8 s, of which ")
 
 
 def test_short_limits_give_the_bound_all_of_its_worker() -> None:
     # Up to 10 s, then 30 %.
     limits = (4.0, 10.0, 20.0, 60.0)
-    assert [side_by_side.share_of_bound_s(limit) for limit in limits] == [4.0, 10.0, 10.0, 18.0]
+    assert [side_by_side.share_of_bound_s(USUAL, limit) for limit in limits] == [4.0, 10.0, 10.0, 18.0]
 
 
 def test_beams_follow_the_first_prices_and_the_bound_goes_on_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,9 +162,9 @@ def test_beams_follow_the_first_prices_and_the_bound_goes_on_beside_them(monkeyp
     assert Fraction(21, 4) <= max(ascents) <= 6  # the critical paths alone come to 19 / 4
 
 
-def test_a_bound_finds_what_a_plan_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bound_finds_what_a_plan_finds() -> None:
     # The window of the test above twice, far apart, and taken for too large for CP-SAT: it is proved part by part.
-    monkeypatch.setattr(portfolio, "EXACT_TASKS", 0)
+    by_parts = Tuning("by parts", exact_tasks=0)
     runs = [(10, 0), (4, 0), (4, 1), (1, 1)]
     jobs = [
         Job(make.chain(make.task("t", run), name=f"w{at}"), begin + release)
@@ -166,8 +172,8 @@ def test_a_bound_finds_what_a_plan_finds(monkeypatch: pytest.MonkeyPatch) -> Non
         for at, (run, release) in enumerate(runs)
     ]
     of = make.instance(jobs, on=make.cluster(2))
-    planned = solve(of, Objective.MEAN_LATENCY, Budget(3.0))
-    bounded = portfolio.bound(of, Objective.MEAN_LATENCY, Budget(3.0))
+    planned = solve(of, Objective.MEAN_LATENCY, Budget(3.0, tuning=by_parts))
+    bounded = portfolio.bound(of, Objective.MEAN_LATENCY, Budget(3.0, tuning=by_parts))
     known = (planned.value, planned.lower_bound, bounded.found.value, bounded.found.lower_bound)
     assert known == (Fraction(6),) * 4
     assert bounded.priced is not None
@@ -191,7 +197,7 @@ def test_search_goes_on_once_cp_sat_has_had_its_share_of_a_window_with_batches(m
     asked = list[tuple[str, float]]()
 
     def note(name: str) -> Callable[..., None]:
-        return lambda search, *_, **__: asked.append((name, search.remaining_s))
+        return lambda search, *_, **__: asked.append((name, search.clock.left_s))
 
     monkeypatch.setattr(annealing, "improve", note("annealing"))
     monkeypatch.setattr(cp_sat, "ask_plainly", note("plainly"))
@@ -203,6 +209,41 @@ def test_search_goes_on_once_cp_sat_has_had_its_share_of_a_window_with_batches(m
     assert asked[proof][1] == pytest.approx(30, abs=2)
     assert {"annealing", "bound"} <= set(names[:proof])
     assert {"annealing", "bound"} <= set(names[proof + 1 :])
+
+
+def test_a_result_says_why_a_proof_had_no_turn() -> None:
+    batch = BatchClass("c", {"*": {1: 4, 2: 5}})
+    of = make.instance([Job(make.chain(Task.of_class("t", batch)), at) for at in range(4)], on=make.cluster(2))
+    search = Search(of, Objective.MEAN_LATENCY, 60.0)
+    strategy.prove(search, Budget(60.0, Method.CP_SAT, workers=1), None)
+    assert search.proved
+    assert search.result("test", {}).skipped == {
+        "arc-flow": "has no support for batches",
+        "start-orders": "has no support for batches",
+        "refutation": "has no support for batches",
+        "cp-sat beside annealing": "is only for maxima, with workers for both",
+        "cp-sat on the window as it is": "is only for windows of up to 60 tasks, where no method is named",
+    }
+    alone = Search(queue(), Objective.MEAN_LATENCY, 60.0)
+    strategy.prove(alone, Budget(60.0, workers=1), None)
+    assert alone.skipped["start-orders"] == "needs prices of the Lagrangian bound, and there are none"
+    assert alone.skipped["refutation"] == "is only for maxima and late jobs"
+
+
+@pytest.mark.parametrize(("method", "module"), [(Method.CP_SAT, cp_sat), (Method.MILP, milp)])
+def test_time_too_short_for_a_model_goes_to_annealing(
+    method: Method, module: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    annealed = list[Search]()
+    monkeypatch.setattr(strategy, "anneal", lambda search, _: annealed.append(search))
+    monkeypatch.setattr(module, "_BUILD_S", 1.0)
+    search = Search(queue(), Objective.MEAN_LATENCY, 5.0)
+    strategy.prove(search, Budget(5.0, method, workers=1), None)
+    assert annealed == [search]
+    assert search.left_out[str(method)].startswith("no time to begin it: ")
+    # Counted moves are over by then: what the clock decides must not add to them.
+    strategy.prove(search, Budget(5.0, method, workers=1, iterations=10), None)
+    assert annealed == [search]
 
 
 def test_a_warm_up_without_time_for_the_bound_is_repeated_until_there_was() -> None:

@@ -13,9 +13,11 @@ from tests import instances as make
 from truenorth.models import InfeasibleTimelineError, Instance, Job, Objective, Placement, Residency, Timeline
 from truenorth.models.formulations.allowance import GivenUpError
 from truenorth.models.objective import Status, proves
-from truenorth.solvers.faults import SolverFaultWarning
-from truenorth.solvers.reductions import Episode, TwinSearch, Visits
-from truenorth.solvers.result import Progress, Result, Search, UnsoundBoundError
+from truenorth.solvers.clock import Clock
+from truenorth.solvers.incumbents import Progress
+from truenorth.solvers.reductions import Visits
+from truenorth.solvers.result import Result, Search
+from truenorth.solvers.trust import SolverFaultWarning, UnsoundBoundError
 
 
 @pytest.fixture
@@ -138,19 +140,19 @@ def test_a_method_that_proved_something_was_not_left_out(world: Instance) -> Non
 def test_what_a_part_of_a_search_forgets_the_search_forgets(world: Instance) -> None:
     running = search(world)
     running.offer_bound(Fraction(6), "critical path")
-    twin = TwinSearch(running, Visits.of(world))
-    episode = Episode(twin, 5.0)
+    twin = running.part(by=Visits.of(world))
+    episode = twin.part(5.0)
     episode.offer_bound(Fraction(8), "cp-sat")
     assert running.bound == 8
     episode.forget("CP-SAT", "it contradicts itself on the first jobs")
     episode.offer_bound(Fraction(7), "cp-sat")
-    assert [each.bound for each in (running, twin, episode)] == [6, None, None]
+    assert [each.bound for each in (running, twin, episode)] == [6, 6, 6]
     assert all(each.faults == ["it contradicts itself on the first jobs"] for each in (running, twin, episode))
 
 
 def test_who_hears_of_a_fault_in_a_part_of_a_search_gets_the_plan_that_shows_it(world: Instance) -> None:
     running = search(world)
-    episode = Episode(running, 5.0)
+    episode = running.part(5.0)
     episode.offer_bound(Fraction(10), "cp-sat")
     episode.offer_bound(Fraction(11), "arc-flow")  # on the word of the same solver: one fault
     with pytest.warns(SolverFaultWarning) as heard:
@@ -219,13 +221,27 @@ def test_proved_once_value_and_bound_meet(world: Instance) -> None:
 
 def test_the_clock_and_the_stop() -> None:
     stop = threading.Event()
-    running = Search(make.instance([Job(make.chain(make.task("t", 1)), 0)]), Objective.MAKESPAN, 60.0, stop=stop)
-    assert 0 < running.remaining_s <= 60
-    assert running.elapsed_s >= 0
+    clock = Clock(60.0, stop)
+    assert 0 < clock.left_s <= 60
+    assert clock.elapsed_s >= 0
     stop.set()
-    assert running.remaining_s == 0
-    spent = Search(running.instance, Objective.MAKESPAN, 0.0)
-    assert spent.remaining_s == 0
+    assert clock.left_s == 0
+    assert Clock(0.0).left_s == 0
+
+
+def test_a_part_of_a_clock_has_no_more_time_than_the_clock() -> None:
+    now, done = [0.0], list[bool]()
+    whole = Clock(10.0, tell=lambda: now[0])
+    part, long, answered = whole.child(4.0), whole.child(60.0), whole.child(is_done=lambda: bool(done))
+    now[0] = 3.0
+    assert [each.left_s for each in (whole, part, long, answered)] == [7, 1, 7, 7]
+    assert part.passed == 0.75
+    done.append(True)
+    assert (answered.is_set(), answered.is_stopped) == (True, False)
+    part.set()
+    assert (part.left_s, part.passed, whole.left_s) == (0, 1, 7)
+    now[0] = 10.0
+    assert (long.left_s, long.is_set(), long.is_stopped) == (0, True, False)
 
 
 def test_a_watcher_sees_every_improvement(world: Instance) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from experiments import authors
 from truenorth.models import Objective
+from truenorth.solvers.clock import Clock
 from truenorth.solvers.search.annealer import Annealer, Parameters
 from truenorth.solvers.search.annealing import starts
 from truenorth.solvers.search.decoder import Decisions, Decoder
@@ -24,7 +25,7 @@ def test_early_tasks_stand_as_one_plan_has_them_and_the_others_behind_them_as_th
 
 
 def test_who_comes_first_leads_and_who_comes_next_follows() -> None:
-    exchange = Exchange(60.0)
+    exchange = Exchange(Clock(60.0))
     (first, first_leads), (second, second_leads), (third, third_leads) = (exchange.join() for _ in range(3))
     assert (first_leads, second_leads, third_leads) == (True, False, True)
     assert first is second

@@ -30,7 +30,7 @@ from truenorth.models.formulations.normal_form import restrict
 from truenorth.models.objective import Status
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.exact import cp_sat, exhaustive
-from truenorth.solvers.reductions import Visits
+from truenorth.solvers.reductions import Visits, close
 
 
 def there(*intervals: tuple[int, int]) -> Availability:
@@ -162,7 +162,7 @@ def test_a_plan_is_the_same_on_the_twin_and_hints_its_formulation() -> None:
         if plan is None:
             continue
         visits = Visits.of(built)
-        spread = visits.close(visits.to_twin(plan))
+        spread = close(visits.twin, visits.to_twin(plan))
         assert check(visits.twin, spread) == []
         gathered = visits.back(spread)
         assert gathered.residencies == plan.residencies

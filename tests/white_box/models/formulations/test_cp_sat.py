@@ -21,7 +21,6 @@ from truenorth.models.formulations.windows import cannot_end
 from truenorth.models.instance import Instance
 from truenorth.models.objective import Status
 from truenorth.solvers.exact import cp_sat, exhaustive
-from truenorth.solvers.reductions import on_twin
 from truenorth.solvers.result import Search
 
 COMPLETE = "The solution hint is complete and is feasible"
@@ -149,7 +148,7 @@ def _rows(terms: Iterable[tuple[int, int]]) -> frozenset[tuple[int, int]]:
 @pytest.mark.parametrize("seed", range(40))
 def test_an_interval_ends_at_its_start_plus_its_length_though_absent(seed: int) -> None:
     scenario = fork(seed) if seed % 4 == 0 else draw(seed).scenario
-    search = on_twin(Search(scenario.instance, scenario.objective, 1))
+    search = Search(scenario.instance, scenario.objective, 1).on_twin()
     if cannot_end(search.instance):
         return
     proto = formulate(search.instance, search.objective).model.proto

@@ -28,9 +28,9 @@ from truenorth.solvers.bounds.lagrangian.improve import Priced
 from truenorth.solvers.bounds.lagrangian.job_paths import PARTS
 from truenorth.solvers.bounds.lagrangian.relaxation import Relaxation, fixed_parts, job_costs, relax
 from truenorth.solvers.bounds.lagrangian.shapes import forest
-from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.bounds.verify import verify
 from truenorth.solvers.exact import exhaustive
+from truenorth.solvers.rounding import round_up
 
 PAIRS = BatchClass("c", {"*": {1: 4, 2: 5}})
 """Alone 4 us, two together 5: each of two takes 2.5 us of a GPU."""

@@ -16,8 +16,8 @@ from truenorth.solvers.bounds.lagrangian.ascent import Steps, ascend
 from truenorth.solvers.bounds.lagrangian.evaluation import Prices, exact_bound, no_prices, round_prices
 from truenorth.solvers.bounds.lagrangian.improve import Priced
 from truenorth.solvers.bounds.lagrangian.relaxation import fixed_parts, job_costs, relax
-from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.bounds.verify import verify
+from truenorth.solvers.rounding import round_up
 
 SUMS = [objective for objective in Objective if objective.is_sum]
 

@@ -1,5 +1,4 @@
 import random
-import threading
 from fractions import Fraction
 
 import numpy as np
@@ -14,10 +13,11 @@ from truenorth.solvers.bounds.lagrangian.evaluation import Evaluation, Prices, e
 from truenorth.solvers.bounds.lagrangian.improve import improve, refine
 from truenorth.solvers.bounds.lagrangian.job_paths import PARTS
 from truenorth.solvers.bounds.lagrangian.relaxation import fixed_parts, job_costs, relax
-from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.bounds.verify import verify
+from truenorth.solvers.clock import Clock
 from truenorth.solvers.exact import exhaustive
 from truenorth.solvers.result import Search
+from truenorth.solvers.rounding import round_up
 
 SUMS = [objective for objective in Objective if objective.is_sum]
 
@@ -121,12 +121,12 @@ def test_nothing_counts_without_deadlines() -> None:
 
 
 def test_a_stop_ends_the_search_with_its_bound() -> None:
-    stop = threading.Event()
+    clock = Clock(600.0)
     jobs = [Job(make.chain(make.task("a", 400_000)), 100_000 * i) for i in range(30)]
-    search = Search(make.instance(jobs), Objective.MEAN_LATENCY, 600.0, lambda _: stop.set(), stop)
+    search = Search(make.instance(jobs), Objective.MEAN_LATENCY, clock, lambda _: clock.set())
     priced = improve(search)
     assert priced is not None
-    assert search.elapsed_s < 600
+    assert search.clock.elapsed_s < 600
     assert search.bound == priced.bound
 
 

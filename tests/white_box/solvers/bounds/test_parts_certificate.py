@@ -21,8 +21,9 @@ from truenorth.solvers.bounds import closed_form, part_sums
 from truenorth.solvers.bounds.certificate import closed_form_document, parts_document
 from truenorth.solvers.bounds.verify import verify
 from truenorth.solvers.exact import exhaustive, parts, start_orders
-from truenorth.solvers.exact.certify_parts import CertifiedSearch
+from truenorth.solvers.result import Search
 from truenorth.solvers.search.dispatch import greedy
+from truenorth.solvers.tuning import Tuning
 
 SUMS = [objective for objective in Objective if objective.is_sum]
 
@@ -211,7 +212,7 @@ def test_what_is_written_is_proved_again() -> None:
         for at, (run, release) in enumerate(runs)
     ]
     built = instance(jobs, on=cluster(2))
-    search, plan = CertifiedSearch(built, Objective.MEAN_LATENCY, 900), greedy(built, Objective.MEAN_LATENCY)
+    search, plan = Search(built, Objective.MEAN_LATENCY, 900, writes=True), greedy(built, Objective.MEAN_LATENCY)
     assert plan is not None
     search.offer(plan)
     parts.improve(search, early_prices(built, Objective.MEAN_LATENCY), 900)
@@ -228,15 +229,15 @@ def test_what_is_written_is_proved_again() -> None:
 
 
 @pytest.mark.parametrize("objective", ORDERED)
-def test_whatever_is_written_is_proved_again(objective: Objective, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "_LITTLE", 1e9)  # cut at every release
+def test_whatever_is_written_is_proved_again(objective: Objective) -> None:
+    tuning = Tuning("cuts at every release", cut_loss=1e9)
     written = 0
     for seed in range(12):
         built = random_instance(random.Random(7000 + seed), max_tasks=5)
         plan = greedy(built, objective)
         if plan is None or not start_orders.applies(built, objective):
             continue
-        search = CertifiedSearch(built, objective, 900)
+        search = Search(built, objective, 900, tuning=tuning, writes=True)
         search.offer(plan)
         parts.improve(search, early_prices(built, objective), 900)
         if search.written is not None:

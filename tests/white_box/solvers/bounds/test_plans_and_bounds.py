@@ -18,11 +18,11 @@ from truenorth.solvers.bounds.certificate import closed_form_document
 from truenorth.solvers.bounds.lagrangian.ascent import Steps, ascend
 from truenorth.solvers.bounds.lagrangian.evaluation import Prices, exact_bound, no_prices, round_prices
 from truenorth.solvers.bounds.lagrangian.relaxation import fixed_parts, job_costs, relax
-from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.bounds.recomputed import RECOMPUTED
 from truenorth.solvers.bounds.verify import verify
 from truenorth.solvers.exact import exhaustive
 from truenorth.solvers.result import Search
+from truenorth.solvers.rounding import round_up
 from truenorth.solvers.search import annealing
 
 

@@ -17,9 +17,9 @@ from truenorth.solvers.bounds.lagrangian.evaluation import Evaluation, Prices, e
 from truenorth.solvers.bounds.lagrangian.improve import improve
 from truenorth.solvers.bounds.lagrangian.pooled import FirstPrices, Pool, PooledEvaluation
 from truenorth.solvers.bounds.lagrangian.relaxation import Fixed, fixed_parts, job_costs, relax
-from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.exact import exhaustive
 from truenorth.solvers.result import Search
+from truenorth.solvers.rounding import round_up
 
 LATENCY = Objective.MEAN_LATENCY
 

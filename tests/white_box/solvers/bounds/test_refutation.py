@@ -23,8 +23,8 @@ from truenorth.solvers.bounds.refutation import OBJECTIVES, Refutation, applies,
 from truenorth.solvers.bounds.refuted_terms import DueWindows, Energies
 from truenorth.solvers.bounds.verify import verify
 from truenorth.solvers.exact import exhaustive
-from truenorth.solvers.exact.certify_parts import CertifiedSearch
 from truenorth.solvers.exact.refute import improve as refute_plan
+from truenorth.solvers.result import Search
 
 Site = tuple[int, int, frozenset[int]]
 """Of a GPU: when it is free, how long it has loaded (and run), and what it holds."""
@@ -328,7 +328,7 @@ def test_whatever_is_written_is_proved_again(objective: Objective) -> None:
         plan = exhaustive.solve(built, objective).timeline
         if plan is None:
             continue
-        search = CertifiedSearch(built, objective, 1e9)
+        search = Search(built, objective, 1e9, writes=True)
         search.offer(plan)
         refute_plan(search, 1e9)
         if search.written is not None:
@@ -343,7 +343,7 @@ def test_whatever_is_written_is_proved_again(objective: Objective) -> None:
 def test_a_late_job_is_refuted_though_no_formula_knows_of_it() -> None:
     jobs = [replace(job, deadline_us=41) for job in paging().jobs]
     built = replace(paging(), jobs=tuple(jobs))
-    search = CertifiedSearch(built, Objective.LATE_JOBS, 1e9)
+    search = Search(built, Objective.LATE_JOBS, 1e9, writes=True)
     plan = exhaustive.solve(built, Objective.LATE_JOBS).timeline
     assert plan is not None
     search.offer(plan)
@@ -354,7 +354,7 @@ def test_a_late_job_is_refuted_though_no_formula_knows_of_it() -> None:
 def test_where_a_plan_is_not_the_best_the_highest_value_that_can_be_is_refuted() -> None:
     jobs = [Job(chain(task("t", 10 + each), name=f"w{each}"), 0) for each in range(8)]
     built = instance(jobs, on=cluster(2))
-    search = CertifiedSearch(built, Objective.MAKESPAN, 1e9)
+    search = Search(built, Objective.MAKESPAN, 1e9, writes=True)
     # 10 + 12 + 14 + 16 and 11 + 13 + 15 + 17: the halves of 108 are 54.
     ends_us, placements = [0, 0], list[Placement]()
     for each in range(8):

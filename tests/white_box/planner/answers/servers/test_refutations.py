@@ -14,8 +14,8 @@ from truenorth.models import Instance, Job, Objective, Placement, ServiceLevels,
 from truenorth.models.objective import Status
 from truenorth.planner.answers.servers.goal import goals, tolerances
 from truenorth.solvers.bounds import closed_form, fluid
-from truenorth.solvers.bounds.proof import round_up
 from truenorth.solvers.exact import exhaustive
+from truenorth.solvers.rounding import round_up
 
 LEVELS = (
     ["p50 slowdown <= 1.5"],
