@@ -18,17 +18,18 @@ from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import Scenario
 from truenorth.models.slo import ServiceLevels
 from truenorth.models.units import QuantityError, parse_time
-from truenorth.planner.answers.options import Option, OptionKind, name_of, options_of
-from truenorth.planner.answers.questions import Question, SizesQuestion
+from truenorth.planner.questions.options import Option, OptionKind, name_of, options_of
+from truenorth.planner.questions.question import Question
+from truenorth.planner.questions.sizes import SizesQuestion
 
 Answer = TypeVar("Answer")
 Parameters = ParamSpec("Parameters")
-Asked = TypeVar("Asked", bound=Question[Any])
+Asked = TypeVar("Asked", bound=Question)
 _OWN = {"watch", "stop", "hint", "starts", "told", "plan_for", "samples", "folder", "policy"}
 """Fields of questions without an option, that a caller may fill."""
 
 
-def asks(question: type[Question[Any]]) -> Callable[[Callable[Parameters, Answer]], Callable[Parameters, Answer]]:
+def asks(question: type[Question]) -> Callable[[Callable[Parameters, Answer]], Callable[Parameters, Answer]]:
     """Return a decorator for a call whose further keywords are the options of a question; `help` shows them."""
 
     def decorate(call: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
@@ -78,19 +79,21 @@ _TYPES = {
 }
 
 
-def ask(question: type[Question[Answer]], scenario: Scenario, given: Mapping[str, Any]) -> Answer:
-    """Return the answer to a question that is put by the names of the command's options.
+@contextmanager
+def asking(kind: type[Asked], scenario: Scenario, given: Mapping[str, Any]) -> Iterator[Asked]:
+    """Yield the question that is put by the names of the command's options.
 
-    In a notebook a line says meanwhile how far it has come, unless somebody watches.
+    In a notebook a line says meanwhile how far its answer has come, unless somebody watches.
     """
     from truenorth.planner.command.console import ProgressLine, in_notebook, servers_line
 
-    asked = read_question(question, given)
+    asked = read_question(kind, given)
     if not in_notebook() or getattr(asked, "watch", asked) is not None:
-        return asked.ask(scenario)
+        yield asked
+        return
     line = servers_line() if isinstance(asked, SizesQuestion) else ProgressLine(scenario.objective, asked.verb)
     with line.shown():
-        return replace(asked, watch=line.watch).ask(scenario)  # type: ignore[call-arg]
+        yield replace(asked, watch=line.watch)  # type: ignore[call-arg]
 
 
 @contextmanager

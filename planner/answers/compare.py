@@ -41,13 +41,12 @@ from truenorth.planner.answers.split import say_apart
 from truenorth.planner.answers.take_apart import HeldSteps, clairvoyance_in, hold
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty
 from truenorth.planner.answers.versions import Origin, ScenarioNamed, named, provenance
+from truenorth.planner.questions.policies import CompareQuestion
 from truenorth.solvers import portfolio
 from truenorth.solvers.budget import Budget
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from truenorth.planner.answers.questions import CompareQuestion
 
 
 PLAN = "plan"
@@ -339,7 +338,7 @@ class ComparisonOrigin(Origin):
     runtime_s: float
 
 
-def compare_within(asked: CompareQuestion, scenario: Scenario, budget: Budget) -> Comparison:
+def answer_comparison(asked: CompareQuestion, scenario: Scenario, budget: Budget) -> Comparison:
     """Compare on a scenario; simulations, which come first, do not count against the budget's time."""
     # Noise on what happens would have the plan planned for one truth and the policies run in another.
     if not parse_uncertainty(asked.noise).keeps_truth:

@@ -32,6 +32,7 @@ from truenorth.executor.devices.profiling import (
 from truenorth.executor.devices.run import LiveSettings
 from truenorth.executor.devices.runner import MakeRunner
 from truenorth.executor.errors import DeviceError, StoppedError
+from truenorth.executor.runners.factory import default_runner, runner_named
 from truenorth.executor.samples import FittedLine, Spread
 from truenorth.models.instance import Instance
 from truenorth.models.record import ABSENT
@@ -54,6 +55,8 @@ from truenorth.planner.answers.profile_document import (
     measured_document,
 )
 from truenorth.planner.inputs.samples import samples_path, samples_text
+from truenorth.planner.questions.devices import ProfileQuestion
+from truenorth.solvers.budget import Budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +176,24 @@ class Profile:
         if found.copy_peak is not None:
             lines.append(f"Best bare copy of the largest model: {say_bandwidth(found.copy_peak)}.")
         return lines
+
+
+def answer_profile(asked: ProfileQuestion, scenario: Scenario, budget: Budget) -> Profile:
+    """Measure a scenario's run times; measuring has no time limit, but can be stopped."""
+    name = asked.runner or default_runner(scenario.instance)
+    return profile(
+        scenario,
+        runner_named(name),
+        device=asked.device,
+        runner_name=name,
+        rounds=asked.rounds,
+        beside=asked.beside,
+        with_memory=asked.memory,
+        folder=asked.folder,
+        watch=budget.watch,
+        stop=budget.stop.is_set,
+        ray=asked.ray,
+    )
 
 
 def profile(

@@ -22,7 +22,6 @@ from truenorth.models.objective import Objective
 from truenorth.models.record import Spreading, spread, take
 from truenorth.models.scenario import Scenario
 from truenorth.planner.answers.intervals import LEVEL, NO_INTERVAL, Interval, interval_of
-from truenorth.planner.answers.questions import CompareQuestion, ServersQuestion
 from truenorth.planner.answers.servers.answer import levels_of
 from truenorth.planner.answers.servers.sizes import Sizes
 from truenorth.planner.answers.shown import WHAT_COUNTS, WithRows, describe_bound, frame_of, with_value
@@ -31,6 +30,8 @@ from truenorth.planner.answers.whatif import ask_each
 from truenorth.planner.answers.whatif.grid import windows_of
 from truenorth.planner.answers.whatif.result import CellError, Counts, Sweep
 from truenorth.planner.answers.whatif.verbs import PLAN, Row
+from truenorth.planner.questions.policies import CompareQuestion
+from truenorth.planner.questions.sizes import ServersQuestion
 
 _Cell = Mapping[str, Row]
 """The rows of a replication by policy."""

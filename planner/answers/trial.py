@@ -17,7 +17,7 @@ from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from statistics import mean, median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from truenorth.executor.devices.physical import physical_devices
 from truenorth.executor.devices.run import LiveRun, LiveSettings, live_crew, run_on
 from truenorth.executor.devices.runner import MakeRunner
 from truenorth.executor.errors import DeviceError
+from truenorth.executor.runners.factory import default_runner, runner_named
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.errors import QuestionError
 from truenorth.models.instance import Instance
@@ -40,20 +41,18 @@ from truenorth.planner.answers.intervals import NO_INTERVAL, Interval, interval_
 from truenorth.planner.answers.kept import KeptRuns, identity, keeping
 from truenorth.planner.answers.policies.parse import parse
 from truenorth.planner.answers.pool.on_ray import nodes_at
-from truenorth.planner.answers.replay import Replayed
-from truenorth.planner.answers.replay_report import compare_clocks, measured_memory
+from truenorth.planner.answers.replay import live_settings
+from truenorth.planner.answers.replayed import Replayed, compare_clocks, measured_memory
 from truenorth.planner.answers.shown import Shown, WithRows, WithTimelines
 from truenorth.planner.answers.simulate import is_file
 from truenorth.planner.answers.trial_report import ContenderRow, JobLatencies, TrialOrigin, TrialRecord
 from truenorth.planner.answers.trial_runs import PLAN, read_run, run_document, trial_question
-from truenorth.planner.answers.uncertain.told import stretch
 from truenorth.planner.answers.versions import ScenarioNamed, named, provenance
-from truenorth.planner.inputs.samples import Samples
+from truenorth.planner.inputs.samples import Samples, read_samples
+from truenorth.planner.inputs.told import stretch
+from truenorth.planner.questions.devices import TrialQuestion
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.budget import Budget
-
-if TYPE_CHECKING:
-    from truenorth.planner.answers.questions import TrialQuestion
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +219,27 @@ class Trial(WithTimelines, WithRows):
             counted=len(counted),
             forecast=None if foretold is None else foretold.compare(measured_latencies(latency_us, jobs)),
         )
+
+
+def answer_trial(asked: TrialQuestion, scenario: Scenario, budget: Budget) -> Trial:
+    """Run contenders on devices; the budget's time is that of the plan among them."""
+    asked = replace(asked.alone(), runner=asked.runner or default_runner(scenario.instance))
+    made = trial(
+        scenario,
+        asked.policies,
+        runner_named(str(asked.runner)),
+        live_settings(asked),
+        runner_name=str(asked.runner),
+        repeats=asked.repeats,
+        time_limit_s=asked.time_limit_s,
+        samples=None if asked.samples is None else read_samples(asked.samples),
+        count_faults=asked.count_faults,
+        seed=asked.seed,
+        folder=asked.folder,
+        watch=budget.watch,
+        stop=budget.stop,
+    )
+    return replace(made, asked=asked)
 
 
 def trial(
@@ -398,10 +418,12 @@ def _contender(
 def _plan(scenario: Scenario, time_limit_s: float, seed: int, stop: threading.Event, kept: KeptRuns | None) -> Timeline:
     """Return the plan that is kept, or make one and keep it: all runs of a trial carry out the same."""
     from truenorth.planner.answers import plan as planning  # a GPU host that is given plan files needs no solver
+    from truenorth.solvers.first_use import compile_once
 
     instance, path = scenario.instance, None if kept is None else kept.folder / "plan.json"
     if path is not None and path.exists():
         return feasible_timeline(instance, path)
+    compile_once(instance)  # no time limit allows for it
     plan = planning.solve(instance, scenario.objective, Budget(time_limit_s, seed=seed, stop=stop)).timeline
     if plan is None:
         raise QuestionError(f"no plan was found in {time_limit_s:g} s; allowed is more time", "time_limit_s")

@@ -16,7 +16,7 @@ from truenorth.executor.devices.run import LiveRun, LiveSettings
 from truenorth.models.record import decode, encode
 from truenorth.models.timeline import Residency, ServedRequests, Timeline
 from truenorth.planner.answers.kept import digest_of_file
-from truenorth.planner.answers.replay import Replayed
+from truenorth.planner.answers.replayed import Replayed
 from truenorth.planner.answers.simulate import is_file
 
 PLAN = "plan"

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-from truenorth.planner.answers.options import Option, OptionKind, name_of, options_of, say
 from truenorth.planner.command import manners
+from truenorth.planner.questions.options import Option, OptionKind, name_of, options_of, say
 
 if TYPE_CHECKING:
     from truenorth.models.scenario import Scenario
-    from truenorth.planner.answers.questions import Question
     from truenorth.planner.command.console import Line
+    from truenorth.planner.questions.question import Question
 
 
 ScenarioPath = Annotated[Path, typer.Argument(metavar="SCENARIO", help="Scenario file, YAML or JSON.")]
@@ -42,7 +42,7 @@ Ray = Annotated[
 Seed = Annotated[int, typer.Option(min=0, max=2**31 - 1, help="The same seed repeats a run.")]
 
 
-Answer = TypeVar("Answer")
+Asked = TypeVar("Asked", bound="Question")
 Shown = TypeVar("Shown")
 _TYPES: Mapping[OptionKind, type] = {
     OptionKind.WHOLE: int,
@@ -60,7 +60,7 @@ class Before:
     name: str
 
 
-def asks(question: type[Question[Any]]) -> Callable[[Callable[..., int]], Callable[..., int]]:
+def asks(question: type[Question]) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Return a decorator for a verb: its first argument is the question, with an option for every field that has one.
 
     The others are typer's; those that are annotated with `Before` stand among the question's.
@@ -180,8 +180,9 @@ def stoppable(shown: AbstractContextManager[Shown]) -> Iterator[tuple[threading.
         yield stop, watch
 
 
-def ask_shown(question: Question[Answer], scenario: Scenario, line: Line) -> tuple[Answer, bool]:
-    """Return the answer, and whether it was interrupted; meanwhile the line says how far it has come."""
+@contextmanager
+def watched(question: Asked, scenario: Scenario, line: Line) -> Iterator[tuple[Asked, threading.Event]]:
+    """Yield a question whose answer may be interrupted, and what is set then; the line says how far it has come."""
     manners.compile_kernels(scenario.instance)
     with stoppable(line.shown()) as (stop, _):
-        return replace(question, watch=line.watch, stop=stop).ask(scenario), stop.is_set()  # type: ignore[call-arg]
+        yield replace(question, watch=line.watch, stop=stop), stop  # type: ignore[call-arg]

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import truenorth as tn
-from truenorth.planner.answers.options import name_of, options_of
-from truenorth.planner.answers.questions import PlanQuestion
+from truenorth.planner.questions.options import name_of, options_of
+from truenorth.planner.questions.searches import PlanQuestion
 
 SMALL = {
     "cluster": {

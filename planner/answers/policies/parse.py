@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from truenorth.executor import POLICIES, ParsedPolicy, parse_policy
 from truenorth.models.scenario import Scenario
-from truenorth.planner.answers.uncertain.told import Told
+from truenorth.planner.inputs.told import Told
 
 RECEDING = "receding"
 """Name of the receding horizon."""

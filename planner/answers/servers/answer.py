@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -60,12 +59,8 @@ from truenorth.planner.answers.shown import fitted_laws
 from truenorth.planner.answers.simulate import is_file, write_simulation
 from truenorth.planner.answers.uncertain.spec import refuse_estimates
 from truenorth.planner.answers.versions import named, provenance
+from truenorth.planner.questions.sizes import SizesQuestion
 from truenorth.solvers.budget import Budget
-
-if TYPE_CHECKING:
-    from truenorth.planner.answers.questions import SizesQuestion
-    from truenorth.planner.answers.servers.scheduled import ScheduleAnswer
-
 
 SLOWEST, FASTEST = Fraction(1, 100), Fraction(100)
 """Requests come at least and at most so many times as fast as the scenario says."""
@@ -302,7 +297,7 @@ def _number(value: Fraction | None) -> float | None:
     return None if value is None else float(value)
 
 
-def servers_within(asked: SizesQuestion[Any], scenario: Scenario, budget: Budget) -> ServersAnswer:
+def answer_sizes(asked: SizesQuestion, scenario: Scenario, budget: Budget) -> ServersAnswer:
     """Find the least size of a scenario within a budget."""
     noise, rate, most, spare, tell = asked.noise, asked.rate, asked.most, asked.spare, budget.watch
     refuse_estimates(noise)
@@ -467,7 +462,7 @@ def write(answer: ServersAnswer, folder: Path) -> list[Path]:
 def _write_answer(answer: ServersAnswer, folder: Path, written: list[Path]) -> Path:
     """Write the answer with the paths of the plan and the certificate, as far as they are written."""
     at = {path.name: path for path in written}
-    found, origin = answer.record(at.get("plan.json"), at.get("certificate.json")), _origin(answer, answer.options)
+    found, origin = answer.record(at.get("plan.json"), at.get("certificate.json")), origin_of(answer, answer.options)
     path = folder / "answer.json"
     write_atomically(path, json.dumps(encode(found) | encode(origin), indent=2))
     return path
@@ -479,7 +474,7 @@ def _write_plan(answer: ServersAnswer, folder: Path) -> list[Path]:
     enough, slo = answer.sizes.at(answer.planned), answer.levels.written
     path = _write_scenario(folder / "enough.json", enough, enough.instance, answer.planned, slo)
     plan = folder / "plan.json"
-    origin = _origin(answer, answer.options)
+    origin = origin_of(answer, answer.options)
     header = TimelineHeader(status="FEASIBLE", versions=origin.versions, command=origin.command)
     write_timeline(plan, enough.instance, answer.timeline, header)
     return [path, plan]
@@ -507,16 +502,7 @@ def _write_certificate(answer: ServersAnswer, folder: Path) -> list[Path]:
     return [path, certificate]
 
 
-def write_schedule(answer: ScheduleAnswer, folder: Path) -> Path:
-    """Write an answer by the interval, and how to repeat it; return the path."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "schedule.json"
-    found = encode(answer.record) | encode(_origin(answer.fixed, answer.options))
-    write_atomically(path, json.dumps(found, indent=2))
-    return path
-
-
-def _origin(answer: ServersAnswer, options: Sequence[str]) -> ServersOrigin:
+def origin_of(answer: ServersAnswer, options: Sequence[str]) -> ServersOrigin:
     """Return what a report says besides the answer: of what it is, and how to repeat it."""
     scenario = answer.sizes.scenario
     slo = [word for level in answer.levels for word in ("--slo", str(level))]

@@ -17,20 +17,16 @@ from truenorth.models.scenario import Scenario
 from truenorth.models.scenario.errors import FieldError, Source, allowed, quote
 from truenorth.models.scenario.quantities import MAX_JOBS, Levels, Name, Number, PositiveTime, Seed, whole
 from truenorth.models.scenario.section import Section, problem, validate
-from truenorth.planner.answers.options import SEED, Option, OptionKind, name_of, options_of
 from truenorth.planner.answers.policies.parse import parse, split_policies
-from truenorth.planner.answers.questions import (
-    BoundQuestion,
-    CompareQuestion,
-    PlanQuestion,
-    Question,
-    ServersQuestion,
-    SimulateQuestion,
-)
 from truenorth.planner.answers.servers.record import Size
 from truenorth.planner.answers.shown import is_converged
 from truenorth.planner.answers.simulate import Simulation, is_file
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty, refuse_estimates
+from truenorth.planner.questions.options import SEED, Option, OptionKind, name_of, options_of
+from truenorth.planner.questions.policies import CompareQuestion, SimulateQuestion
+from truenorth.planner.questions.question import Question
+from truenorth.planner.questions.searches import BoundQuestion, PlanQuestion
+from truenorth.planner.questions.sizes import ServersQuestion
 
 if TYPE_CHECKING:
     from truenorth.planner.answers.bound import Bound
@@ -56,7 +52,7 @@ class Verb:
         Returns the rows of its answer, in the units of the command's ``--json``.
     """
 
-    question: type[Question[Any]]
+    question: type[Question]
     rows: Callable[[Any, Any], list[Row]]
 
     @property
@@ -64,7 +60,7 @@ class Verb:
         """What a sweep may say of the question, by the names of the command's options."""
         return _settings_of(self.question.verb)
 
-    def ask(self, told: Mapping[str, object], source: Source) -> Question[Any]:
+    def ask(self, told: Mapping[str, object], source: Source) -> Question:
         """Return the question with what it is told.
 
         Raises
@@ -113,7 +109,7 @@ def _names(value: object) -> list[str]:
     raise problem("is no list of policies; allowed is a list, or text with commas")
 
 
-def check(question: Question[Any], scenario: Scenario) -> None:
+def check(question: Question, scenario: Scenario) -> None:
     """Refuse what is known to be wrong of a question before a cell asks it.
 
     Raises
@@ -150,7 +146,7 @@ def _check_policy(name: str, scenario: Scenario, where: tuple[str]) -> None:
         raise FieldError(where, str(error)) from None
 
 
-def policy_names(question: Question[Any]) -> Sequence[str]:
+def policy_names(question: Question) -> Sequence[str]:
     """Return the policies that a question names."""
     if isinstance(question, SimulateQuestion):
         return (question.policy,)

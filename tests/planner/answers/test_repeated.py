@@ -6,7 +6,7 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from truenorth.planner.answers.questions import ReplayQuestion, TrialQuestion
+from truenorth.planner.questions.devices import ReplayQuestion, TrialQuestion
 
 
 def test_flags_stand_alone_and_only_if_they_are_asked_for() -> None:

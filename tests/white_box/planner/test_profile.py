@@ -53,8 +53,8 @@ from truenorth.models.scenario import InputError, Scenario, load_scenario, scena
 from truenorth.models.streams import StreamSpeed
 from truenorth.planner.answers.profile import Profile, profile
 from truenorth.planner.answers.profile_document import measured_document
-from truenorth.planner.answers.uncertain.told import read_quantiles
 from truenorth.planner.inputs.samples import Dispatch, read_samples
+from truenorth.planner.inputs.told import read_quantiles
 from truenorth.planner.show.profile import profile_view
 
 SCENARIO = """

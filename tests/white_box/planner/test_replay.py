@@ -21,7 +21,8 @@ from truenorth.executor.simulation import Durations, simulate_recorded
 from truenorth.models import Placement, Residency, Timeline, check
 from truenorth.models.record import encode
 from truenorth.models.scenario import Scenario, load_scenario, read_timeline
-from truenorth.planner.answers.replay import CAUSES, Replayed, replay_on_devices
+from truenorth.planner.answers.replay import CAUSES, replay_on_devices
+from truenorth.planner.answers.replayed import Replayed
 
 __all__ = ["command"]
 

@@ -9,6 +9,7 @@ import pytest
 from tests.planner.answers.whatif.small import SWEEP, written
 from truenorth.models.scenario import InputError
 from truenorth.models.scenario.changes import value_at
+from truenorth.planner.answers.ask import budget_of
 from truenorth.planner.answers.whatif.grid import Grid, read_grid, read_sweep
 from truenorth.planner.answers.whatif.verbs import policy_names
 
@@ -54,7 +55,7 @@ def test_settings_and_options_of_the_policy_are_axes_too(tmp_path: Path) -> None
         "compass:prefetch=0,lookahead=1",
         "compass:prefetch=0,lookahead=5",
     ]
-    assert {cell.call.question.budget().seed for cell in grid.cells} == {7}
+    assert {budget_of(cell.call.question).seed for cell in grid.cells} == {7}
 
 
 def test_cases_change_several_things_together(tmp_path: Path) -> None:
