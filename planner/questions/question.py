@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import ClassVar, Self
 
-from truenorth.planner.questions.options import name_of, options_of, say
+from truenorth.planner.questions.options import name_of, options_of, say, typed_as
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Question:
             value = getattr(self, each.name)
             if value is None or value is False or (not found.repeated and value == each.default):
                 continue
-            name = f"--{name_of(each).replace('_', '-')}"
+            name = typed_as(each)
             words += [name] if value is True else (word for said in say(value, found.kind) for word in (name, said))
         return words
 

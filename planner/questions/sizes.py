@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from truenorth.planner.questions.options import POLICIES, SEED, TIME_LIMIT, WORKERS, OptionKind, asked
+from truenorth.planner.questions.options import BY, POLICIES, SEED, TIME_LIMIT, WORKERS, OptionKind, asked
 from truenorth.planner.questions.question import Question
 
 if TYPE_CHECKING:
@@ -105,5 +105,5 @@ class ScheduleQuestion(SizesQuestion):
     """
 
     _: KW_ONLY
-    by_us: int = asked(MISSING, "Length of the intervals.", OptionKind.TIME, name="by")
+    by_us: int = asked(MISSING, BY)
     folder: Path | None = None

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import PlainValidator, create_model
 
-from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.errors import QuestionError
 from truenorth.models.objective import reported_bound, reported_value
 from truenorth.models.record import encode
 from truenorth.models.scenario import Scenario
-from truenorth.models.scenario.errors import FieldError, Source, allowed, quote
-from truenorth.models.scenario.quantities import MAX_JOBS, Levels, Name, Number, PositiveTime, Seed, whole
+from truenorth.models.scenario.errors import FieldError, Source, quote
 from truenorth.models.scenario.section import Section, problem, validate
-from truenorth.planner.answers.policies.parse import parse, split_policies
+from truenorth.planner.answers.policies.parse import parse
 from truenorth.planner.answers.servers.record import Size
 from truenorth.planner.answers.shown import is_converged
 from truenorth.planner.answers.simulate import Simulation, is_file
@@ -25,6 +24,7 @@ from truenorth.planner.answers.uncertain.spec import parse_uncertainty, refuse_e
 from truenorth.planner.questions.options import SEED, Option, OptionKind, name_of, options_of
 from truenorth.planner.questions.policies import CompareQuestion, SimulateQuestion
 from truenorth.planner.questions.question import Question
+from truenorth.planner.questions.read import read
 from truenorth.planner.questions.searches import BoundQuestion, PlanQuestion
 from truenorth.planner.questions.sizes import ServersQuestion
 
@@ -69,15 +69,8 @@ class Verb:
             If a setting is wrong.
         """
         said = validate(self.settings, told, source)
-        fields = {name_of(each): (each.name, option.kind) for each, option in options_of(self.question)}
-        given = {name: getattr(said, name) for name in said.model_fields_set}
-        return self.question(
-            **{
-                fields[name][0]: value / MICROSECONDS_PER_SECOND if fields[name][1] is OptionKind.SECONDS else value
-                for name, value in given.items()
-                if value is not None
-            }
-        )
+        given = ((each.name, getattr(said, name_of(each), None)) for each, _ in options_of(self.question))
+        return self.question(**{name: value for name, value in given if value is not None})
 
 
 @cache
@@ -86,27 +79,21 @@ def _settings_of(verb: str) -> type[Section]:
     question = VERBS[verb].question
     for each, option in sorted(options_of(question), key=lambda pair: pair[1] is not SEED):
         if option.in_sweeps:
-            read = _type_of(option) | None if each.default is None else _type_of(option)
-            told[name_of(each)] = read, ... if each.default is MISSING else None
+            taken = Annotated[Any, PlainValidator(_reader(name_of(each), option, each.default is MISSING))]
+            told[name_of(each)] = taken, ... if each.default is MISSING else None
     return create_model(f"{verb}_settings", __base__=Section, **told)
 
 
-def _type_of(option: Option) -> Any:
-    """Return how a setting is read."""
-    if option is SEED:
-        return Seed
-    if option.kind is OptionKind.WHOLE:
-        return Annotated[int, whole(int(option.least or 0), int(option.most or MAX_JOBS))]
-    return _TYPES[option.kind]
+def _reader(name: str, option: Option, needed: bool) -> Callable[[object], Any]:
+    """Return how a setting is read: as everywhere; null is none, where it may be left out."""
 
+    def take(value: object) -> Any:
+        try:
+            return None if value is None and not needed else read(name, option, value)
+        except QuestionError as error:
+            raise problem(error.problem) from None
 
-def _names(value: object) -> list[str]:
-    """Read policies: a list of them, or text with commas."""
-    if isinstance(value, str):
-        return split_policies(value)
-    if isinstance(value, (list, tuple)) and all(isinstance(name, str) for name in value):
-        return list(value)
-    raise problem("is no list of policies; allowed is a list, or text with commas")
+    return take
 
 
 def check(question: Question, scenario: Scenario) -> None:
@@ -121,12 +108,6 @@ def check(question: Question, scenario: Scenario) -> None:
         value, where = getattr(question, each.name), (name_of(each),)
         if value is None:
             continue
-        if option.kind is OptionKind.WHOLE and option.most is not None and value > option.most:
-            raise FieldError(where, f"{value} is out of range; allowed is {option.least:g} to {option.most:.0f}")
-        if option.kind is OptionKind.SHARE and value >= 1:
-            raise FieldError(where, f"{float(value):g} is no share; allowed is 0 to below 1")
-        if option.kind is OptionKind.CHOICE and value not in option.choices:
-            raise FieldError(where, f"unknown {each.name} {quote(value)}; {allowed(value, option.choices)}")
         try:
             if option.kind is OptionKind.NOISE:
                 (refuse_estimates if isinstance(question, ServersQuestion) else parse_uncertainty)(value)
@@ -242,18 +223,6 @@ def _bounded(scenario: Scenario, bound: Fraction | None, method: str | None) -> 
     return {"lower_bound": reported, "bound_method": method}
 
 
-_TYPES: Mapping[OptionKind, Any] = {
-    OptionKind.TEXT: Name,
-    OptionKind.POLICY: Name,
-    OptionKind.NOISE: Name,
-    OptionKind.CHOICE: Name,
-    OptionKind.SECONDS: PositiveTime,
-    OptionKind.SHARE: Number,
-    OptionKind.FACTOR: Number,
-    OptionKind.LEVELS: Levels,
-    OptionKind.NAMES: Annotated[list[str], PlainValidator(_names)],
-}
-"""How a setting is read, by what it is."""
 VERBS: Mapping[str, Verb] = {
     "simulate": Verb(SimulateQuestion, _simulate_rows),
     "plan": Verb(PlanQuestion, _plan_rows),

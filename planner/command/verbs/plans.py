@@ -13,7 +13,8 @@ from truenorth.planner.answers.ask import ask
 from truenorth.planner.command import manners
 from truenorth.planner.command.manners import name_untested
 from truenorth.planner.command.options import Before, Json, Output, ScenarioPath, asks, stoppable, to, watched
-from truenorth.planner.questions.options import PlanFor
+from truenorth.planner.questions.options import BY, CONFIDENCE, PlanFor
+from truenorth.planner.questions.read import read
 from truenorth.planner.questions.searches import BoundQuestion, PlanQuestion, UncertainPlanQuestion
 from truenorth.planner.questions.sizes import ScheduleQuestion, ServersQuestion
 
@@ -164,9 +165,7 @@ def servers(
     replications: Annotated[
         int, typer.Option(min=1, max=10_000, help="Ask on so many seeds, or windows of the trace."), Before("workers")
     ] = 1,
-    confidence: Annotated[
-        str, typer.Option(help="With which the next window is served, too; needs --replications."), Before("workers")
-    ] = "0.9",
+    confidence: Annotated[str, typer.Option(help=CONFIDENCE.help), Before("workers")] = "0.9",
     ray: Annotated[
         str | None,
         typer.Option(metavar="ADDRESS", help="Run replications on this Ray cluster, not on processes."),
@@ -189,14 +188,14 @@ def servers(
     from truenorth.planner.answers.servers.answer import write
     from truenorth.planner.command.console import servers_line
 
-    sure = manners.fraction(confidence, "--confidence")
+    sure = read("--confidence", CONFIDENCE, confidence)
     loaded = load_scenario(scenario)
     if output is not None:
         manners.prepare_folder(output)
     if by is not None:
         if asked.spare or replications > 1:
             raise manners.UsageError("--by: is given with --replications or --spare; allowed is one of them")
-        schedule = take(ScheduleQuestion, asked, by_us=_interval_us(by), folder=output)
+        schedule = take(ScheduleQuestion, asked, by_us=read("--by", BY, by), folder=output)
         return _by_interval(schedule, loaded, as_json)
     if replications > 1:
         return _replicate(asked, loaded, replications, sure, ray, output, as_json)
@@ -236,19 +235,6 @@ def _replicate(
         made = replicate_servers(asked, loaded, count, confidence=confidence, folder=output, ray=ray, watch=line.watch)
     manners.show(name_untested(made.record), manners.lazily("servers.replications_view", made), as_json)
     return manners.ended_replications(made.sweep, made.found, len(made.replications))
-
-
-def _interval_us(text: str) -> int:
-    """Return the length of an interval in microseconds."""
-    from truenorth.models.units import QuantityError, parse_time
-
-    try:
-        by_us = parse_time(text)
-    except QuantityError as error:
-        raise manners.UsageError(f"--by: {error}") from None
-    if by_us < 1:
-        raise manners.UsageError(f"--by: {text!r} is no length of an interval; allowed is at least 1 us")
-    return by_us
 
 
 def _by_interval(asked: ScheduleQuestion, scenario: Scenario, as_json: bool) -> int:
