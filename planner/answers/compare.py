@@ -5,7 +5,6 @@ Its rows say who came to what, times the best, times the bound, and what is know
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -280,7 +279,7 @@ class Comparison(WithTimelines, WithRows):
         slo = None if scenario.slo is None else str(scenario.slo)
         return ComparisonOrigin(
             ComparedWindow(*named(scenario), len(instance.jobs), instance.n_tasks, instance.n_gpus, slo),
-            shlex.join(["truenorth", "compare", scenario.source.file, *self.asked.typed()]),
+            self.asked.command(scenario.source.file),
             provenance(),
             scenario.objective.unit,
             str(self.warmup),

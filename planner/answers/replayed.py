@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
@@ -173,9 +172,8 @@ class Replayed(WithTimelines):
     @property
     def origin(self) -> Origin:
         """Of what it is, and how to repeat it."""
-        what = ["--policy", self.policy] if self.plan is None else [self.policy]
-        what += [] if self.asked is None else self.asked.typed()
-        command = shlex.join(["truenorth", "replay", self.scenario.source.file, *what])
+        asked = self.asked or ReplayQuestion(self.policy)
+        command = asked.command(self.scenario.source.file)
         return Origin(ScenarioNamed(*named(self.scenario)), command, provenance() | {"torch": version("torch")})
 
     def save_measured(self, path: Path) -> None:

@@ -299,8 +299,7 @@ def replicate_comparison(
     scenario.instance.require_no_streams("compare --replications")
     windows = windows_of(scenario, count)
     made = ask_each(asked, scenario, windows, folder, ray=asked.ray, watch=watch)
-    words = asked.typed()
-    said = {name.removeprefix("--"): value for name, value in zip(words[::2], words[1::2], strict=True)}
+    said = {name.removeprefix("--"): value for name, value in asked.said()}
     return Replicated(scenario, windows.what, made, {"replications": str(count), **said})
 
 

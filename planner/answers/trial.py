@@ -7,7 +7,6 @@ are taken within a repeat and come with an interval.
 from __future__ import annotations
 
 import random
-import shlex
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -156,10 +155,10 @@ class Trial(WithTimelines, WithRows):
     @property
     def origin(self) -> TrialOrigin:
         """Of what it is, how to repeat it, and the latencies job by job."""
-        options = [] if self.asked is None else self.asked.typed()
+        asked = self.asked or TrialQuestion(tuple(self.runs))
         return TrialOrigin(
             ScenarioNamed(*named(self.scenario)),
-            shlex.join(["truenorth", "trial", self.scenario.source.file, *options]),
+            asked.command(self.scenario.source.file),
             provenance() | {"torch": version("torch")},
             {
                 contender.name: JobLatencies(

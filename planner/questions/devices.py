@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -56,7 +56,7 @@ class ReplayQuestion(Question):
     Parameters
     ----------
     policy
-        A plan or timeline file, or a policy with its parameters.
+        A path: of a plan or timeline file; text: a policy with its parameters, or such a file's name.
     """
 
     verb: ClassVar[str] = "replay"
@@ -70,6 +70,16 @@ class ReplayQuestion(Question):
     samples: Path | None = asked(None, SAMPLES)
     check_outputs: bool = asked(False, "Afterwards run every task alone and compare its output.", OptionKind.FLAG)
     seed: int = asked(0, SEED)
+
+    def typed(self) -> list[str]:
+        """Return what is typed behind the scenario: a plan's file, or the policy, and the options."""
+        return [str(self.policy)] * isinstance(self.policy, Path) + super().typed()
+
+    def said(self) -> Iterator[tuple[str, str]]:
+        """Yield the policy, unless a plan is carried out, and the other options."""
+        if not isinstance(self.policy, Path):
+            yield "--policy", self.policy
+        yield from super().said()
 
 
 @dataclass(frozen=True)

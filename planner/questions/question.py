@@ -7,6 +7,8 @@ knows nothing of who answers it: that is `planner.answers.ask`.
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import ClassVar, Self
 
@@ -23,16 +25,21 @@ class Question:
         """Return the question that nobody watches or stops, as it is sent to other processes."""
         return replace(self, **{each.name: None for each in fields(self) if each.name in ("watch", "stop")})
 
-    def typed(self) -> list[str]:
-        """Return the options of the command that repeat the question."""
-        words: list[str] = []
+    def said(self) -> Iterator[tuple[str, str]]:
+        """Yield the options of the command that repeat the question, each with its value; a flag's is empty."""
         for each, found in options_of(self):
             value = getattr(self, each.name)
             if value is None or value is False or (not found.repeated and value == each.default):
                 continue
-            name = typed_as(each)
-            words += [name] if value is True else (word for said in say(value, found.kind) for word in (name, said))
-        return words
+            yield from ((typed_as(each), text) for text in ([""] if value is True else say(value, found.kind)))
+
+    def typed(self) -> list[str]:
+        """Return what is typed behind the scenario to repeat the question."""
+        return [word for option in self.said() for word in option if word]
+
+    def command(self, file: str) -> str:
+        """Return the command that asks the question of a scenario's file again."""
+        return shlex.join(["truenorth", self.verb, file, *self.typed()])
 
     def key(self) -> list[object]:
         """Return what the answer depends on besides the scenario, as JSON data."""

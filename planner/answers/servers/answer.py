@@ -6,8 +6,6 @@ Its files are the plan, the certificate, and for each the scenario it belongs to
 from __future__ import annotations
 
 import json
-import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -104,8 +102,8 @@ class ServersAnswer:
         The largest size that was asked about.
     runtime_s
         Wall-clock time.
-    options
-        What else was asked for, as options of the command.
+    asked
+        The question that repeats it, with the levels and policies that held.
     alternatives
         Policies at sizes that met the levels in simulation and cost little more than the cheapest, which comes first.
     growth
@@ -139,7 +137,7 @@ class ServersAnswer:
     policies: tuple[SizeTrial, ...]
     largest: Mix
     runtime_s: float
-    options: tuple[str, ...] = ()
+    asked: SizesQuestion
     alternatives: tuple[Alternative, ...] = ()
     growth: GrowthTaken | None = None
     strains: tuple[StrainReached, ...] = ()
@@ -354,7 +352,7 @@ def answer_sizes(asked: SizesQuestion, scenario: Scenario, budget: Budget) -> Se
         tuple(trials),
         question.candidates[-1],
         budget.elapsed_s,
-        tuple(replace(asked, slo=None, policies=None).typed()),
+        replace(asked.alone(), slo=chosen, policies=names or None),
         deployed.alternatives,
         deployed.growth,
         deployed.strains,
@@ -462,7 +460,7 @@ def write(answer: ServersAnswer, folder: Path) -> list[Path]:
 def _write_answer(answer: ServersAnswer, folder: Path, written: list[Path]) -> Path:
     """Write the answer with the paths of the plan and the certificate, as far as they are written."""
     at = {path.name: path for path in written}
-    found, origin = answer.record(at.get("plan.json"), at.get("certificate.json")), origin_of(answer, answer.options)
+    found, origin = answer.record(at.get("plan.json"), at.get("certificate.json")), origin_of(answer, answer.asked)
     path = folder / "answer.json"
     write_atomically(path, json.dumps(encode(found) | encode(origin), indent=2))
     return path
@@ -474,7 +472,7 @@ def _write_plan(answer: ServersAnswer, folder: Path) -> list[Path]:
     enough, slo = answer.sizes.at(answer.planned), answer.levels.written
     path = _write_scenario(folder / "enough.json", enough, enough.instance, answer.planned, slo)
     plan = folder / "plan.json"
-    origin = origin_of(answer, answer.options)
+    origin = origin_of(answer, answer.asked)
     header = TimelineHeader(status="FEASIBLE", versions=origin.versions, command=origin.command)
     write_timeline(plan, enough.instance, answer.timeline, header)
     return [path, plan]
@@ -502,14 +500,9 @@ def _write_certificate(answer: ServersAnswer, folder: Path) -> list[Path]:
     return [path, certificate]
 
 
-def origin_of(answer: ServersAnswer, options: Sequence[str]) -> ServersOrigin:
+def origin_of(answer: ServersAnswer, asked: SizesQuestion) -> ServersOrigin:
     """Return what a report says besides the answer: of what it is, and how to repeat it."""
     scenario = answer.sizes.scenario
-    slo = [word for level in answer.levels for word in ("--slo", str(level))]
-    command = ["truenorth", "servers", scenario.source.file, *slo]
-    if answer.policies:
-        command += ["--policies", ",".join(row.policy for row in answer.policies)]
-    command += options
     instance = scenario.instance
     length_s = int(instance.job_release_us.max()) / MICROSECONDS_PER_SECOND
     streams = instance.streams
@@ -518,7 +511,7 @@ def origin_of(answer: ServersAnswer, options: Sequence[str]) -> ServersOrigin:
     grows, contexts = any(speed.block for speed in speeds), any(speed.context_ps for speed in speeds)
     held, overlap = len(instance.initial), instance.overlap_loads
     window = AssumedWindow(*named(scenario), len(instance.jobs), length_s, held, overlap, requests, grows, contexts)
-    return ServersOrigin(window, shlex.join(command), provenance())
+    return ServersOrigin(window, asked.command(scenario.source.file), provenance())
 
 
 def _write_scenario(path: Path, scenario: Scenario, instance: Instance, mix: Mix, slo: str | list[str] | None) -> Path:

@@ -184,9 +184,9 @@ def answer_schedule(asked: ScheduleQuestion, scenario: Scenario, budget: Budget)
     found = search.policies()
     autoscaler = search.autoscaled()
     optimum = search.optimum(found)
-    options = tuple(replace(asked, slo=None, policies=None).typed())
+    asked = replace(asked.alone(), slo=fixed.levels, policies=fixed.asked.policies)
     return ScheduleAnswer(
-        search.day, fixed, search.floors, lower_bound, optimum, found, autoscaler, budget.elapsed_s, options
+        search.day, fixed, search.floors, lower_bound, optimum, found, autoscaler, budget.elapsed_s, asked
     )
 
 

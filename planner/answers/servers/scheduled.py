@@ -24,6 +24,7 @@ from truenorth.planner.answers.servers.record import (
     SchedulesFound,
 )
 from truenorth.planner.answers.servers.sizes import Mix
+from truenorth.planner.questions.sizes import ScheduleQuestion
 from truenorth.solvers.bounds import fluid
 
 
@@ -73,8 +74,8 @@ class ScheduleAnswer:
         What plans and each policy came to.
     autoscaler
         What an autoscaler above the policy of the least fleet ordered; None if there was none.
-    options
-        What else was asked for, as options of the command.
+    asked
+        The question that repeats it, with the levels and policies that held.
     interrupted
         Whether the search was interrupted: what was found by then.
     """
@@ -87,7 +88,7 @@ class ScheduleAnswer:
     policies: dict[str, Scheduled]
     autoscaler: Autoscaled | None
     runtime_s: float
-    options: tuple[str, ...] = ()
+    asked: ScheduleQuestion
     interrupted: bool = False
 
     @property
@@ -159,7 +160,7 @@ def write_schedule(answer: ScheduleAnswer, folder: Path) -> Path:
     """Write an answer by the interval, and how to repeat it; return the path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "schedule.json"
-    found = encode(answer.record) | encode(origin_of(answer.fixed, answer.options))
+    found = encode(answer.record) | encode(origin_of(answer.fixed, answer.asked))
     write_atomically(path, json.dumps(found, indent=2))
     return path
 
