@@ -125,7 +125,7 @@ def answer(call: CellCall, stop: threading.Event | None = None, *, keep: bool = 
             warm_up(scenario, question.time_limit_s)
         budget = replace(budget_of(question), workers=1)
         made = ask_within(question, scenario, budget if stop is None else replace(budget, stop=stop))
-        rows = VERBS[question.verb].rows(question, made)
+        rows = map(encode, VERBS[question.verb].rows(question, made))
         said: Row = {"ideal_times": _whose(scenario, call.ideals_us)} if call.ideals_us else {}
         return CellAnswer(tuple({**row, **said} for row in rows), made=made if keep else None)
     except (InputError, PolicyError, QuestionError) as refused:

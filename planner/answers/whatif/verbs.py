@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING, dataclass, field
 from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +12,7 @@ from pydantic import PlainValidator, create_model
 
 from truenorth.models.errors import QuestionError
 from truenorth.models.objective import reported_bound, reported_value
-from truenorth.models.record import encode
+from truenorth.models.record import ABSENT, Spreading, encode, spread, take
 from truenorth.models.scenario import Scenario
 from truenorth.models.scenario.errors import FieldError, Source, quote
 from truenorth.models.scenario.section import Section, problem, validate
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from truenorth.planner.answers.compare import Comparison
     from truenorth.planner.answers.plan import Plan
     from truenorth.planner.answers.servers import ServersAnswer
+    from truenorth.solvers.result import Result
 
 PLAN = "plan"
 """Name of the plan's row."""
@@ -49,11 +50,11 @@ class Verb:
     question
         What it asks.
     rows
-        Returns the rows of its answer, in the units of the command's ``--json``.
+        Returns the rows of its answer, in the units of the command's ``--json``: records, or columns by name.
     """
 
     question: type[Question]
-    rows: Callable[[Any, Any], list[Row]]
+    rows: Callable[[Any, Any], Sequence[object]]
 
     @property
     def settings(self) -> type[Section]:
@@ -145,35 +146,57 @@ def _plan_rows(asked: PlanQuestion, done: Plan) -> list[Row]:
     row: Row = {
         "status": str(result.status),
         **_valued(done.scenario, result.value),
-        **_bounded(done.scenario, result.lower_bound, result.bound_method),
+        **_bounded(done.scenario, result),
         "gap": result.gap,
         "converged": is_converged(result.gap, result.bound_method),
     }
     return [row if done.metrics is None else {**row, **encode(done.metrics)}]
 
 
-def _compare_rows(asked: CompareQuestion, done: Comparison) -> list[Row]:
+@dataclass(frozen=True, slots=True)
+class ComparedRow(Spreading):
+    """What a cell says of the plan, or of a policy, of a comparison.
+
+    Parameters
+    ----------
+    lower_bound, bound_method, plan_gap, converged
+        Of the plan, in every row.
+    figures
+        The metrics, and what parts lose.
+    """
+
+    policy: str
+    clairvoyant: bool
+    objective: str
+    unit: str
+    value: float | None
+    twin: bool
+    problem: str | None
+    ratio_to_best: float | None
+    ratio_to_bound: float | None
+    lower_bound: float | None
+    bound_method: str | None
+    plan_gap: float | None
+    converged: bool | None
+    gap_to_bound: float | None
+    figures: Mapping[str, float | None] = field(metadata=spread())
+
+
+def _compare_rows(asked: CompareQuestion, done: Comparison) -> list[ComparedRow]:
     """Return a row for the plan and one for every policy, best first; with `regret` what its parts lose."""
-    result, objective = done.plan.result, done.scenario.objective
+    objective, bounded = done.scenario.objective, _bounded(done.scenario, done.plan.result)
     lost = {regret.policy: regret.rows for regret in done.regrets} if asked.regret is not None else {}
     return [
-        {
-            "policy": row.policy,
-            "clairvoyant": row.clairvoyant,
-            "objective": str(objective),
-            "unit": objective.unit,
-            "value": row.objective,
-            "twin": row.twin,
-            "problem": row.problem,
-            "ratio_to_best": row.ratio_to_best,
-            "ratio_to_bound": row.ratio_to_bound,
-            **_bounded(done.scenario, result.lower_bound, result.bound_method),
-            "plan_gap": row.plan_gap,
-            "converged": row.converged,
-            "gap_to_bound": row.gap_to_bound,
-            **(encode(row.metrics) if row.metrics else {}),
-            **{f"lost_to_{part.part.replace(' ', '_')}": part.lost for part in lost.get(row.policy, ())},
-        }
+        take(
+            ComparedRow,
+            row,
+            **bounded,
+            objective=str(objective),
+            unit=objective.unit,
+            value=row.objective,
+            figures=(encode(row.metrics) if row.metrics else {})
+            | {f"lost_to_{part.part.replace(' ', '_')}": part.lost for part in lost.get(row.policy, ())},
+        )
         for row in done.rows
     ]
 
@@ -192,24 +215,42 @@ def _bound_rows(asked: BoundQuestion, made: Bound) -> list[Row]:
     ]
 
 
-def _servers_rows(asked: ServersQuestion, answer: ServersAnswer) -> list[Row]:
+@dataclass(frozen=True, slots=True)
+class SizeFound:
+    """A size, a mix as the servers of each group; of the plan's also what is proved."""
+
+    servers: int | None
+    mix: str | None = ABSENT
+    price_per_hour: float | None = ABSENT
+    lower_bound: int | None = ABSENT
+    lower_bound_price_per_hour: float | None = ABSENT
+    proved: bool = ABSENT
+
+
+@dataclass(frozen=True, slots=True)
+class SizeRow(Spreading):
+    """What a cell says of the plan's size, or of a policy's."""
+
+    policy: str
+    slo: str
+    found: SizeFound = field(metadata=spread(SizeFound))
+
+
+def _servers_rows(asked: ServersQuestion, answer: ServersAnswer) -> list[SizeRow]:
     """Return a row for the plan and one for every policy with its fewest servers; `lower_bound` is of the plan's."""
     done = answer.record()
-    least, sizes = done.minimum, {PLAN: done.minimum.size, **{who: found.size for who, found in done.policies.items()}}
-    known: Row = {"lower_bound": least.lower_bound, "proved": least.proved}
-    if done.priced:
-        known = {"lower_bound_price_per_hour": least.lower_bound_price_per_hour, "proved": least.proved}
+    bound = "lower_bound_price_per_hour" if done.priced else "lower_bound"
+    known = {bound: getattr(done.minimum, bound), "proved": done.minimum.proved}
+    sizes = {PLAN: done.minimum.size, **{who: found.size for who, found in done.policies.items()}}
     return [
-        {"policy": who, "slo": str(answer.levels), **_plain(size)} | (known if who == PLAN else {})
+        SizeRow(who, str(answer.levels), take(SizeFound, size, mix=_in_words(size), **(known if who == PLAN else {})))
         for who, size in sizes.items()
     ]
 
 
-def _plain(size: Size) -> Row:
-    """Return a size as columns, a mix as the servers of each group."""
-    found: dict[str, Any] = encode(size)
-    mix = found.get("mix")
-    return found | ({} if mix is None else {"mix": " + ".join(map(str, mix))})
+def _in_words(size: Size) -> Any:
+    """Return a mix as text; None or absent as it is."""
+    return " + ".join(map(str, size.mix)) if isinstance(size.mix, list) else size.mix
 
 
 def _valued(scenario: Scenario, value: Fraction | None) -> Row:
@@ -218,9 +259,10 @@ def _valued(scenario: Scenario, value: Fraction | None) -> Row:
     return {"objective": str(objective), "unit": objective.unit, "value": reported}
 
 
-def _bounded(scenario: Scenario, bound: Fraction | None, method: str | None) -> Row:
+def _bounded(scenario: Scenario, result: Result) -> Row:
+    bound = result.lower_bound
     reported = None if bound is None else reported_bound(scenario.objective, bound)
-    return {"lower_bound": reported, "bound_method": method}
+    return {"lower_bound": reported, "bound_method": result.bound_method}
 
 
 VERBS: Mapping[str, Verb] = {
