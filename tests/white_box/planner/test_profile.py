@@ -486,7 +486,7 @@ def test_an_interruption_of_live_runs_keeps_all_rounds_and_is_said(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--device", "tpu"], "'tpu' is not one of 'cpu', 'cuda'"),
+        (["--device", "tpu"], "--device: 'tpu' is unknown; allowed are cpu, cuda"),
         ([], "Missing option '--device'"),
         (["--device", "cpu", "-o", "profile.json"], "a profile is written as YAML; name it profile.yaml"),
         (["--device", "cpu", "--runner", "synthetics"], "unknown runner 'synthetics' (did you mean synthetic?)"),

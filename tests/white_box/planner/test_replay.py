@@ -272,7 +272,7 @@ def test_tasks_are_held_to_what_they_name(command: Command, tmp_path: Path, name
         ((), "allowed is either a PLAN or --policy"),
         (("--policy", "jit", "--runner", "syntetic"), "unknown runner 'syntetic'"),
         (("--policy", "compass-released", "--virtual", "serial"), "runs on a twin of the instance"),
-        (("--policy", "jit", "--virtual", "both"), "'both' is not one of"),
+        (("--policy", "jit", "--virtual", "both"), "--virtual: 'both' is unknown; allowed are parallel, serial"),
     ],
 )
 def test_bad_requests_are_one_line(command: Command, tiny_file: Path, arguments: tuple[str, ...], said: str) -> None:
