@@ -29,25 +29,15 @@ from truenorth.planner.answers.pool.on_ray import nodes_at
 from truenorth.planner.answers.replay_report import CausesAdded
 from truenorth.planner.answers.replayed import Replayed, batched_tasks
 from truenorth.planner.answers.simulate import is_file
-from truenorth.planner.inputs.samples import Samples, read_samples
+from truenorth.planner.inputs.samples import read_samples
 from truenorth.planner.questions.devices import ReplayQuestion, TrialQuestion
 from truenorth.solvers.budget import Budget
 
 
 def answer_replay(asked: ReplayQuestion, scenario: Scenario, budget: Budget) -> Replayed:
     """Carry out a plan or a policy; it takes the time that it takes, whatever the budget is."""
-    asked = replace(asked, runner=asked.runner or default_runner(scenario.instance))
-    made = replay_on_devices(
-        scenario,
-        asked.policy,
-        runner_named(str(asked.runner)),
-        live_settings(asked),
-        runner_name=str(asked.runner),
-        seed=asked.seed,
-        check_outputs=asked.check_outputs,
-        samples=None if asked.samples is None else read_samples(asked.samples),
-    )
-    return replace(made, asked=asked)
+    name = asked.runner or default_runner(scenario.instance)
+    return replay_on_devices(replace(asked, runner=name), scenario, runner_named(name))
 
 
 def live_settings(asked: ReplayQuestion | TrialQuestion) -> LiveSettings:
@@ -55,40 +45,24 @@ def live_settings(asked: ReplayQuestion | TrialQuestion) -> LiveSettings:
     return LiveSettings(asked.device, asked.virtual, asked.limit_s, ray=asked.ray)  # type: ignore[arg-type]
 
 
-def replay_on_devices(
-    scenario: Scenario,
-    policy: str | Path,
-    runner: MakeRunner,
-    settings: LiveSettings,
-    *,
-    runner_name: str = "",
-    seed: int = 0,
-    check_outputs: bool = False,
-    samples: Samples | None = None,
-) -> Replayed:
+def replay_on_devices(asked: ReplayQuestion, scenario: Scenario, runner: MakeRunner) -> Replayed:
     """Run a plan or a policy on devices and compare it with its prediction.
 
     Parameters
     ----------
-    policy
-        A policy's name with parameters, ``module:Class``, or the path of a plan or timeline file (as text: ``*.json``).
+    asked
+        Where outputs are checked, every task is run again alone afterwards and its output compared: bit for bit, those
+        of batches as numbers; and what tasks hold is measured on cores, too.
     runner
         Makes the runner that computes the tasks.
-    runner_name
-        As it was named, for the report.
-    seed
-        Of the ingress servers.
-    check_outputs
-        Whether every task is run again alone afterwards and its output compared: bit for bit, those of batches as
-        numbers; and whether what tasks hold is measured on cores, too.
-    samples
-        What a profile of this scenario measured, to predict from.
 
     Raises
     ------
     PolicyError, DeviceError, InputError, QuestionError
         If the samples, the policy, the devices, the runner or the file cannot be used.
     """
+    policy, seed, check_outputs, settings = asked.policy, asked.seed, asked.check_outputs, live_settings(asked)
+    samples = None if asked.samples is None else read_samples(asked.samples)
     instance = scenario.instance
     named = str(policy)
     plan = feasible_timeline(instance, Path(policy)) if isinstance(policy, Path) or is_file(policy) else None
@@ -110,7 +84,9 @@ def replay_on_devices(
     if check_outputs:
         together = batched_tasks(instance, live.timeline)
         different = different_outputs(instance, runner, settings.device, live.outputs, settings.limit_s, together)
-    return Replayed(scenario, named, plan, runner_name, settings, predicted, live, causes, different, foreseen)
+    return Replayed(
+        scenario, named, plan, asked.runner or "", settings, predicted, live, causes, different, foreseen, asked
+    )
 
 
 CAUSES = ("run_time", "load", "moves", "transfer", "dispatch")

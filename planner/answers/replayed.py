@@ -23,30 +23,8 @@ from truenorth.models.record import ABSENT, encode, take
 from truenorth.models.scenario import Scenario, TimelineHeader, write_timeline
 from truenorth.models.slo import quantile_rank
 from truenorth.models.timeline import UNPLACED, Timeline, Violation, batch_leaders, file_order
+from truenorth.planner.answers import replay_report as report
 from truenorth.planner.answers.forecast import Forecast, ForecastComparison, measured_latencies
-from truenorth.planner.answers.replay_report import (
-    TOLERANCE_US,
-    Both,
-    CausesAdded,
-    ClockCompared,
-    CopyReached,
-    DispatchSpread,
-    DurationsTogether,
-    FailureSeen,
-    FaultSeen,
-    IterationMeasured,
-    JobMeasured,
-    LoadMeasured,
-    MemoryMeasured,
-    MoveDone,
-    ObjectiveBoth,
-    OutputsCompared,
-    ReplayRecord,
-    RequestMeasured,
-    TaskMeasured,
-    TaskMemory,
-    TokensBoth,
-)
 from truenorth.planner.answers.shown import Shown, WithTimelines
 from truenorth.planner.answers.versions import Origin, ScenarioNamed, named, provenance
 from truenorth.planner.questions.devices import ReplayQuestion
@@ -83,7 +61,7 @@ class Replayed(WithTimelines):
     settings: LiveSettings
     predicted: Timeline
     live: LiveRun
-    causes: CausesAdded | None
+    causes: report.CausesAdded | None
     different: Sequence[int] | None
     forecast: Forecast | None = None
     asked: ReplayQuestion | None = None
@@ -165,7 +143,7 @@ class Replayed(WithTimelines):
         )
 
     @property
-    def record(self) -> ReplayRecord:
+    def record(self) -> report.ReplayRecord:
         """The report with the keys of ``replay --json``."""
         return replay_record(self)
 
@@ -205,12 +183,12 @@ def _orders(instance: Instance, timeline: Timeline) -> list[list[int]]:
     return runs + loads
 
 
-def replay_record(replayed: Replayed) -> ReplayRecord:
+def replay_record(replayed: Replayed) -> report.ReplayRecord:
     """Return the report with the keys of ``replay --json``."""
     live, scenario, instance = replayed.live, replayed.scenario, replayed.instance
     records = live.records
     return take(
-        ReplayRecord,
+        report.ReplayRecord,
         replayed,
         live,
         device=replayed.settings.device,
@@ -218,8 +196,8 @@ def replay_record(replayed: Replayed) -> ReplayRecord:
         virtual=replayed.settings.sharing,
         valid=not replayed.violations,
         violations=[str(violation) for violation in replayed.violations],
-        tolerance_us=TOLERANCE_US,
-        objective=ObjectiveBoth(scenario.objective, _both(replayed, scenario.objective)),
+        tolerance_us=report.TOLERANCE_US,
+        objective=report.ObjectiveBoth(scenario.objective, _both(replayed, scenario.objective)),
         makespan_s=_both(replayed, Objective.MAKESPAN),
         mean_latency_s=_both(replayed, Objective.MEAN_LATENCY),
         causes_s=replayed.causes,
@@ -233,14 +211,14 @@ def replay_record(replayed: Replayed) -> ReplayRecord:
         unpacked_gpus=[_gpu(instance, gpu) for gpu in live.unpacked],
         moves_s=sum(load.moves_us for load in records.loads) / MICROSECONDS_PER_SECOND,
         moves=[
-            MoveDone(_gpu(instance, move.gpu), instance.models[move.model].name, _seconds(move.at_us))
+            report.MoveDone(_gpu(instance, move.gpu), instance.models[move.model].name, _seconds(move.at_us))
             for move in records.moves
         ],
         forecast=_forecast(replayed),
         not_finite_outputs=_tasks(instance, live.not_finite),
         outputs=_outputs(replayed),
         faults=[
-            take(FaultSeen, fault, gpu=_gpu(instance, fault.gpu), at_s=_seconds(fault.at_us))
+            take(report.FaultSeen, fault, gpu=_gpu(instance, fault.gpu), at_s=_seconds(fault.at_us))
             for fault in records.faults
         ],
         failures=_failures(replayed),
@@ -256,26 +234,26 @@ def replay_record(replayed: Replayed) -> ReplayRecord:
     )
 
 
-def measured_memory(runs: Sequence[Replayed]) -> MemoryMeasured:
+def measured_memory(runs: Sequence[Replayed]) -> report.MemoryMeasured:
     """Return what tasks hold, and how often that was too much in some runs of theirs; absent if it was not measured."""
     tasks = [
-        TaskMemory(one.instance.template_name(template), int(one.instance.template_memory[template]), held)
+        report.TaskMemory(one.instance.template_name(template), int(one.instance.template_memory[template]), held)
         for one in runs[:1]
         for template, held in sorted(one.live.held_bytes.items())
     ]
     if not tasks:
         return ABSENT  # type: ignore[no-any-return]
     more = [task for task in tasks if task.measured_bytes > task.named_bytes]
-    return MemoryMeasured(len(more), sum(len(run.memory_exceeded) for run in runs), tasks)
+    return report.MemoryMeasured(len(more), sum(len(run.memory_exceeded) for run in runs), tasks)
 
 
-def compare_clocks(found: Iterable[Clock]) -> list[ClockCompared]:
+def compare_clocks(found: Iterable[Clock]) -> list[report.ClockCompared]:
     """Return the first and the last comparison of every node."""
     of: dict[str, list[Clock]] = {}
     for clock in found:
         of.setdefault(clock.node, []).append(clock)
     return [
-        ClockCompared(node, all_[0].ahead_us, all_[-1].ahead_us, max(clock.uncertainty_us for clock in all_))
+        report.ClockCompared(node, all_[0].ahead_us, all_[-1].ahead_us, max(clock.uncertainty_us for clock in all_))
         for node, all_ in of.items()
     ]
 
@@ -288,30 +266,30 @@ def _seconds(microseconds: int) -> float:
     return microseconds / MICROSECONDS_PER_SECOND
 
 
-def _both(replayed: Replayed, objective: Objective) -> Both:
+def _both(replayed: Replayed, objective: Objective) -> report.Both:
     def value(timeline: Timeline) -> float:
         return reported_value(objective, timeline_value(objective, replayed.instance, timeline))
 
     predicted = value(replayed.predicted)
     # Without all jobs there is no value to compare.
     if replayed.live.records.failures:
-        return Both(predicted, None, None)
+        return report.Both(predicted, None, None)
     measured = value(replayed.timeline)
-    return Both(predicted, measured, measured / predicted - 1 if predicted else None)
+    return report.Both(predicted, measured, measured / predicted - 1 if predicted else None)
 
 
-def _tokens(replayed: Replayed) -> TokensBoth | None:
+def _tokens(replayed: Replayed) -> report.TokensBoth | None:
     """Return when tokens came; None without requests, or if a job failed."""
     measured = replayed.metrics
     if not isinstance(measured, StreamMetrics):
         return None
     predicted = measure(replayed.instance, replayed.predicted)
 
-    def both(name: str) -> Both:
+    def both(name: str) -> report.Both:
         before, after = getattr(predicted, name), getattr(measured, name)
-        return Both(before, after, after / before - 1 if before and after is not None else None)
+        return report.Both(before, after, after / before - 1 if before and after is not None else None)
 
-    return TokensBoth(*(both(each.name) for each in fields(TokensBoth)))
+    return report.TokensBoth(*(both(each.name) for each in fields(report.TokensBoth)))
 
 
 def _forecast(replayed: Replayed) -> ForecastComparison | None:
@@ -321,27 +299,27 @@ def _forecast(replayed: Replayed) -> ForecastComparison | None:
     return replayed.forecast.compare(measured)
 
 
-def _durations(records: Sequence[DeviceRecord]) -> DurationsTogether:
+def _durations(records: Sequence[DeviceRecord]) -> report.DurationsTogether:
     # What failed took no time that could be compared.
     done = [record for record in records if record.error is None]
     given = sum(record.expected_us for record in done)
     # Absolute: times too long and too short must not cancel out.
     astray = sum(abs(record.took_us - record.expected_us) for record in done)
     took = sum(record.took_us for record in done)
-    return DurationsTogether(len(done), _seconds(given), _seconds(took), astray / given if given else None)
+    return report.DurationsTogether(len(done), _seconds(given), _seconds(took), astray / given if given else None)
 
 
-def _spread(values: Sequence[int]) -> DispatchSpread:
+def _spread(values: Sequence[int]) -> report.DispatchSpread:
     ordered = sorted(values)
     if not ordered:
-        return DispatchSpread(None, None, None, None)
+        return report.DispatchSpread(None, None, None, None)
     shares = (Fraction(50, 100), Fraction(95, 100), Fraction(1))
-    return DispatchSpread(
+    return report.DispatchSpread(
         float(np.mean(ordered)), *(float(ordered[quantile_rank(share, len(ordered))]) for share in shares)
     )
 
 
-def _copy(replayed: Replayed) -> CopyReached:
+def _copy(replayed: Replayed) -> report.CopyReached:
     # Loads that had others make way took longer for it: they say nothing of the copy engine.
     moved = {(move.gpu, move.at_us) for move in replayed.live.records.moves}
     loads = [
@@ -353,7 +331,7 @@ def _copy(replayed: Replayed) -> CopyReached:
     taken_us = sum(load.took_us for load in loads)
     achieved = sum(load.size_bytes for load in loads) / taken_us * MICROSECONDS_PER_SECOND if taken_us else None
     share = achieved / peak if achieved is not None and peak is not None else None
-    return CopyReached(peak, achieved, share)
+    return report.CopyReached(peak, achieved, share)
 
 
 def batched_tasks(instance: Instance, timeline: Timeline) -> list[int]:
@@ -363,22 +341,22 @@ def batched_tasks(instance: Instance, timeline: Timeline) -> list[int]:
     return together
 
 
-def _outputs(replayed: Replayed) -> OutputsCompared | None:
+def _outputs(replayed: Replayed) -> report.OutputsCompared | None:
     if replayed.different is None:
         return None
     instance = replayed.instance
     together = len(batched_tasks(instance, replayed.timeline))
-    return OutputsCompared(len(replayed.live.outputs), _tasks(instance, replayed.different), together)
+    return report.OutputsCompared(len(replayed.live.outputs), _tasks(instance, replayed.different), together)
 
 
 def _tasks(instance: Instance, tasks: Sequence[int]) -> list[str]:
     return [f"{instance.task_job[task]}/{instance.task_name(task)}" for task in tasks]
 
 
-def _failures(replayed: Replayed) -> list[FailureSeen]:
+def _failures(replayed: Replayed) -> list[report.FailureSeen]:
     instance = replayed.instance
     return [
-        FailureSeen(
+        report.FailureSeen(
             failure.job,
             instance.task_name(failure.task),
             None if failure.gpu is None else _gpu(instance, failure.gpu),
@@ -389,19 +367,19 @@ def _failures(replayed: Replayed) -> list[FailureSeen]:
     ]
 
 
-def _jobs(replayed: Replayed) -> list[JobMeasured]:
-    predicted, measured = replayed.latency_us
+def _jobs(replayed: Replayed) -> list[report.JobMeasured]:
+    (predicted, measured), jobs = replayed.latency_us, replayed.instance.jobs
     return [
-        JobMeasured(int(job), replayed.instance.jobs[job].workflow.name, _seconds(int(before)), _seconds(int(after)))
+        report.JobMeasured(int(job), jobs[job].workflow.name, _seconds(int(before)), _seconds(int(after)))
         for job, before, after in zip(replayed.complete, predicted, measured, strict=True)
     ]
 
 
-def _run(replayed: Replayed, run: DeviceRecord) -> TaskMeasured:
+def _run(replayed: Replayed, run: DeviceRecord) -> report.TaskMeasured:
     instance, task = replayed.instance, run.subject
     start_us = int(replayed.predicted.start_us[task])
     named = {"job": int(instance.task_job[task]), "task": instance.task_name(task)}
-    return take(TaskMeasured, run, **named, **_timed(instance, run), predicted_start_s=_seconds(start_us))
+    return take(report.TaskMeasured, run, **named, **_timed(instance, run), predicted_start_s=_seconds(start_us))
 
 
 def _timed(instance: Instance, record: DeviceRecord) -> dict[str, Any]:
@@ -410,15 +388,15 @@ def _timed(instance: Instance, record: DeviceRecord) -> dict[str, Any]:
     return {"gpu": _gpu(instance, record.gpu), **{name: _seconds(us) for name, us in times.items()}}
 
 
-def _load(replayed: Replayed, load: DeviceRecord) -> LoadMeasured:
+def _load(replayed: Replayed, load: DeviceRecord) -> report.LoadMeasured:
     instance, speed = replayed.instance, None
     if load.took_us:
         speed = load.size_bytes / load.took_us * MICROSECONDS_PER_SECOND
     named = {"model": instance.models[load.subject].name, "bytes": load.size_bytes, "bytes_per_s": speed}
-    return take(LoadMeasured, load, **named, **_timed(instance, load))
+    return take(report.LoadMeasured, load, **named, **_timed(instance, load))
 
 
-def _requests(replayed: Replayed) -> list[RequestMeasured]:
+def _requests(replayed: Replayed) -> list[report.RequestMeasured]:
     instance, streams = replayed.instance, replayed.instance.streams
     timelines, failed = (replayed.predicted, replayed.timeline), {one.job for one in replayed.live.records.failures}
     if streams is None:
@@ -430,7 +408,7 @@ def _requests(replayed: Replayed) -> list[RequestMeasured]:
         return tuple(_seconds(int(us)) for us in (timeline.start_us[task], first_us, timeline.end_us[task]))
 
     return [
-        RequestMeasured(
+        report.RequestMeasured(
             int(instance.task_job[task]),
             instance.task_name(task),
             _gpu(instance, int(replayed.timeline.gpu[task])),
@@ -441,5 +419,5 @@ def _requests(replayed: Replayed) -> list[RequestMeasured]:
     ]
 
 
-def _iteration(instance: Instance, iteration: IterationRecord) -> IterationMeasured:
-    return take(IterationMeasured, iteration, **_timed(instance, iteration))
+def _iteration(instance: Instance, iteration: IterationRecord) -> report.IterationMeasured:
+    return take(report.IterationMeasured, iteration, **_timed(instance, iteration))

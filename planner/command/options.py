@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 import typer
 
 from truenorth.planner.command import manners
-from truenorth.planner.questions.options import Option, OptionKind, options_of, say, typed_as
+from truenorth.planner.questions.options import RAY, SEED, WORKERS, Option, OptionKind, options_of, say, typed_as
 from truenorth.planner.questions.read import read
 
 if TYPE_CHECKING:
@@ -35,11 +35,9 @@ def to(metavar: str, text: str) -> Any:
 
 Output = Annotated[Path | None, to("FILE", "Write the result to this file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
-Workers = Annotated[int, typer.Option(min=1, max=64, help="Processes or threads to search with.")]
-Ray = Annotated[
-    str | None, typer.Option(metavar="ADDRESS", help="Search on this Ray cluster, too: HOST:PORT of its head, or auto.")
-]
-Seed = Annotated[int, typer.Option(min=0, max=2**31 - 1, help="The same seed repeats a run.")]
+Workers = Annotated[int, typer.Option(min=1, max=64, help=WORKERS.help)]
+Ray = Annotated[str | None, typer.Option(metavar=RAY.metavar, help=RAY.help)]
+Seed = Annotated[int, typer.Option(min=0, max=2**31 - 1, help=SEED.help)]
 
 
 Asked = TypeVar("Asked", bound="Question")

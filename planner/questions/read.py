@@ -64,18 +64,10 @@ def _text(name: str, option: Option, value: Any) -> str:
     return str(value)
 
 
-def _file(name: str, option: Option, value: Any) -> Path:
-    return Path(_text(name, option, value))
-
-
 def _choice(name: str, option: Option, value: Any) -> str:
     if value not in option.choices:
         _refuse(name, f"{value!r} is unknown; allowed are {', '.join(option.choices)}")
     return str(value)
-
-
-def _flag(name: str, option: Option, value: Any) -> bool:
-    return bool(value)
 
 
 def _whole(name: str, option: Option, value: Any) -> int:
@@ -103,17 +95,12 @@ def _seconds(name: str, option: Option, value: Any) -> float:
 
 
 def _time(name: str, option: Option, value: Any) -> int:
-    """Read a length of time, in microseconds: text with its unit; of Python seconds, too."""
+    """Read the length of an interval, in microseconds: text with its unit; of Python seconds, too."""
     try:
-        if isinstance(value, str):
-            found: float = _microseconds(value)
-        else:
-            found = float(value) * MICROSECONDS_PER_SECOND
+        found = _microseconds(value) if isinstance(value, str) else MICROSECONDS_PER_SECOND * value
     except ValueError as error:
         _refuse(name, str(error))
-    except TypeError:
-        found = math.nan
-    if not 1 <= found < math.inf:
+    if not isinstance(found, int | float) or not 1 <= found < math.inf:
         _refuse(name, f"{value!r} is no length of an interval; allowed is at least 1 us")
     return round(found)
 
@@ -173,9 +160,9 @@ _READERS: Mapping[OptionKind, Callable[[str, Option, Any], Any]] = {
     OptionKind.TEXT: _text,
     OptionKind.POLICY: _text,
     OptionKind.NOISE: _text,
-    OptionKind.FILE: _file,
+    OptionKind.FILE: lambda name, option, value: Path(_text(name, option, value)),
     OptionKind.CHOICE: _choice,
-    OptionKind.FLAG: _flag,
+    OptionKind.FLAG: lambda name, option, value: bool(value),
     OptionKind.WHOLE: _whole,
     OptionKind.SECONDS: _seconds,
     OptionKind.TIME: _time,

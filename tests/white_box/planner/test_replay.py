@@ -23,6 +23,7 @@ from truenorth.models.record import encode
 from truenorth.models.scenario import Scenario, load_scenario, read_timeline
 from truenorth.planner.answers.replay import CAUSES, replay_on_devices
 from truenorth.planner.answers.replayed import Replayed
+from truenorth.planner.questions.devices import ReplayQuestion
 
 __all__ = ["command"]
 
@@ -63,7 +64,8 @@ def tiny(tiny_file: Path) -> Scenario:
 
 
 def replay(scenario: Scenario, policy: str | Path, runner: MakeRunner = Small) -> Replayed:
-    return replay_on_devices(scenario, policy, runner, SERIAL, runner_name="small", check_outputs=True)
+    asked = ReplayQuestion(policy, runner="small", virtual="serial", check_outputs=True)
+    return replay_on_devices(asked, scenario, runner)
 
 
 def test_a_plan_is_carried_out_as_planned(tiny: Scenario, tmp_path: Path) -> None:
