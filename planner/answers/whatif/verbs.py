@@ -21,7 +21,7 @@ from truenorth.planner.answers.servers.record import Size
 from truenorth.planner.answers.shown import is_converged
 from truenorth.planner.answers.simulate import Simulation, is_file
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty, refuse_estimates
-from truenorth.planner.questions.options import SEED, Option, OptionKind, name_of, options_of
+from truenorth.planner.questions.options import SEED, Option, name_of, options_of
 from truenorth.planner.questions.policies import CompareQuestion, SimulateQuestion
 from truenorth.planner.questions.question import Question
 from truenorth.planner.questions.read import read
@@ -105,25 +105,15 @@ def check(question: Question, scenario: Scenario) -> None:
     FieldError
         With the option.
     """
-    for each, option in options_of(question):
-        value, where = getattr(question, each.name), (name_of(each),)
-        if value is None:
-            continue
-        try:
-            if option.kind is OptionKind.NOISE:
-                (refuse_estimates if isinstance(question, ServersQuestion) else parse_uncertainty)(value)
-        except ValueError as error:
-            raise FieldError(where, str(error)) from None
-        if where[0] in ("policy", "policies"):
-            for name in policy_names(question):
-                _check_policy(name, scenario, where)
-
-
-def _check_policy(name: str, scenario: Scenario, where: tuple[str]) -> None:
-    if is_file(name):
-        raise FieldError(where, f"{quote(name)} is the plan of one scenario; allowed are online policies")
+    noise, where = getattr(question, "noise", None), ("noise",)
     try:
-        parse(name, scenario)
+        if noise is not None:
+            (refuse_estimates if isinstance(question, ServersQuestion) else parse_uncertainty)(noise)
+        where = ("policy",) if isinstance(question, SimulateQuestion) else ("policies",)
+        for name in policy_names(question):
+            if is_file(name):
+                raise FieldError(where, f"{quote(name)} is the plan of one scenario; allowed are online policies")
+            parse(name, scenario)
     except ValueError as error:
         raise FieldError(where, str(error)) from None
 
