@@ -177,8 +177,6 @@ def whatif(scenario: ScenarioGiven, grid: Mapping[str, object], *, verb: str = "
     """
     from truenorth.planner.answers.whatif import whatif as answer
 
-    if isinstance(settings.get("time_limit"), (int, float)):
-        settings["time_limit"] = f"{settings['time_limit']} s"
     with watch_cells(settings.pop("watch", None)) as watch:
         return answer(scenario, grid, verb=verb, watch=watch, **settings)
 
