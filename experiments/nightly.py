@@ -28,7 +28,6 @@ from truenorth.models.cluster import FOREVER, Availability
 from truenorth.models.errors import UserError
 from truenorth.models.objective import Status, reported_bound
 from truenorth.models.scenario import Scenario, scenario_from
-from truenorth.planner.answers.questions import ScheduleQuestion
 from truenorth.planner.answers.servers import ServersAnswer
 from truenorth.planner.answers.servers.sizes import Mix, Sizes, remainders
 from truenorth.solvers.bounds import closed_form, refutation
@@ -259,8 +258,7 @@ def compare_schedule(draw: Draw, limit_s: float) -> Iterator[OracleCheck]:
     """Compare the cheapest schedule and its bounds with what the oracle says of every schedule of few servers."""
     last = max(1, int(draw.scenario.instance.job_release_us[-1]))
     by_us = -(-last // INTERVALS)
-    asked = ScheduleQuestion(by_us=by_us, policies=["jit"], most=MOST_SERVERS, time_limit_s=limit_s, workers=1)
-    made = asked.ask(draw.scenario)
+    made = tn.servers_by(draw.scenario, f"{by_us} us", policies="jit", max=MOST_SERVERS, time_limit=limit_s, workers=1)
     orders = product(range(1, MOST_SERVERS + 1), repeat=made.day.count)
     enough = [counts for counts in orders if _meets(_ordered(draw, counts, by_us))]
     fault, found = None, made.optimum.schedule

@@ -21,7 +21,6 @@ from torch import Tensor
 
 from experiments.bench import ask, markdown
 from truenorth.executor import simulate
-from truenorth.executor.devices.run import LiveSettings
 from truenorth.executor.devices.runner import MakeRunner, RunnerCall
 from truenorth.executor.runners.factory import runner_named
 from truenorth.executor.runners.synthetic import SyntheticOptions, SyntheticRunner
@@ -33,10 +32,12 @@ from truenorth.planner.answers.intervals import Interval
 from truenorth.planner.answers.profile import profile
 from truenorth.planner.answers.replay import CAUSES, causes_of_error
 from truenorth.planner.answers.trial import Contender, Trial, trial
-from truenorth.planner.inputs.samples import Dispatch, Samples, read_samples
+from truenorth.planner.inputs.samples import Dispatch, Samples, read_samples, samples_path
+from truenorth.planner.questions.devices import ProfileQuestion, TrialQuestion
 from truenorth.planner.show.trial import trial_view
 
 SCENARIOS = Path(__file__).parent / "scenarios"
+PROFILED = "profiled.yaml"
 Key = tuple[str, str]
 _SIMULATED = 20
 """How often a policy is simulated to see what it computes."""
@@ -83,7 +84,7 @@ def replay_accuracy(
         folder = Path(name)
         (folder / "scenario.yaml").write_text(yaml.safe_dump(data))
         before, samples = _profile(load_scenario(folder / "scenario.yaml"), chosen, rounds, gpus - 1, folder)
-        made = _try(before, ["plan", "compass"], chosen, runner, repeats, samples)
+        made = _try(before, ["plan", "compass"], chosen, runner, repeats, folder)
         _, after = _profile(before, chosen, rounds, gpus - 1, folder)
         _, alone = _profile(before, chosen, rounds, 0, folder)
     profiled = {key: mean(spread.samples_us) for key, spread in samples.runs.items()}
@@ -103,7 +104,7 @@ def _try_milliseconds(repeats: int, rounds: int) -> None:
     with tempfile.TemporaryDirectory() as name:
         chosen = partial(AsGiven, f"{name}/work.json", given_us)
         measured, samples = _profile(scenario, chosen, rounds, 0, Path(name))
-        made = _try(measured, ["plan", "jit", "compass"], chosen, "synthetic, as given", repeats, samples)
+        made = _try(measured, ["plan", "jit", "compass"], chosen, "synthetic, as given", repeats, Path(name))
         _, after = _profile(scenario, chosen, rounds, 0, Path(name))
     columns = {one.name: _split(made, one, samples) for one in made.contenders}
     rows = [[row, *(columns[name][row] for name in columns)] for row in next(iter(columns.values()))]
@@ -156,19 +157,12 @@ def _split(made: Trial, contender: Contender, samples: Samples) -> dict[str, str
 
 
 def _try(
-    scenario: Scenario, contenders: Sequence[str], chosen: MakeRunner, runner: str, repeats: int, samples: Samples
+    scenario: Scenario, contenders: Sequence[str], chosen: MakeRunner, runner: str, repeats: int, folder: Path
 ) -> Trial:
-    """Run a trial, and print its table."""
-    made = trial(
-        scenario,
-        contenders,
-        chosen,
-        LiveSettings(),
-        runner_name=runner,
-        repeats=repeats,
-        time_limit_s=5.0,
-        samples=samples,
-    )
+    """Run a trial with the samples of a profile, and print its table."""
+    samples = samples_path(folder / PROFILED)
+    asked = TrialQuestion(tuple(contenders), runner=runner, repeats=repeats, time_limit_s=5.0, samples=samples)
+    made = trial(asked, scenario, chosen)
     Console(width=240).print(trial_view(made))
     return made
 
@@ -177,8 +171,8 @@ def _profile(
     scenario: Scenario, runner: MakeRunner, rounds: int, beside: int, folder: Path
 ) -> tuple[Scenario, Samples]:
     """Return the measured scenario and the samples."""
-    made = profile(scenario, runner, device="cpu", rounds=rounds, beside=beside)
-    _, samples = made.save(folder / "profiled.yaml")
+    made = profile(ProfileQuestion("cpu", rounds=rounds, beside=beside), scenario, runner)
+    _, samples = made.save(folder / PROFILED)
     return made.measured, read_samples(samples)
 
 

@@ -18,8 +18,6 @@ from experiments.suites.shops import CAPACITY, triplets
 from truenorth.models import ServiceLevel, ServiceLevels
 from truenorth.models.record import encode
 from truenorth.models.scenario import Scenario, load_scenario
-from truenorth.models.units import parse_time
-from truenorth.planner.answers.questions import ScheduleQuestion
 from truenorth.planner.answers.servers.decide import meets
 from truenorth.planner.answers.servers.goal import Tolerance
 from truenorth.planner.answers.servers.sizes import Mix, Sizes
@@ -131,8 +129,7 @@ def day(
     by: Annotated[str, "interval of the schedule"] = "10 min",
 ) -> None:
     """Print the cheapest schedule over an hour of the Azure trace, by ten minutes."""
-    level = ServiceLevels.parse(day_slo)
-    answer = ScheduleQuestion(level, by_us=parse_time(by), time_limit_s=time_limit).ask(azure_hour())
+    answer = tn.servers_by(azure_hour(), by, day_slo, time_limit=time_limit)
     fixed, told = answer.fixed, answer.record
     print(f"{fixed.lower_bound} to {fixed.servers} servers that stay; {answer.runtime_s:.0f} s")
     for row in told.intervals:

@@ -38,7 +38,7 @@ from truenorth.planner.answers.plan import Plan as Plan
 from truenorth.planner.answers.profile import Profile as Profile
 from truenorth.planner.answers.regret import Regret as Regret
 from truenorth.planner.answers.replan import replan as replan
-from truenorth.planner.answers.replay import Replayed as Replayed
+from truenorth.planner.answers.replayed import Replayed as Replayed
 from truenorth.planner.answers.replications import Replicated as Replicated
 from truenorth.planner.answers.replications import Replications as Replications
 from truenorth.planner.answers.servers.answer import ServersAnswer as ServersAnswer

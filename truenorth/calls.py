@@ -11,22 +11,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from truenorth.given import ask, asks, read_question, watch_cells
+from truenorth.given import asking, asks, read_question, watch_cells
 from truenorth.models.scenario import Scenario, load_scenario, scenario_from
 from truenorth.models.slo import ServiceLevels
 from truenorth.models.timeline import Timeline
-from truenorth.planner.answers.questions import (
-    BoundQuestion,
-    CompareQuestion,
-    PlanQuestion,
-    ProfileQuestion,
-    ReplayQuestion,
-    ScheduleQuestion,
-    ServersQuestion,
-    SimulateQuestion,
-    TrialQuestion,
-    UncertainPlanQuestion,
-)
+from truenorth.planner.answers.ask import ask
+from truenorth.planner.questions.devices import ProfileQuestion, ReplayQuestion, TrialQuestion
+from truenorth.planner.questions.policies import CompareQuestion, SimulateQuestion
+from truenorth.planner.questions.searches import BoundQuestion, PlanQuestion, UncertainPlanQuestion
+from truenorth.planner.questions.sizes import ScheduleQuestion, ServersQuestion
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +31,7 @@ if TYPE_CHECKING:
     from truenorth.planner.answers.compare import Comparison
     from truenorth.planner.answers.plan import Plan
     from truenorth.planner.answers.profile import Profile
-    from truenorth.planner.answers.replay import Replayed
+    from truenorth.planner.answers.replayed import Replayed
     from truenorth.planner.answers.replications import Replicated, Replications
     from truenorth.planner.answers.servers.answer import ServersAnswer
     from truenorth.planner.answers.servers.scheduled import ScheduleAnswer
@@ -46,9 +39,9 @@ if TYPE_CHECKING:
     from truenorth.planner.answers.simulate import Simulation
     from truenorth.planner.answers.trial import Trial
     from truenorth.planner.answers.uncertain.planning import UncertainPlan
-    from truenorth.planner.answers.uncertain.told import Told
     from truenorth.planner.answers.whatif import Sweep
     from truenorth.planner.inputs.importers.trace import Imported
+    from truenorth.planner.inputs.told import Told
 
 ScenarioGiven = Scenario | str | Path | Mapping[str, object]
 """A scenario that was loaded, the file of one, or its keys as Python data."""
@@ -77,33 +70,34 @@ def plan(scenario: ScenarioGiven, **asked: Any) -> Plan:
     known = load(scenario)
     if asked.get("hint") is not None:
         asked["hint"] = timeline(known, asked["hint"])
-    return ask(PlanQuestion, known, asked)
+    with asking(PlanQuestion, known, asked) as question:
+        return ask(question, known)
 
 
 @asks(UncertainPlanQuestion)
 def plan_uncertain(scenario: ScenarioGiven, estimates: Told | str | Path, **asked: Any) -> UncertainPlan:
     """Return a plan for run times that are estimates: a CSV file, or what is told of them."""
-    from truenorth.planner.answers.uncertain.told import read_told
+    from truenorth.planner.inputs.told import read_told
 
     known = load(scenario)
     told = read_told(Path(estimates), known) if isinstance(estimates, str | Path) else estimates
-    return ask(UncertainPlanQuestion, known, asked | {"told": told})
+    with asking(UncertainPlanQuestion, known, asked | {"told": told}) as question:
+        return ask(question, known)
 
 
 @asks(BoundQuestion)
 def bound(scenario: ScenarioGiven, **asked: Any) -> Bound:
     """Return a lower bound and its certificate."""
-    return ask(BoundQuestion, load(scenario), asked)
+    known = load(scenario)
+    with asking(BoundQuestion, known, asked) as question:
+        return ask(question, known)
 
 
 @asks(SimulateQuestion)
 def simulate(scenario: ScenarioGiven, policy: str | Path | type[Policy], **asked: Any) -> Simulation:
     """Return what happens under a policy: its name, its file, or a class of your own."""
-    from truenorth.planner.answers.simulate import simulate as run
-
     name = f"{policy.__module__}:{policy.__qualname__}" if isinstance(policy, type) else str(policy)
-    question = read_question(SimulateQuestion, asked | {"policy": name})
-    return run(load(scenario), question.policy, seed=question.seed, noise=question.noise, warmup=question.warmup)
+    return ask(read_question(SimulateQuestion, asked | {"policy": name}), load(scenario))
 
 
 @asks(CompareQuestion)
@@ -118,7 +112,8 @@ def compare(
     known = load(scenario)
     if reference is not None:
         known = known.with_ideals(load(reference).ideals_us)
-    return ask(CompareQuestion, known, asked | {"policies": policies})
+    with asking(CompareQuestion, known, asked | {"policies": policies}) as question:
+        return ask(question, known)
 
 
 @asks(CompareQuestion)
@@ -141,13 +136,17 @@ def replicate(
 @asks(ServersQuestion)
 def servers(scenario: ScenarioGiven, slo: LevelsGiven = None, **asked: Any) -> ServersAnswer:
     """Return the least number of servers, or the cheapest mix, that meets service levels."""
-    return ask(ServersQuestion, load(scenario), asked | {"slo": slo})
+    known = load(scenario)
+    with asking(ServersQuestion, known, asked | {"slo": slo}) as question:
+        return ask(question, known)
 
 
 @asks(ScheduleQuestion)
 def servers_by(scenario: ScenarioGiven, by: str | float, slo: LevelsGiven = None, **asked: Any) -> ScheduleAnswer:
     """Return the cheapest schedule of servers by the interval, such as ``"1 h"``."""
-    return ask(ScheduleQuestion, load(scenario), asked | {"slo": slo, "by": by})
+    known = load(scenario)
+    with asking(ScheduleQuestion, known, asked | {"slo": slo, "by": by}) as question:
+        return ask(question, known)
 
 
 @asks(ServersQuestion)
@@ -178,8 +177,6 @@ def whatif(scenario: ScenarioGiven, grid: Mapping[str, object], *, verb: str = "
     """
     from truenorth.planner.answers.whatif import whatif as answer
 
-    if isinstance(settings.get("time_limit"), (int, float)):
-        settings["time_limit"] = f"{settings['time_limit']} s"
     with watch_cells(settings.pop("watch", None)) as watch:
         return answer(scenario, grid, verb=verb, watch=watch, **settings)
 
@@ -259,19 +256,19 @@ def verify(scenario: ScenarioGiven, certificate: Bound | Mapping[str, Any] | str
 @asks(ReplayQuestion)
 def replay(scenario: ScenarioGiven, plan: str | Path, **asked: Any) -> Replayed:
     """Carry out a plan file or an online policy on devices, in real time; return predicted against measured."""
-    return read_question(ReplayQuestion, asked | {"policy": plan}).ask(load(scenario))
+    return ask(read_question(ReplayQuestion, asked | {"policy": plan}), load(scenario))
 
 
 @asks(TrialQuestion)
 def trial(scenario: ScenarioGiven, policies: str | Sequence[str] | None = None, **asked: Any) -> Trial:
     """Run plans and policies on the same devices, again and again in random order; return paired differences."""
-    return read_question(TrialQuestion, asked | {"policies": policies}).ask(load(scenario))
+    return ask(read_question(TrialQuestion, asked | {"policies": policies}), load(scenario))
 
 
 @asks(ProfileQuestion)
 def profile(scenario: ScenarioGiven, device: str, **asked: Any) -> Profile:
     """Measure run times, loads and transfers, on this machine or a Ray cluster's; return the scenario that has them."""
-    return read_question(ProfileQuestion, asked | {"device": device}).ask(load(scenario))
+    return ask(read_question(ProfileQuestion, asked | {"device": device}), load(scenario))
 
 
 def gantt(answer: WithTimelines, of: str | None = None) -> Figure:

@@ -23,7 +23,6 @@ from experiments.device_figures.steps import STEPS, Step, take_steps
 from truenorth.executor.devices.cuda import settle
 from truenorth.executor.devices.machine import describe_machine
 from truenorth.executor.devices.physical import physical_devices
-from truenorth.executor.devices.run import LiveSettings
 from truenorth.executor.runners.factory import runner_named
 from truenorth.models.record import encode
 from truenorth.models.scenario import load_scenario, write_atomically
@@ -32,6 +31,7 @@ from truenorth.planner.answers.profile import profile
 from truenorth.planner.answers.replay import replay_on_devices
 from truenorth.planner.answers.simulate import simulate, write_simulation
 from truenorth.planner.answers.trial import trial
+from truenorth.planner.questions.devices import ProfileQuestion, ReplayQuestion, TrialQuestion
 
 Stage = tuple[str, Callable[[], dict[str, Any]]]
 """Its name, and what measures it."""
@@ -86,21 +86,16 @@ def _of_step(step: Step, device: str) -> Stage:
 def _of_part(part: Part, device: str, rounds: int, repeats: int, folder: Path) -> list[Stage]:
     """Return the stages of a part: its profile, the trial, and outputs beside those of models alone."""
     given, profiled, simulated = folder / "scenario.yaml", folder / "profiled.yaml", folder / "srpt.json"
-    make, settings = runner_named(part.runner), LiveSettings(device, part.sharing)
+    make = runner_named(part.runner)
+    on: dict[str, Any] = {"device": device, "runner": part.runner, "virtual": part.sharing}
 
     def take_profile() -> dict[str, Any]:
         """Profile the part, and note what SRPT makes of that."""
         folder.mkdir(exist_ok=True)
         write_atomically(given, yaml.safe_dump(part.document, sort_keys=False))
-        made = profile(
-            load_scenario(given),
-            make,
-            device=device,
-            runner_name=part.runner,
-            rounds=rounds,
-            beside=part.beside,
-            folder=folder / "profiled.rounds",
-        )
+        rounds_kept = folder / "profiled.rounds"
+        asked = ProfileQuestion(device, runner=part.runner, rounds=rounds, beside=part.beside, folder=rounds_kept)
+        made = profile(asked, load_scenario(given), make)
         made.save(profiled)
         write_simulation(simulate(load_scenario(profiled), "srpt"), simulated)
         return {"profile": encode(made.record(profiled)), "lines": [f"{made.rounds} rounds"]}
@@ -108,13 +103,9 @@ def _of_part(part: Part, device: str, rounds: int, repeats: int, folder: Path) -
     def try_both() -> dict[str, Any]:
         """Run SRPT's timeline and Compass, in random order, again and again."""
         made = trial(
+            TrialQuestion((str(simulated), "compass"), repeats=repeats, folder=folder / "runs", **on),
             load_scenario(profiled),
-            [str(simulated), "compass"],
             make,
-            settings,
-            runner_name=part.runner,
-            repeats=repeats,
-            folder=folder / "runs",
         )
         ran = [{"policy": run.policy, **figures(run, part.large_bytes)} for runs in made.runs.values() for run in runs]
         return {
@@ -126,7 +117,7 @@ def _of_part(part: Part, device: str, rounds: int, repeats: int, folder: Path) -
     def compare_outputs() -> dict[str, Any]:
         """Run Compass once more, and every task alone."""
         scenario = load_scenario(profiled)
-        made = replay_on_devices(scenario, "compass", make, settings, runner_name=part.runner, check_outputs=True)
+        made = replay_on_devices(ReplayQuestion("compass", check_outputs=True, **on), scenario, make)
         write_atomically(folder / "compass_report.json", json.dumps(encode(made.record), indent=1))
         run = {"policy": "compass", **figures(made, part.large_bytes)}
         return {"runs": [run], "lines": [_line(run)]}

@@ -8,7 +8,7 @@ from typing import Any
 
 from truenorth.executor.devices.records import DeviceRecord
 from truenorth.models.record import encode
-from truenorth.planner.answers.replay import Replayed
+from truenorth.planner.answers.replayed import Replayed
 
 TARGETS = {
     "load_share_of_peak": ("at least", 0.95),

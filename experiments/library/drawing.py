@@ -10,7 +10,6 @@ import json
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,9 @@ from experiments.azure_arrivals import arrivals
 from experiments.library.store import INSTANCE, Entry, Library, packed, path_of
 from experiments.suites import graphs, shops, tool_switching
 from experiments.suites.case import KNOWN_OPTIMA, Case, FirstFilling, alike, unlike
-from truenorth.models.cluster import FOREVER, GPU, Link
 from truenorth.models.identity import scenario_hash
-from truenorth.models.instance import Instance
-from truenorth.models.scenario import Scenario, scenario_from, workflow_graph, workflow_section, write_atomically
-from truenorth.models.scenario.writing import job_sections
-from truenorth.models.workload import WHOLE, BatchClass, Workflow
+from truenorth.models.scenario import Scenario, scenario_from, write_atomically
+from truenorth.models.scenario.writing import document_of, job_sections
 
 SCENARIOS = Path(__file__).parents[1] / "scenarios"
 AZURE = KNOWN_OPTIMA.parent / "azure_llm_2023"
@@ -83,76 +79,7 @@ def draw_into(library: Library, instances: Iterable[Drawn]) -> Iterator[str]:
 
 def written_out(name: str, scenario: Scenario) -> Data:
     """Return the content of an instance's file: the scenario with every job, and nothing that jobs do not need."""
-    instance = scenario.instance
-    workflows = list({job.workflow.name: job.workflow.of or job.workflow for job in instance.jobs}.values())
-    batches = {task.batch.name: task.batch for each in workflows for task in each.tasks if task.batch is not None}
-    initial = [
-        {"gpu": instance.cluster.gpus[each.gpu].id, "model": instance.models[each.model].name}
-        | ({} if each.slot is None else {"slot": each.slot})
-        for each in instance.initial
-    ]
-    options = ({} if instance.overlap_loads else {"overlap_loads": False}) | (
-        {"initial_residency": initial} if initial else {}
-    )
-    return {
-        "name": name,
-        "objective": str(scenario.objective),
-        "cluster": {"groups": list(_groups(instance)), "network": _network(instance)},
-        "models": {model.name: {"weights": f"{model.weight_bytes} B"} for model in instance.models},
-        **({"batches": {each.name: _batch(each) for each in batches.values()}} if batches else {}),
-        "workflows": {workflow.name: _workflow(workflow) for workflow in workflows},
-        "workload": {"jobs": job_sections(instance)},
-        **({"options": options} if options else {}),
-    }
-
-
-def _groups(instance: Instance) -> Iterator[Data]:
-    """Yield groups of equal servers, in the order of the cluster."""
-    servers = [list(gpus) for _, gpus in groupby(instance.cluster.gpus, key=lambda gpu: gpu.server)]
-    for (size, section, available), alike_ones in groupby(servers, key=lambda gpus: (len(gpus), *_gpu(gpus[0]))):
-        count = len(list(alike_ones))
-        there = {"available": available} if available else {}
-        yield {"count": count, "gpus_per_server": size, "gpu": section, **there}
-
-
-def _gpu(gpu: GPU) -> tuple[Data, list[list[str]]]:
-    """Return the section of a GPU, and when it is there if it is not always."""
-    memory = {"slots": [f"{slot} B" for slot in gpu.slots]} if gpu.slots else {"memory": f"{gpu.memory_bytes} B"}
-    section = {
-        "kind": gpu.kind,
-        **memory,
-        "load_bandwidth": f"{gpu.load_bandwidth} B/s",
-        "load_overhead": f"{gpu.load_overhead_us} us",
-    }
-    there = gpu.available
-    intervals = [[f"{begin} us", "end" if end == FOREVER else f"{end} us"] for begin, end in there.intervals]
-    return section, [] if there.always else intervals
-
-
-def _network(instance: Instance) -> Data:
-    network = instance.cluster.network
-    return {**_link(network.between), "staged": network.staged, "within_server": _link(network.within)}
-
-
-def _link(link: Link) -> Data:
-    return {"latency": f"{link.latency_us} us", "bandwidth": f"{link.bandwidth} B/s"}
-
-
-def _batch(batch: BatchClass) -> Data:
-    return {
-        "models": list(batch.models),
-        "runtime": {
-            kind: {str(size): f"{time} us" for size, time in table.items()} for kind, table in batch.runtime_us.items()
-        },
-        "share": batch.share / WHOLE,
-        "memory": f"{batch.memory_bytes} B",
-    }
-
-
-def _workflow(workflow: Workflow) -> Data:
-    tasks: Data = workflow_section(workflow_graph(workflow))["tasks"]
-    branches = [{"probability": float(each.probability), "tasks": list(each.tasks)} for each in workflow.branches]
-    return {"tasks": tasks, **({"branches": branches} if branches else {})}
+    return {"name": name, "objective": str(scenario.objective), **document_of(scenario.instance)}
 
 
 def drawn() -> Iterator[Drawn]:

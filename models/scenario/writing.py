@@ -7,7 +7,10 @@ quotes stands without them again.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +22,13 @@ except ImportError:  # PyYAML was built without the C library
     from yaml import SafeDumper as Emitter  # type: ignore[assignment]
 
 from truenorth.models.branches import branch_of
+from truenorth.models.cluster import FOREVER, GPU, Link
 from truenorth.models.instance import Instance
 from truenorth.models.scenario.errors import Plain
 from truenorth.models.scenario.files import write_atomically
+from truenorth.models.scenario.work import workflow_graph, workflow_section
+from truenorth.models.streams import BLOCK, Fitted, StreamClass
+from truenorth.models.workload import WHOLE, BatchClass, Workflow
 
 _WIDTH = 120
 _ONE_LINE = _WIDTH - 20
@@ -59,6 +66,149 @@ def scenario_text(path: Path, content: Mapping[str, Any], comments: Sequence[str
         content, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=_WIDTH, allow_unicode=True
     )
     return "".join(f"# {_printable(line)}\n" for line in comments) + str(text)
+
+
+def document_of(instance: Instance) -> dict[str, Any]:
+    """Return an instance as a scenario file says it: every job, and nothing that the instance does not hold.
+
+    What is read from it has the same hash. Prices, names of traces, objective and service levels are the scenario's.
+    """
+    needed = {job.workflow.name: job.workflow.of or job.workflow for job in instance.jobs}
+    needed |= {each.name: each for each in instance.catalogue if each.name in instance.restrictions.workflow_gpus}
+    workflows = needed.values()
+    batches = {task.batch.name: task.batch for each in workflows for task in each.tasks if task.batch is not None}
+    streams = () if instance.streams is None else instance.streams.classes
+    options, restrictions = _options(instance), _restrictions(instance)
+    return {
+        "cluster": {"groups": list(_groups(instance)), **_network(instance)},
+        "models": {model.name: {"weights": f"{model.weight_bytes} B"} for model in instance.models},
+        **({"batches": {each.name: _batch(each) for each in batches.values()}} if batches else {}),
+        **({"streams": {each.name: _stream(each) for each in streams}} if streams else {}),
+        "workflows": {workflow.name: _workflow(workflow) for workflow in workflows},
+        "workload": {"jobs": job_sections(instance)},
+        **({"options": options} if options else {}),
+        **({"restrictions": restrictions} if restrictions else {}),
+    }
+
+
+def _groups(instance: Instance) -> Iterator[dict[str, Any]]:
+    """Yield groups of equal servers, in the order of the cluster."""
+    servers = [list(gpus) for _, gpus in groupby(instance.cluster.gpus, key=lambda gpu: gpu.server)]
+    for (size, section, there), alike in groupby(servers, key=lambda gpus: (len(gpus), *_gpu(gpus[0]))):
+        yield {"count": len(list(alike)), "gpus_per_server": size, "gpu": section, **there}
+
+
+def _gpu(gpu: GPU) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the section of a GPU, and when it is there if it is not always."""
+    memory = {"slots": [f"{slot} B" for slot in gpu.slots]} if gpu.slots else {"memory": f"{gpu.memory_bytes} B"}
+    section = {
+        "kind": gpu.kind,
+        **memory,
+        "load_bandwidth": f"{_decimal(gpu.load_bandwidth)} B/s",
+        "load_overhead": f"{gpu.load_overhead_us} us",
+    }
+    if gpu.available.always:
+        return section, {}
+    intervals = [[f"{begin} us", "end" if end == FOREVER else f"{end} us"] for begin, end in gpu.available.intervals]
+    return section, {"available": intervals, **({"drain": f"{gpu.drain_us} us"} if gpu.drain_us else {})}
+
+
+def _network(instance: Instance) -> dict[str, Any]:
+    network = instance.cluster.network
+    if network.between.bandwidth is None:  # one GPU: there is nothing to transfer
+        return {}
+    links = {**_link(network.between), "staged": network.staged, "within_server": _link(network.within)}
+    return {"network": links}
+
+
+def _link(link: Link) -> dict[str, Any]:
+    bandwidth = {} if link.bandwidth is None else {"bandwidth": f"{_decimal(link.bandwidth)} B/s"}
+    return {"latency": f"{link.latency_us} us", **bandwidth}
+
+
+def _batch(batch: BatchClass) -> dict[str, Any]:
+    return {
+        "models": list(batch.models),
+        "runtime": {kind: _by_size(table) for kind, table in batch.runtime_us.items()},
+        "share": batch.share / WHOLE,
+        "memory": f"{batch.memory_bytes} B",
+    }
+
+
+def _stream(stream: StreamClass) -> dict[str, Any]:
+    speeds = stream.speeds.items()
+    return {
+        "models": list(stream.models),
+        "prefill": {kind: _rate(speed.prefill_rate) for kind, speed in speeds},
+        "chunk": {kind: speed.chunk for kind, speed in speeds},
+        "concurrency": {kind: speed.seats for kind, speed in speeds},
+        "step": {kind: _by_size(speed.step_us) for kind, speed in speeds},
+        "kv_per_token": {kind: f"{speed.kv_bytes} B" for kind, speed in speeds},
+        "context": {kind: f"{Decimal(speed.context_ps).scaleb(-6):f} us" for kind, speed in speeds},
+        "mixed": {kind: f"{speed.mixed_us} us" for kind, speed in speeds},
+        "budget": {kind: "shared" if speed.shared else "separate" for kind, speed in speeds},
+        "kv": {kind: "grows" if speed.block else "reserved" for kind, speed in speeds},
+        "block": {kind: speed.block or BLOCK for kind, speed in speeds},
+        **({"fitted": {law.kind: _fitted(law) for law in stream.fitted}} if stream.fitted else {}),
+    }
+
+
+def _rate(rate: Fraction) -> str:
+    """Return a rate by the second, or, as a third of one has no decimals that end, by the minute or hour.
+
+    >>> _rate(Fraction(3, 2)), _rate(Fraction(1, 60))
+    ('1.5 /s', '1 /min')
+    """
+    said = [(_decimal(rate * seconds), rate * seconds, unit) for unit, seconds in (("s", 1), ("min", 60), ("h", 3600))]
+    return next((f"{text} /{unit}" for text, exact, unit in said if Fraction(text) == exact), f"{said[0][0]} /s")
+
+
+def _decimal(value: Fraction) -> str:
+    """Return a number in decimals, exactly if that takes no more than 60 of them.
+
+    >>> _decimal(Fraction(10_170_000_000)), _decimal(Fraction(125, 8))
+    ('10170000000', '15.625')
+    """
+    with localcontext(prec=60):
+        return f"{Decimal(value.numerator) / Decimal(value.denominator):f}"
+
+
+def _fitted(law: Fitted) -> dict[str, Any]:
+    names = ("log", "requests", "mean_error", "p95_error")
+    return {name: getattr(law, name) for name in names}
+
+
+def _by_size(table: Mapping[int, int]) -> dict[str, str]:
+    return {str(size): f"{time_us} us" for size, time_us in table.items()}
+
+
+def _workflow(workflow: Workflow) -> dict[str, Any]:
+    branches = [{"probability": float(each.probability), "tasks": list(each.tasks)} for each in workflow.branches]
+    ideal = {} if workflow.ideal_us is None else {"ideal": f"{workflow.ideal_us} us"}
+    return {**workflow_section(workflow_graph(workflow)), **({"branches": branches} if branches else {}), **ideal}
+
+
+def _options(instance: Instance) -> dict[str, Any]:
+    initial = [
+        {"gpu": instance.cluster.gpus[each.gpu].id, "model": instance.models[each.model].name}
+        | ({} if each.slot is None else {"slot": each.slot})
+        for each in instance.initial
+    ]
+    return ({} if instance.overlap_loads else {"overlap_loads": False}) | (
+        {"initial_residency": initial} if initial else {}
+    )
+
+
+def _restrictions(instance: Instance) -> dict[str, Any]:
+    """Return where models and workflows may be; where one may be nowhere, it is forbidden everywhere."""
+    limits, gpus = instance.restrictions, instance.cluster.gpus
+    sections: dict[str, Any] = {"pin": [], "forbid": []}
+    for key, places in (("model", limits.model_gpus), ("workflow", limits.workflow_gpus)):
+        for name, there in places.items():
+            entry = {key: name, "on": [gpus[gpu].id for gpu in (sorted(there) or range(len(gpus)))]}
+            sections["pin" if there else "forbid"].append(entry)
+    sections |= {"max_replicas": dict(limits.max_replicas), "no_swaps": limits.no_swaps}
+    return {key: value for key, value in sections.items() if value}
 
 
 def job_sections(instance: Instance) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ from truenorth.planner.answers.check import read, refuse_violations
 from truenorth.planner.answers.plan import starts_for
 from truenorth.planner.answers.regret import Regret, RegretRecord
 from truenorth.planner.answers.take_apart import take_apart, with_given_loads
+from truenorth.planner.questions.searches import BoundQuestion
 from truenorth.solvers import portfolio
 from truenorth.solvers.bounds.certificate import closed_form_document, lagrangian_document
 from truenorth.solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
@@ -144,16 +145,15 @@ def write_certificate(made: Bound, path: Path) -> None:
     write_atomically(path, json.dumps(made.certificate))
 
 
-def bound_within(
-    scenario: Scenario, budget: Budget, schedule: Path | None = None, hint: Timeline | None = None
-) -> Bound:
-    """Bound a scenario; the parameters are those of `planner.answers.questions.BoundQuestion`, and a known plan."""
+def answer_bound(asked: BoundQuestion, scenario: Scenario, budget: Budget) -> Bound:
+    """Bound a scenario within a budget; where a schedule is named, half of it goes to what that loses."""
+    schedule = asked.schedule
     if schedule is None:
-        return _bound(scenario, budget, hint)
+        return bound_within(scenario, budget)
     scenario.instance.require_no_streams("taking a schedule apart")
     instance, timeline = _read_schedule(scenario, schedule)
     begun_cpu = time.process_time()
-    found = _bound(scenario, budget.share(0.5))
+    found = bound_within(scenario, budget.share(0.5))
     known = found.found if instance is scenario.instance else None
     apart = take_apart(replace(scenario, instance=instance), timeline, schedule.stem, budget.share(1), known)
     runtime_s, cpu_s = budget.elapsed_s, time.process_time() - begun_cpu
@@ -181,7 +181,8 @@ def _read_schedule(scenario: Scenario, path: Path) -> tuple[Instance, Timeline]:
         raise InputError(str(path), 1, "timeline", str(error)) from None
 
 
-def _bound(scenario: Scenario, budget: Budget, hint: Timeline | None = None) -> Bound:
+def bound_within(scenario: Scenario, budget: Budget, hint: Timeline | None = None) -> Bound:
+    """Bound a scenario within a budget, from a known plan if there is one."""
     instance, objective = scenario.instance, scenario.objective
     found = portfolio.bound(instance, objective, budget, hint=hint, starts=starts_for(instance, budget.seed))
     certifiable, result = Certifiable(scenario, found.formula, found.priced), found.found

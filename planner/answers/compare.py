@@ -5,7 +5,6 @@ Its rows say who came to what, times the best, times the bound, and what is know
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -41,13 +40,12 @@ from truenorth.planner.answers.split import say_apart
 from truenorth.planner.answers.take_apart import HeldSteps, clairvoyance_in, hold
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty
 from truenorth.planner.answers.versions import Origin, ScenarioNamed, named, provenance
+from truenorth.planner.questions.policies import CompareQuestion
 from truenorth.solvers import portfolio
 from truenorth.solvers.budget import Budget
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from truenorth.planner.answers.questions import CompareQuestion
 
 
 PLAN = "plan"
@@ -283,7 +281,7 @@ class Comparison(WithTimelines, WithRows):
         slo = None if scenario.slo is None else str(scenario.slo)
         return ComparisonOrigin(
             ComparedWindow(*named(scenario), len(instance.jobs), instance.n_tasks, instance.n_gpus, slo),
-            shlex.join(["truenorth", "compare", scenario.source.file, *self.asked.typed()]),
+            self.asked.command(scenario.source.file),
             provenance(),
             scenario.objective.unit,
             str(self.warmup),
@@ -341,7 +339,7 @@ class ComparisonOrigin(Origin):
     runtime_s: float
 
 
-def compare_within(asked: CompareQuestion, scenario: Scenario, budget: Budget) -> Comparison:
+def answer_comparison(asked: CompareQuestion, scenario: Scenario, budget: Budget) -> Comparison:
     """Compare on a scenario; simulations, which come first, do not count against the budget's time."""
     # Noise on what happens would have the plan planned for one truth and the policies run in another.
     if not parse_uncertainty(asked.noise).keeps_truth:

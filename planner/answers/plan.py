@@ -19,6 +19,7 @@ from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.shown import Shown, WithTimelines, frame_of_one, is_converged
 from truenorth.planner.answers.split import jobs_apart
 from truenorth.planner.answers.versions import provenance
+from truenorth.planner.questions.searches import PlanQuestion
 from truenorth.solvers import portfolio
 from truenorth.solvers.budget import Budget
 from truenorth.solvers.portfolio import Starts
@@ -167,10 +168,15 @@ def write_plan(made: Plan, path: Path, command: str | None = None) -> None:
     write_timeline(path, made.scenario.instance, result.timeline, header)
 
 
+def answer_plan(asked: PlanQuestion, scenario: Scenario, budget: Budget) -> Plan:
+    """Plan a scenario within a budget."""
+    return plan_within(scenario, budget, hint=asked.hint, starts=asked.starts)
+
+
 def plan_within(
     scenario: Scenario, budget: Budget, *, hint: Timeline | None = None, starts: Sequence[Timeline] | None = None
 ) -> Plan:
-    """Plan a scenario; the parameters are those of `planner.answers.questions.PlanQuestion`."""
+    """Plan a scenario; the parameters are those of `planner.questions.searches.PlanQuestion`."""
     return Plan.of(scenario, solve(scenario.instance, scenario.objective, budget, hint=hint, starts=starts))
 
 

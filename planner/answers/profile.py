@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import platform
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ from truenorth.executor.devices.profiling import (
 from truenorth.executor.devices.run import LiveSettings
 from truenorth.executor.devices.runner import MakeRunner
 from truenorth.executor.errors import DeviceError, StoppedError
+from truenorth.executor.runners.factory import default_runner, runner_named
 from truenorth.executor.samples import FittedLine, Spread
 from truenorth.models.instance import Instance
 from truenorth.models.record import ABSENT
@@ -54,6 +56,8 @@ from truenorth.planner.answers.profile_document import (
     measured_document,
 )
 from truenorth.planner.inputs.samples import samples_path, samples_text
+from truenorth.planner.questions.devices import ProfileQuestion
+from truenorth.solvers.budget import Budget, tell_nobody
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,44 +179,21 @@ class Profile:
         return lines
 
 
-def profile(
-    scenario: Scenario,
-    runner: MakeRunner,
-    *,
-    device: str = "cpu",
-    runner_name: str = "",
-    rounds: int = 10,
-    beside: int = 0,
-    with_memory: bool = False,
-    folder: Path | None = None,
-    watch: Callable[[int], None] = lambda done: None,
-    stop: Callable[[], bool] = lambda: False,
-    ray: str | None = None,
-) -> Profile:
+def answer_profile(asked: ProfileQuestion, scenario: Scenario, budget: Budget) -> Profile:
+    """Measure a scenario's run times; measuring takes the time that it takes, whatever the budget is."""
+    name = asked.runner or default_runner(scenario.instance)
+    return profile(replace(asked, runner=name), scenario, runner_named(name))
+
+
+def profile(asked: ProfileQuestion, scenario: Scenario, runner: MakeRunner) -> Profile:
     """Measure a scenario's tasks, loads and transfers on this machine, one at a time.
+
+    Rounds that are found in the question's folder are not measured again.
 
     Parameters
     ----------
     runner
         Makes the runner that computes the tasks.
-    device
-        ``cpu`` or ``cuda``.
-    runner_name
-        As it was named, for the file.
-    rounds
-        How often every workflow runs, after the warm-up.
-    beside
-        How many more GPUs do the same meanwhile.
-    with_memory
-        Whether all tasks are said to hold what they take beside the weights, or only those that hold something already.
-    folder
-        Where every round is kept as it ends; those found there are not measured again. None: nothing is kept.
-    watch
-        Told how many rounds are done.
-    stop
-        Asked after every round whether to end early, with what has been measured.
-    ray
-        Address of the Ray cluster on whose node with most devices this is measured; None: it is on this machine.
 
     Raises
     ------
@@ -225,6 +206,8 @@ def profile(
     InputError
         If the scenario does not hold with what was measured, for instance because a model fits no GPU.
     """
+    device, rounds, beside = asked.device, asked.rounds, asked.beside
+    stop = (asked.stop or threading.Event()).is_set
     # From the document: an instance knows only the workflows that some job asks for.
     of_all = build_workflows(scenario.document).values()
     # Requests are measured as steps and prefills, not as runs.
@@ -235,7 +218,7 @@ def profile(
     models = [model for model in scenario.instance.models if model.name in needed]
     full: list[InputError] = []
     with ExitStack() as opened:
-        nodes = opened.enter_context(nodes_at(ray, device))
+        nodes = opened.enter_context(nodes_at(asked.ray, device))
         measuring: Callable[..., Measurements]
         if nodes is None:
             measuring = partial(measure, models, workflows, runner(), device)
@@ -244,7 +227,7 @@ def profile(
 
             measuring = partial(measure_on, nodes, models, workflows, runner)
         machine = measured_on(device, nodes)
-        kept = opened.enter_context(keeping(folder, _question(scenario, device, runner_name, beside) | machine))
+        kept = opened.enter_context(keeping(asked.folder, _what_is_measured(asked, scenario) | machine))
 
         def keep(number: int, samples: RoundSamples) -> None:
             """Write a round; where that cannot be done, it is the last one."""
@@ -260,15 +243,15 @@ def profile(
             beside=beside,
             known=[] if kept is None else _read_rounds(kept, rounds),
             keep=keep,
-            watch=watch,
+            watch=asked.watch or tell_nobody,
             stop=lambda: bool(full) or stop(),
         )
-        document = measured_document(scenario, found, with_memory)
+        document = measured_document(scenario, found, asked.memory)
         measured = build(validate(ScenarioDocument, document, scenario.source), scenario.source)
         if found.rounds == rounds:
             found = replace(found, live=_live(measured.instance, runner, device, rounds, beside, nodes, stop))
     ended = str(full[0]) if full else "interrupted" if found.rounds < rounds or stop() else None
-    return Profile(scenario, found, document, measured, device, runner_name, found.rounds, beside, ended)
+    return Profile(scenario, found, document, measured, device, asked.runner or "", found.rounds, beside, ended)
 
 
 def _live(
@@ -287,13 +270,13 @@ def _live(
     return LiveTimes()
 
 
-def _question(scenario: Scenario, device: str, runner_name: str, beside: int) -> dict[str, Any]:
+def _what_is_measured(asked: ProfileQuestion, scenario: Scenario) -> dict[str, Any]:
     """Return what decides what a round measures, besides the machine."""
     return identity(scenario) | {
         "document": hashlib.sha256(json.dumps(scenario.source.data(), default=str).encode()).hexdigest(),
-        "device": device,
-        "runner": runner_name,
-        "beside": beside,
+        "device": asked.device,
+        "runner": asked.runner or "",
+        "beside": asked.beside,
     }
 
 

@@ -20,8 +20,8 @@ from truenorth.models.timeline import Timeline, batch_leaders
 from truenorth.planner.answers.policies.offline import Following, Informed
 from truenorth.planner.answers.policies.receding_horizon import RecedingOptions
 from truenorth.planner.answers.simulate import Simulation
-from truenorth.planner.answers.uncertain.told import Told, stretch
 from truenorth.planner.inputs.estimate.logs import LogReading
+from truenorth.planner.inputs.told import Told, stretch
 
 Logs = Mapping[tuple[int, str], LogReading]
 """What logs say of tasks, by the index of the job in release order and the task's name."""

@@ -8,9 +8,10 @@ again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from math import ceil
 from pathlib import Path
 from statistics import median
@@ -22,7 +23,6 @@ from truenorth.models.objective import Objective
 from truenorth.models.record import Spreading, spread, take
 from truenorth.models.scenario import Scenario
 from truenorth.planner.answers.intervals import LEVEL, NO_INTERVAL, Interval, interval_of
-from truenorth.planner.answers.questions import CompareQuestion, ServersQuestion
 from truenorth.planner.answers.servers.answer import levels_of
 from truenorth.planner.answers.servers.sizes import Sizes
 from truenorth.planner.answers.shown import WHAT_COUNTS, WithRows, describe_bound, frame_of, with_value
@@ -30,16 +30,18 @@ from truenorth.planner.answers.uncertain.spec import parse_uncertainty
 from truenorth.planner.answers.whatif import ask_each
 from truenorth.planner.answers.whatif.grid import windows_of
 from truenorth.planner.answers.whatif.result import CellError, Counts, Sweep
-from truenorth.planner.answers.whatif.verbs import PLAN, Row
+from truenorth.planner.answers.whatif.verbs import PLAN, ComparedRow, SizeFound, SizeRow
+from truenorth.planner.questions.policies import CompareQuestion
+from truenorth.planner.questions.sizes import ServersQuestion
 
-_Cell = Mapping[str, Row]
+_Cell = Mapping[str, ComparedRow]
 """The rows of a replication by policy."""
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Replicated(WithRows):
     """Comparisons over replications, and means over them with confidence intervals.
 
@@ -56,18 +58,19 @@ class Replicated(WithRows):
     sweep: Sweep
     settings: Mapping[str, str] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def replications(self) -> Sequence[_Cell]:
         """Of every replication without an error, its rows by policy."""
-        return self.sweep.by_policy
+        return list(self.sweep.by_policy(ComparedRow).values())
 
     @property
     def against(self) -> str | None:
         """The online policy of the least mean objective among those that ran in every replication, on no twin."""
         cells = self.replications
-        online = [name for name in _names(cells) if not _any(cells, name, "clairvoyant", "twin", "problem")]
+        aside = {row.policy for cell in cells for row in cell.values() if row.clairvoyant or row.twin or row.problem}
+        online = [name for name in _names(cells) if name not in aside]
         everywhere = [name for name in online if all(name in cell for cell in cells)]
-        return min(everywhere, key=lambda name: sum(_values(cells, name)), default=None)
+        return min(everywhere, key=lambda name: sum(_known(row.value for row in _of(cells, name))), default=None)
 
     @property
     def rows(self) -> list[ReplicatedPolicy]:
@@ -83,18 +86,18 @@ class Replicated(WithRows):
     @property
     def bound_methods(self) -> str:
         """How the lower bounds were found, in words, the most frequent first."""
-        found = Counter(describe_bound(None if m is None else str(m)) for m in self._of_plans("bound_method"))
+        found = Counter(describe_bound(row.bound_method) for row in self._plans)
         return "; ".join(f"{method} in {count}" for method, count in found.most_common())
 
     @property
     def converged_in(self) -> int:
         """In how many replications the plan is converged."""
-        return sum(bool(converged) for converged in self._of_plans("converged"))
+        return sum(bool(row.converged) for row in self._plans)
 
     @property
     def proof(self) -> str:
         """What is proved of the plans: the methods of their bounds, and their mean gap."""
-        gaps = [float(gap) for gap in self._of_plans("plan_gap") if isinstance(gap, (int, float))]
+        gaps = _known(row.plan_gap for row in self._plans)
         gap = f"{100 * sum(gaps) / len(gaps):.1f} %" if gaps else "-"
         return f"Lower bounds: {self.bound_methods or 'none'}; gap of the plan: {gap} in the mean."
 
@@ -108,16 +111,16 @@ class Replicated(WithRows):
         between = "between the lower end of x best and the upper end of x bound"
         return f"{left}: ratios to it understate; the truth lies {between}."
 
-    def _of_plans(self, key: str) -> list[str | int | float | bool | None]:
-        """Return what every row of a replication says of its plan."""
-        return [next(iter(cell.values()))[key] for cell in self.replications]
+    @property
+    def _plans(self) -> list[ComparedRow]:
+        """Of every replication a row: each says the same of its plan."""
+        return [next(iter(cell.values())) for cell in self.replications]
 
     @property
     def lower_bound(self) -> Interval | None:
         """The mean of the lower bounds; None if a replication has none."""
-        bounds = [next(iter(cell.values()))["lower_bound"] for cell in self.replications]
-        known = [float(bound) for bound in bounds if bound is not None]
-        return interval_of(known) if known and len(known) == len(bounds) else None
+        known = _known(row.lower_bound for row in self._plans)
+        return interval_of(known) if known and len(known) == len(self.replications) else None
 
     @property
     def note(self) -> str:
@@ -208,62 +211,53 @@ def _names(cells: Sequence[_Cell]) -> list[str]:
     return list(dict.fromkeys(name for cell in cells for name in cell))
 
 
-def _values(cells: Sequence[_Cell], name: str, key: str = "value") -> list[float]:
-    found = (cell[name].get(key) for cell in cells if name in cell)
-    return [float(value) for value in found if isinstance(value, (int, float))]
-
-
-def _any(cells: Sequence[_Cell], name: str, *keys: str) -> bool:
-    return any(cell[name][key] for cell in cells if name in cell for key in keys)
+def _of(cells: Sequence[_Cell], name: str) -> list[ComparedRow]:
+    return [cell[name] for cell in cells if name in cell]
 
 
 def _row(
     cells: Sequence[_Cell], name: str, against: str | None, bound_methods: str, converged_in: int
 ) -> ReplicatedPolicy:
-    here = [cell for cell in cells if name in cell]
-    problems = [str(cell[name]["problem"]) for cell in here if cell[name]["problem"]]
-    if problems:  # means over the draws in which it breaks no rule would be means over a choice
-        here = []
-    differences = [] if against in (None, name) else list(_differences(here, name, str(against)))
-    plan_gap, gap_to_bound, *figures = _figures(cells, name)
+    rows = _of(cells, name)
+    problem = next((row.problem for row in rows if row.problem), None)
+    figures = dict.fromkeys(each for row in rows for each in row.figures)
+    # Means over the draws in which it breaks no rule would be means over a choice.
+    here = [] if problem else rows
+    both = [(cell[name], cell.get(str(against))) for cell in cells if name in cell]
+    differences = _known(
+        None if other is None or row.value is None or other.value is None else row.value - other.value
+        for row, other in ([] if problem or against == name else both)
+    )
     return ReplicatedPolicy(
         name,
-        _any(cells, name, "clairvoyant"),
-        _any(cells, name, "twin"),
+        any(row.clairvoyant for row in rows),
+        any(row.twin for row in rows),
         len(here),
-        _interval(_values(here, name)),
-        _interval(_values(here, name, "ratio_to_best")),
-        _interval(_values(here, name, "ratio_to_bound")),
+        _interval(_known(row.value for row in here)),
+        _interval(_known(row.ratio_to_best for row in here)),
+        _interval(_known(row.ratio_to_bound for row in here)),
         _interval(differences),
         sum(difference < 0 for difference in differences) if differences else None,
         bound_methods,
         converged_in,
-        _mean(_values(here, name, plan_gap)),
-        _mean(_values(here, name, gap_to_bound)),
-        {column: _mean(_values(here, name, column)) for column in figures},
-        problems[0] if problems else None,
+        _mean(row.plan_gap for row in here),
+        _mean(row.gap_to_bound for row in here),
+        {each: _mean(row.figures.get(each) for row in here) for each in figures},
+        problem,
     )
-
-
-def _differences(cells: Sequence[_Cell], name: str, other: str) -> Iterator[float]:
-    for cell in cells:
-        mine, its = _values([cell], name), _values([cell], other)
-        if mine and its:
-            yield mine[0] - its[0]
 
 
 def _interval(values: Sequence[float]) -> Interval:
     return interval_of(values) if values else NO_INTERVAL
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [float(value) for value in values if value is not None]
 
 
-def _figures(cells: Sequence[_Cell], name: str) -> list[str]:
-    """Return the other columns of figures: the gaps, the metrics, and what parts lose."""
-    columns = list(dict.fromkeys(key for cell in cells if name in cell for key in cell[name]))
-    return ["plan_gap", *columns[columns.index("gap_to_bound") : columns.index("error")]]
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = _known(values)
+    return sum(known) / len(known) if known else None
 
 
 def replicate_comparison(
@@ -298,8 +292,7 @@ def replicate_comparison(
     scenario.instance.require_no_streams("compare --replications")
     windows = windows_of(scenario, count)
     made = ask_each(asked, scenario, windows, folder, ray=asked.ray, watch=watch)
-    words = asked.typed()
-    said = {name.removeprefix("--"): value for name, value in zip(words[::2], words[1::2], strict=True)}
+    said = {name.removeprefix("--"): value for name, value in asked.said()}
     return Replicated(scenario, windows.what, made, {"replications": str(count), **said})
 
 
@@ -352,7 +345,7 @@ class CountSpread:
         return cls(least, middle, most, len(known), enough, None if hardest is None else windows[hardest])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Replications:
     """Answers to the same question; the first is about the scenario as it stands.
 
@@ -375,40 +368,38 @@ class Replications:
     sweep: Sweep
     confidence: Fraction = CONFIDENCE
 
+    @cached_property
+    def _cells(self) -> Mapping[int, Mapping[str, SizeRow]]:
+        return self.sweep.by_policy(SizeRow)
+
     @property
-    def replications(self) -> list[dict[str, Row]]:
-        """Of every finished replication without an error, its rows by policy."""
-        return self.sweep.by_policy
+    def replications(self) -> list[Mapping[str, SizeFound]]:
+        """Of every finished replication without an error, the sizes by policy."""
+        return [{name: row.found for name, row in cell.items()} for cell in self._cells.values()]
 
     @property
     def spread(self) -> dict[str, CountSpread]:
         """The spread of the plan's size, of its lower bound, and of each policy's."""
         cells = self.replications
+        if not cells:
+            return {}
         size, bound = ("price_per_hour", "lower_bound_price_per_hour") if self.priced else ("servers", "lower_bound")
-        names = list(cells[0]) if cells else []
-        found = {name: self._spread([cell[name][size] for cell in cells]) for name in names}
-        return (
-            {PLAN: found.pop(PLAN), BOUND: self._spread([cell[PLAN][bound] for cell in cells]), **found}
-            if found
-            else {}
-        )
+        found = {name: self._spread([getattr(cell[name], size) for cell in cells]) for name in cells[0]}
+        return {PLAN: found.pop(PLAN), BOUND: self._spread([getattr(cell[PLAN], bound) for cell in cells]), **found}
 
-    def _spread(self, values: Sequence[object]) -> CountSpread:
-        windows = [", ".join(str(cell[PLAN][column]) for column in self.sweep.columns) for cell in self.replications]
-        sizes = [value if isinstance(value, (int, float)) else None for value in values]
-        return CountSpread.of(sizes, windows, self.confidence)
+    def _spread(self, sizes: Sequence[float | None]) -> CountSpread:
+        return CountSpread.of(sizes, [self.sweep.place(cell) for cell in self._cells], self.confidence)
 
     @property
     def found(self) -> bool:
         """Whether there is a plan in every replication."""
         cells = self.replications
-        return len(cells) == self.sweep.counts.cells and all(cell[PLAN]["servers"] is not None for cell in cells)
+        return len(cells) == self.sweep.counts.cells and all(cell[PLAN].servers is not None for cell in cells)
 
     @property
     def record(self) -> ReplicationsRecord:
         """The keys of ``servers --json`` with replications."""
-        cells = self.replications
-        first = {name: _sizes(row) for name, row in cells[0].items()} if cells else {}
+        first = dict(next(iter(self.replications), {}))
         return take(
             ReplicationsRecord,
             self,
@@ -416,7 +407,6 @@ class Replications:
             slo=self.levels.written,
             minimum=first.pop(PLAN, None),
             policies=first,
-            replications=[{name: _sizes(row) for name, row in cell.items()} for cell in cells],
             of=self.what,
             spread_of="price_per_hour" if self.priced else "servers",
             known=self.sweep.counts.known,
@@ -428,9 +418,9 @@ class ReplicationsRecord:
     """Answers to the same question; `minimum` and `policies` are of the first."""
 
     slo: str | list[str]
-    minimum: Mapping[str, object] | None
-    policies: Mapping[str, Mapping[str, object]]
-    replications: Sequence[Mapping[str, Mapping[str, object]]]
+    minimum: SizeFound | None
+    policies: Mapping[str, SizeFound]
+    replications: Sequence[Mapping[str, SizeFound]]
     of: str
     spread_of: str
     confidence: Fraction
@@ -438,11 +428,6 @@ class ReplicationsRecord:
     errors: Sequence[CellError]
     known: int
     complete: bool
-
-
-def _sizes(row: Row) -> dict[str, object]:
-    left_out = ("cell", "policy", "slo", "error")
-    return {key: value for key, value in row.items() if key not in left_out and not key.startswith("workload")}
 
 
 def replicate_servers(

@@ -27,9 +27,12 @@ from truenorth.planner.answers.policies.parse import OFFLINE, is_own, parse
 from truenorth.planner.answers.shown import Shown, WithTimelines, fitted_laws, frame_of_one
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty
 from truenorth.planner.answers.versions import provenance
+from truenorth.planner.questions.policies import SimulateQuestion
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from truenorth.solvers.budget import Budget
 
 
 class BrokenRulesError(PolicyFaultError):
@@ -121,6 +124,12 @@ def write_simulation(ran: Simulation, path: Path, command: str | None = None) ->
 def is_file(policy: str) -> bool:
     """Say whether a policy is named by a plan or timeline file."""
     return policy.lower().endswith(".json") and not policy.strip().startswith(f"{OFFLINE}:")
+
+
+def answer_simulation(asked: SimulateQuestion, scenario: Scenario, budget: Budget) -> Simulation:
+    """Run a policy; a simulation has no time limit, but can be stopped."""
+    stop = budget.stop.is_set
+    return simulate(scenario, asked.policy, seed=asked.seed, noise=asked.noise, warmup=asked.warmup, stop=stop)
 
 
 def simulate(

@@ -35,7 +35,7 @@ from truenorth.planner.answers.regret import (
     RegretStep,
 )
 from truenorth.planner.answers.simulate import Simulation, simulate
-from truenorth.planner.answers.uncertain.told import with_workflows
+from truenorth.planner.inputs.told import with_workflows
 from truenorth.solvers.budget import Budget, tell_nobody
 from truenorth.solvers.result import Result, Search
 from truenorth.solvers.search.decoder import Decisions, Decoder

@@ -7,7 +7,6 @@ are taken within a repeat and come with an interval.
 from __future__ import annotations
 
 import random
-import shlex
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -17,16 +16,17 @@ from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from statistics import mean, median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from truenorth.executor import Policy, StoppedError, instance_for, replay, simulate
 from truenorth.executor.devices.machine import describe_machine
 from truenorth.executor.devices.physical import physical_devices
-from truenorth.executor.devices.run import LiveRun, LiveSettings, live_crew, run_on
+from truenorth.executor.devices.run import LiveRun, live_crew, run_on
 from truenorth.executor.devices.runner import MakeRunner
 from truenorth.executor.errors import DeviceError
+from truenorth.executor.runners.factory import default_runner, runner_named
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.errors import QuestionError
 from truenorth.models.instance import Instance
@@ -40,20 +40,18 @@ from truenorth.planner.answers.intervals import NO_INTERVAL, Interval, interval_
 from truenorth.planner.answers.kept import KeptRuns, identity, keeping
 from truenorth.planner.answers.policies.parse import parse
 from truenorth.planner.answers.pool.on_ray import nodes_at
-from truenorth.planner.answers.replay import Replayed
-from truenorth.planner.answers.replay_report import compare_clocks, measured_memory
+from truenorth.planner.answers.replay import live_settings
+from truenorth.planner.answers.replayed import Replayed, compare_clocks, measured_memory
 from truenorth.planner.answers.shown import Shown, WithRows, WithTimelines
 from truenorth.planner.answers.simulate import is_file
 from truenorth.planner.answers.trial_report import ContenderRow, JobLatencies, TrialOrigin, TrialRecord
-from truenorth.planner.answers.trial_runs import PLAN, read_run, run_document, trial_question
-from truenorth.planner.answers.uncertain.told import stretch
+from truenorth.planner.answers.trial_runs import PLAN, read_run, run_document, what_is_measured
 from truenorth.planner.answers.versions import ScenarioNamed, named, provenance
-from truenorth.planner.inputs.samples import Samples
+from truenorth.planner.inputs.samples import Samples, read_samples
+from truenorth.planner.inputs.told import stretch
+from truenorth.planner.questions.devices import TrialQuestion
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.budget import Budget
-
-if TYPE_CHECKING:
-    from truenorth.planner.answers.questions import TrialQuestion
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +85,10 @@ class Trial(WithTimelines, WithRows):
 
     Parameters
     ----------
-    scenario, runner, settings
-        What ran, on what.
+    asked
+        The question that repeats it.
+    scenario
+        What ran.
     contenders
         In the order in which they were named; differences are to the first.
     order
@@ -97,24 +97,17 @@ class Trial(WithTimelines, WithRows):
         By contender, one per repeat.
     machine
         What the machine says of itself before and after all runs.
-    count_faults
-        Whether runs with faults count in the means, too.
     ended
         Why it ended before all runs were made, or None.
-    asked
-        The question that repeats it; None if it was put in another way.
     """
 
+    asked: TrialQuestion
     scenario: Scenario
-    runner: str
-    settings: LiveSettings
     contenders: Sequence[Contender]
     order: Sequence[Sequence[str]]
     runs: Mapping[str, Sequence[Replayed]]
     machine: Sequence[Mapping[str, Any]]
-    count_faults: bool = False
     ended: str | None = None
-    asked: TrialQuestion | None = None
 
     @property
     def achieved(self) -> bool:
@@ -127,7 +120,7 @@ class Trial(WithTimelines, WithRows):
 
     def _counts(self, run: Replayed) -> bool:
         records = run.live.records
-        return not records.failures and (self.count_faults or not records.faults)
+        return not records.failures and (self.asked.count_faults or not records.faults)
 
     @cached_property
     def rows(self) -> list[ContenderRow]:
@@ -141,11 +134,11 @@ class Trial(WithTimelines, WithRows):
         ran = [run for runs in self.runs.values() for run in runs]
         return TrialRecord(
             self.scenario.objective,
-            self.settings.device,
-            self.settings.sharing,
-            self.runner,
+            self.asked.device,
+            self.asked.virtual,
+            self.asked.runner or "",
             len(self.order),
-            self.count_faults,
+            self.asked.count_faults,
             self.ended,
             self.order,
             self.rows,
@@ -157,10 +150,9 @@ class Trial(WithTimelines, WithRows):
     @property
     def origin(self) -> TrialOrigin:
         """Of what it is, how to repeat it, and the latencies job by job."""
-        options = [] if self.asked is None else self.asked.typed()
         return TrialOrigin(
             ScenarioNamed(*named(self.scenario)),
-            shlex.join(["truenorth", "trial", self.scenario.source.file, *options]),
+            self.asked.command(self.scenario.source.file),
             provenance() | {"torch": version("torch")},
             {
                 contender.name: JobLatencies(
@@ -222,22 +214,13 @@ class Trial(WithTimelines, WithRows):
         )
 
 
-def trial(
-    scenario: Scenario,
-    policies: Sequence[str],
-    runner: MakeRunner,
-    settings: LiveSettings,
-    *,
-    runner_name: str = "",
-    repeats: int = 5,
-    time_limit_s: float = 60.0,
-    samples: Samples | None = None,
-    count_faults: bool = False,
-    seed: int = 0,
-    folder: Path | None = None,
-    watch: Callable[[int], None] = lambda done: None,
-    stop: threading.Event | None = None,
-) -> Trial:
+def answer_trial(asked: TrialQuestion, scenario: Scenario, budget: Budget) -> Trial:
+    """Run contenders on devices; the question says how long the plan among them may take."""
+    name = asked.runner or default_runner(scenario.instance)
+    return trial(replace(asked, runner=name), scenario, runner_named(name))
+
+
+def trial(asked: TrialQuestion, scenario: Scenario, runner: MakeRunner) -> Trial:
     """Run contenders on devices, all of them in every repeat, in random order.
 
     What was measured before it is stopped, or before devices serve no longer or nothing more can be kept, is returned
@@ -245,26 +228,8 @@ def trial(
 
     Parameters
     ----------
-    policies
-        ``plan`` for a plan that is made here, names of policies with parameters, and paths of plan files.
     runner
         Makes the runner that computes the tasks; what it calibrates holds for all runs.
-    runner_name
-        As it was named, for the report.
-    time_limit_s
-        For the plan.
-    samples
-        What a profile of this scenario measured, to predict from.
-    count_faults
-        Whether runs with faults (loads and transfers that failed, GPUs set aside) count in the means, too.
-    seed
-        Of the plan, the ingress servers and the order.
-    folder
-        Where every run is kept as it ends; those found there are not run again. None: nothing is kept.
-    watch
-        Told how many runs are done.
-    stop
-        Set it to end the trial early.
 
     Raises
     ------
@@ -273,20 +238,20 @@ def trial(
     StoppedError
         If it was stopped before any run had ended.
     """
-    if repeats < 1 or not policies or len(set(policies)) < len(policies):
+    policies, seed, settings = asked.policies, asked.seed, live_settings(asked)
+    if asked.repeats < 1 or not policies or len(set(policies)) < len(policies):
         raise QuestionError("allowed are at least one repeat and one contender, each named once", "policies")
-    stop, instance = stop or threading.Event(), scenario.instance
+    stop, instance = asked.stop or threading.Event(), scenario.instance
+    samples = None if asked.samples is None else read_samples(asked.samples)
     with ExitStack() as opened:
         nodes = opened.enter_context(nodes_at(settings.ray, settings.device))
-        asked = identity(scenario) | trial_question(policies, settings, runner_name, seed, time_limit_s, nodes)
-        kept = opened.enter_context(keeping(folder, asked))
-        contenders = [_contender(scenario, name, time_limit_s, samples, seed, stop, kept) for name in policies]
+        kept = opened.enter_context(keeping(asked.folder, identity(scenario) | what_is_measured(asked, nodes)))
+        contenders = [_contender(scenario, name, asked.time_limit_s, samples, seed, stop, kept) for name in policies]
         draw, ended = random.Random(seed), None  # noqa: S311
         # Random within each repeat: who runs after whom, and on how warm a machine, is left to chance.
-        turns = [one for _ in range(repeats) for one in draw.sample(contenders, len(contenders))]
-        runs_of = [
-            partial(Replayed, scenario, one.name, one.plan, runner_name, settings, one.predicted) for one in turns
-        ]
+        turns = [one for _ in range(asked.repeats) for one in draw.sample(contenders, len(contenders))]
+        named = asked.runner or ""
+        runs_of = [partial(Replayed, scenario, one.name, one.plan, named, settings, one.predicted) for one in turns]
         outputs = _RunOutputs(instance)
         ran = [] if kept is None else _read_runs(kept, runs_of, outputs)
         devices = [] if nodes is not None else physical_devices(settings.device)
@@ -301,7 +266,8 @@ def trial(
                         ran.append(run_of(live, None, different))
                         if kept is not None:
                             kept.keep(len(ran), run_document(ran[-1], fresh))
-                        watch(len(ran))
+                        if asked.watch is not None:
+                            asked.watch(len(ran))
         except (StoppedError, DeviceError, InputError) as error:
             # What was measured is told, however it ended; without any run there is nothing to tell.
             if not ran:
@@ -311,7 +277,7 @@ def trial(
     names = [run.policy for run in ran]
     order = [names[first : first + len(policies)] for first in range(0, len(names), len(policies))]
     runs = {name: [run for run in ran if run.policy == name] for name in policies}
-    return Trial(scenario, runner_name, settings, contenders, order, runs, machine, count_faults, ended)
+    return Trial(asked.alone(), scenario, contenders, order, runs, machine, ended)
 
 
 def _read_runs(kept: KeptRuns, runs_of: Sequence[Callable[..., Replayed]], outputs: _RunOutputs) -> list[Replayed]:
@@ -398,10 +364,12 @@ def _contender(
 def _plan(scenario: Scenario, time_limit_s: float, seed: int, stop: threading.Event, kept: KeptRuns | None) -> Timeline:
     """Return the plan that is kept, or make one and keep it: all runs of a trial carry out the same."""
     from truenorth.planner.answers import plan as planning  # a GPU host that is given plan files needs no solver
+    from truenorth.solvers.first_use import compile_once
 
     instance, path = scenario.instance, None if kept is None else kept.folder / "plan.json"
     if path is not None and path.exists():
         return feasible_timeline(instance, path)
+    compile_once(instance)  # no time limit allows for it
     plan = planning.solve(instance, scenario.objective, Budget(time_limit_s, seed=seed, stop=stop)).timeline
     if plan is None:
         raise QuestionError(f"no plan was found in {time_limit_s:g} s; allowed is more time", "time_limit_s")

@@ -12,12 +12,13 @@ import numpy as np
 from truenorth.executor.devices.machine import Observed, measured_on
 from truenorth.executor.devices.nodes import Nodes
 from truenorth.executor.devices.records import Clock, Digest, Records
-from truenorth.executor.devices.run import LiveRun, LiveSettings
+from truenorth.executor.devices.run import LiveRun
 from truenorth.models.record import decode, encode
 from truenorth.models.timeline import Residency, ServedRequests, Timeline
 from truenorth.planner.answers.kept import digest_of_file
-from truenorth.planner.answers.replay import Replayed
+from truenorth.planner.answers.replayed import Replayed
 from truenorth.planner.answers.simulate import is_file
+from truenorth.planner.questions.devices import TrialQuestion
 
 PLAN = "plan"
 """Names the contender that is planned here."""
@@ -26,25 +27,18 @@ Outputs = Mapping[int, str]
 """By task: a hash of what it put out in the first run in which it ran."""
 
 
-def trial_question(
-    policies: Sequence[str],
-    settings: LiveSettings,
-    runner_name: str,
-    seed: int,
-    time_limit_s: float,
-    nodes: Nodes | None,
-) -> dict[str, Any]:
+def what_is_measured(asked: TrialQuestion, nodes: Nodes | None) -> dict[str, Any]:
     """Return what decides what a run measures, besides the scenario; how many there are and which count may change."""
     return {
-        "policies": list(policies),
-        "plans": {name: digest_of_file(Path(name)) for name in policies if name != PLAN and is_file(name)},
-        "device": settings.device,
-        **measured_on(settings.device, nodes),
-        "virtual": settings.sharing,
-        "limit_s": settings.limit_s,
-        "runner": runner_name,
-        "seed": seed,
-        "time_limit_s": time_limit_s if PLAN in policies else None,
+        "policies": list(asked.policies),
+        "plans": {name: digest_of_file(Path(name)) for name in asked.policies if name != PLAN and is_file(name)},
+        "device": asked.device,
+        **measured_on(asked.device, nodes),
+        "virtual": asked.virtual,
+        "limit_s": asked.limit_s,
+        "runner": asked.runner or "",
+        "seed": asked.seed,
+        "time_limit_s": asked.time_limit_s if PLAN in asked.policies else None,
     }
 
 

@@ -8,10 +8,9 @@ import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
-from fractions import Fraction
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
@@ -243,21 +242,6 @@ def prepare_folder(path: Path) -> None:
     except OSError as error:
         raise UsageError(f"{path}: no folder can be made here: {error.strerror}; name another") from None
     assert_writable(path / "table.csv")
-
-
-def fraction(text: str, option: str) -> Fraction:
-    """Read a share of at least 0 and below 1.
-
-    Raises
-    ------
-    UsageError
-        If it is none.
-    """
-    with suppress(ValueError, ZeroDivisionError):
-        value = Fraction(text)
-        if 0 <= value < 1:
-            return value
-    raise UsageError(f"{option}: {text!r} is no share; allowed is a number of at least 0 and below 1, such as 0.1")
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -16,13 +15,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-from truenorth.planner.answers.options import Option, OptionKind, name_of, options_of, say
 from truenorth.planner.command import manners
+from truenorth.planner.questions.options import RAY, SEED, WORKERS, Option, OptionKind, options_of, say, typed_as
+from truenorth.planner.questions.read import read
 
 if TYPE_CHECKING:
     from truenorth.models.scenario import Scenario
-    from truenorth.planner.answers.questions import Question
     from truenorth.planner.command.console import Line
+    from truenorth.planner.questions.question import Question
 
 
 ScenarioPath = Annotated[Path, typer.Argument(metavar="SCENARIO", help="Scenario file, YAML or JSON.")]
@@ -35,22 +35,22 @@ def to(metavar: str, text: str) -> Any:
 
 Output = Annotated[Path | None, to("FILE", "Write the result to this file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
-Workers = Annotated[int, typer.Option(min=1, max=64, help="Processes or threads to search with.")]
-Ray = Annotated[
-    str | None, typer.Option(metavar="ADDRESS", help="Search on this Ray cluster, too: HOST:PORT of its head, or auto.")
-]
-Seed = Annotated[int, typer.Option(min=0, max=2**31 - 1, help="The same seed repeats a run.")]
+Workers = Annotated[int, typer.Option(min=1, max=64, help=WORKERS.help)]
+Ray = Annotated[str | None, typer.Option(metavar=RAY.metavar, help=RAY.help)]
+Seed = Annotated[int, typer.Option(min=0, max=2**31 - 1, help=SEED.help)]
 
 
-Answer = TypeVar("Answer")
+Asked = TypeVar("Asked", bound="Question")
 Shown = TypeVar("Shown")
+_WHOLE_LISTS = (OptionKind.LEVELS, OptionKind.FLAG)
+"""What is read when typer has read all of it."""
 _TYPES: Mapping[OptionKind, type] = {
     OptionKind.WHOLE: int,
     OptionKind.FILE: Path,
     OptionKind.LEVELS: list[str],
     OptionKind.FLAG: bool,
 }
-"""What typer reads; text of every other kind is read here."""
+"""What typer shows in the help; of every other kind it is text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Before:
     name: str
 
 
-def asks(question: type[Question[Any]]) -> Callable[[Callable[..., int]], Callable[..., int]]:
+def asks(question: type[Question]) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Return a decorator for a verb: its first argument is the question, with an option for every field that has one.
 
     The others are typer's; those that are annotated with `Before` stand among the question's.
@@ -79,8 +79,7 @@ def asks(question: type[Question[Any]]) -> Callable[[Callable[..., int]], Callab
         parameters += [p for p in rest if p not in parameters]
 
         def run(**typed: Any) -> int:
-            told = {each.name: _read(each, option, typed.pop(each.name)) for each, option in asked}
-            return verb(question(**told), **typed)
+            return verb(question(**{each.name: _given(each, typed.pop(each.name)) for each, _ in asked}), **typed)
 
         keyword = inspect.Parameter.KEYWORD_ONLY
         run.__signature__ = inspect.Signature([p.replace(kind=keyword) for p in parameters])  # type: ignore[attr-defined]
@@ -104,8 +103,14 @@ def _parameter(each: Field[Any], option: Option) -> inspect.Parameter:
         kind, default = choices, choices(default) if isinstance(default, str) else default
     elif isinstance(default, Fraction | tuple) or (option.kind is OptionKind.SECONDS and default is not MISSING):
         (default,) = say(default, option.kind)
+    name = typed_as(each)
+
+    def parser(text: Any) -> Any:
+        return read(name, option, text)
+
     shown = typer.Option(
-        f"--{name_of(each).replace('_', '-')}",
+        name,
+        parser=None if option.kind in _WHOLE_LISTS else parser,
         help=option.help,
         metavar=option.metavar or ("SECONDS" if option.kind is OptionKind.SECONDS else None),
         show_default=option.otherwise or True,
@@ -117,58 +122,12 @@ def _parameter(each: Field[Any], option: Option) -> inspect.Parameter:
     return inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, **given)
 
 
-def _read(each: Field[Any], option: Option, typed: Any) -> Any:
-    """Return what was typed as the field's value.
-
-    Raises
-    ------
-    UsageError
-        If it cannot be read.
-    """
-    name = f"--{name_of(each).replace('_', '-')}"
-    if not typed and option.kind in (OptionKind.LEVELS, OptionKind.NAMES):
-        return None
-    if option.kind is OptionKind.NAMES:
-        from truenorth.planner.answers.policies.parse import split_policies
-
-        return split_policies(typed)
-    if option.kind is OptionKind.LEVELS:
-        from truenorth.models.slo import ServiceLevels
-        from truenorth.models.units import QuantityError
-
-        try:
-            return ServiceLevels.parse(*typed)
-        except QuantityError as error:
-            raise manners.UsageError(f"{name}: {error}") from None
-    if option.kind is OptionKind.SHARE:
-        return manners.fraction(typed, name)
-    if option.kind is OptionKind.FACTOR:
-        return _factor(typed, name)
-    if option.kind is OptionKind.SECONDS:
-        return None if typed is None else _seconds(typed, name)
-    return str(typed) if option.kind is OptionKind.CHOICE and typed is not None else typed
-
-
-def _seconds(text: str, name: str) -> float:
-    """Return a time limit in seconds: a number of them, or a time with its unit."""
-    from truenorth.models.units import QuantityError, parse_time
-
-    try:
-        seconds = float(text) if text.strip()[-1:].isdigit() else parse_time(text) / 1e6
-    except (ValueError, QuantityError):
-        seconds = math.nan
-    if not 0.1 <= seconds < math.inf:
-        raise manners.UsageError(
-            f"{name}: {text!r} is no time limit; write seconds, at least 0.1, or a time: 10 s, 2 min"
-        )
-    return seconds
-
-
-def _factor(text: str, name: str) -> Fraction:
-    try:
-        return Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        raise manners.UsageError(f"{name}: {text!r} is no number; allowed is one such as 1.5") from None
+def _given(each: Field[Any], typed: Any) -> Any:
+    """Return the value of a field from what typer has read: of several times the same option all of them together."""
+    option: Option = each.metadata["option"]
+    if option.kind is OptionKind.LEVELS and typed:
+        return read(typed_as(each), option, typed)
+    return each.default if typed in ((), []) else typed
 
 
 @contextmanager
@@ -180,8 +139,9 @@ def stoppable(shown: AbstractContextManager[Shown]) -> Iterator[tuple[threading.
         yield stop, watch
 
 
-def ask_shown(question: Question[Answer], scenario: Scenario, line: Line) -> tuple[Answer, bool]:
-    """Return the answer, and whether it was interrupted; meanwhile the line says how far it has come."""
+@contextmanager
+def watched(question: Asked, scenario: Scenario, line: Line) -> Iterator[tuple[Asked, threading.Event]]:
+    """Yield a question whose answer may be interrupted, and what is set then; the line says how far it has come."""
     manners.compile_kernels(scenario.instance, getattr(question, "method", None))
     with stoppable(line.shown()) as (stop, _):
-        return replace(question, watch=line.watch, stop=stop).ask(scenario), stop.is_set()  # type: ignore[call-arg]
+        yield replace(question, watch=line.watch, stop=stop), stop  # type: ignore[call-arg]

@@ -34,7 +34,7 @@ from truenorth.planner.show.timelines import trace_events
 from truenorth.planner.show.written import read_both
 
 if TYPE_CHECKING:  # whoever only reads a report has no devices
-    from truenorth.planner.answers.replay import Replayed
+    from truenorth.planner.answers.replayed import Replayed
 
 FILE = "replay.json"
 _MOST_FAILURES = 10

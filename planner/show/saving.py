@@ -79,7 +79,7 @@ def save(answer: object, path: str | Path) -> list[Path]:
     """
     write = next((how for kind, how in _WRITERS.items() if isinstance(answer, kind)), None)
     if write is None:
-        from truenorth.planner.answers.replay import Replayed  # with the packages of devices, which its answers have
+        from truenorth.planner.answers.replayed import Replayed  # with the packages of devices, which its answers have
 
         if not isinstance(answer, Replayed):
             raise TypeError(f"{type(answer).__name__} cannot be saved; allowed are answers of planner's calls")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
 from rich.table import Table as TerminalTable
@@ -15,21 +15,25 @@ from truenorth.models.record import ABSENT, encode
 from truenorth.models.scenario import Scenario
 from truenorth.models.timeline import Timeline
 from truenorth.models.units import say_size
-from truenorth.planner.answers.bound import Bound
 from truenorth.planner.answers.check import Checked
-from truenorth.planner.answers.plan import Plan
 from truenorth.planner.answers.regret import NOTE
 from truenorth.planner.answers.shown import describe_bound
 from truenorth.planner.answers.simulate import ActionDone, FutureChanged, Simulation
 from truenorth.planner.answers.split import say_apart
-from truenorth.planner.answers.uncertain.planning import CandidateRow, UncertainPlan
 from truenorth.planner.show.regret import in_words, regret_table
 from truenorth.planner.show.table import Column, Table, facts, say, terminal
 from truenorth.solvers.trust import SOLVER_OF
 
+if TYPE_CHECKING:
+    from truenorth.planner.answers.bound import Bound
+    from truenorth.planner.answers.plan import Plan
+    from truenorth.planner.answers.uncertain.planning import CandidateRow, UncertainPlan
+
 
 def plan_view(plan: Plan | UncertainPlan) -> Group:
     """Return a plan's summary and, if run times are estimates, what its candidates are worth under samples of them."""
+    from truenorth.planner.answers.plan import Plan  # with the solvers, which simulations do without
+
     if isinstance(plan, Plan):
         return Group(facts(plan_summary(plan)))
     return Group(facts(plan_summary(plan.plan)), Text(), terminal(_candidates(plan)))

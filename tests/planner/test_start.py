@@ -40,14 +40,14 @@ def test_the_installed_command_starts_there() -> None:
     assert "simulate" in ended.stdout
 
 
-WITHOUT_DEVICES = """
+LACKING = """
 import sys
 from truenorth.planner.command.start import main
 
 class Lacking:
     def find_spec(self, name, *_):
-        if name.partition(".")[0] in ("torch", "transformers", "safetensors", "pynvml", "ray"):
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        if name.partition(".")[0] in {lacking!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, Lacking())
 sys.argv = ["truenorth", *sys.argv[1:]]
@@ -58,7 +58,17 @@ main()
 @pytest.mark.parametrize("verb", ["simulate", "compare"])
 def test_what_needs_no_device_needs_no_package_of_devices(verb: str, tmp_path: Path) -> None:
     asked = {"simulate": ["--policy", "jit"], "compare": ["--policies", "jit", "--time-limit", "1"]}[verb]
-    command = [sys.executable, "-c", WITHOUT_DEVICES, verb, str(SCENARIO), *asked, "-o", str(tmp_path / "made")]
+    _run_without(("torch", "transformers", "safetensors", "pynvml", "ray"), verb, *asked, made=tmp_path / "made")
+
+
+def test_a_simulation_of_a_plain_policy_needs_neither_kernels_nor_solvers(tmp_path: Path) -> None:
+    asked = ["--policy", "compass", "--seed", "1"]
+    _run_without(("numba", "scipy", "ortools", "pulp", "highspy"), "simulate", *asked, made=tmp_path / "made")
+
+
+def _run_without(lacking: tuple[str, ...], verb: str, *asked: str, made: Path) -> None:
+    """Answer a verb where some packages are missing."""
+    command = [sys.executable, "-c", LACKING.format(lacking=lacking), verb, str(SCENARIO), *asked, "-o", str(made)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     assert (ended.returncode, "Error" in ended.stderr) == (0, False), ended.stderr
-    assert (tmp_path / "made").exists()
+    assert made.exists()

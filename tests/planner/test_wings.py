@@ -10,7 +10,7 @@ import networkx as nx
 import pytest
 
 ROOT = Path(__file__).parents[2]
-WINGS = ("inputs", "answers", "show", "command")
+WINGS = ("inputs", "questions", "answers", "show", "command")
 
 
 def modules() -> dict[str, Path]:
@@ -24,19 +24,10 @@ def modules() -> dict[str, Path]:
 
 
 @cache
-def imports(path: Path, for_types: bool = False) -> set[str]:
-    """Return what a file imports, late imports included; those for type checkers only count if asked for."""
-    tree = ast.parse(path.read_text())
-    only_typing = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-        for inner in ast.walk(node)
-    }
+def imports(path: Path) -> set[str]:
+    """Return what a file imports, late imports and those for type checkers included."""
     found: set[str] = set()
-    for node in ast.walk(tree):
-        if id(node) in only_typing and not for_types:
-            continue
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -46,14 +37,10 @@ def imports(path: Path, for_types: bool = False) -> set[str]:
 
 @pytest.fixture(scope="module")
 def graph() -> nx.DiGraph[str]:
-    return graph_of(for_types=False)
-
-
-def graph_of(for_types: bool) -> nx.DiGraph[str]:
     known = modules()
     made: nx.DiGraph[str] = nx.DiGraph()
     for name, path in known.items():
-        for imported in imports(path, for_types):
+        for imported in imports(path):
             target = imported if imported in known else imported.rpartition(".")[0]
             if target in known and target != name:
                 made.add_edge(name, target)
@@ -62,22 +49,6 @@ def graph_of(for_types: bool) -> nx.DiGraph[str]:
 
 def test_no_import_circle(graph: nx.DiGraph[str]) -> None:
     assert [sorted(circle) for circle in nx.strongly_connected_components(graph) if len(circle) > 1] == []
-
-
-ANSWERERS = (
-    *("bound", "compare", "policies.offline", "policies.parse", "questions", "replay", "replay_report", "simulate"),
-    *("servers.answer", "servers.by_policy", "servers.day", "servers.deployable", "servers.schedule"),
-    *("servers.scheduled", "take_apart", "trial", "trial_report", "trial_runs", "uncertain.planning"),
-)
-CIRCLES = {
-    frozenset(f"truenorth.planner.answers.{name}" for name in ANSWERERS),
-}
-"""Circles by imports for type checkers that are still to be broken; this list may only shrink."""
-
-
-def test_no_new_circle_by_imports_for_type_checkers() -> None:
-    components = nx.strongly_connected_components(graph_of(for_types=True))
-    assert {frozenset(circle) for circle in components if len(circle) > 1} == CIRCLES
 
 
 KNOWN = {

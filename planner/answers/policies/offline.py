@@ -22,10 +22,10 @@ from truenorth.models.objective import Objective
 from truenorth.models.scenario import Scenario
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.check import feasible_timeline
-from truenorth.planner.answers.options import PlanFor
 from truenorth.planner.answers.policies.receding_horizon import EVERYTHING, Oracle, RecedingHorizon, RecedingOptions
 from truenorth.planner.answers.uncertain.planning import SAMPLES, candidates
-from truenorth.planner.answers.uncertain.told import Told, retime
+from truenorth.planner.inputs.told import Told, retime
+from truenorth.planner.questions.options import PlanFor
 from truenorth.solvers.result import Search
 from truenorth.solvers.search import annealing
 

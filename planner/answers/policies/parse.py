@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from truenorth.executor import POLICIES, ParsedPolicy, parse_policy
 from truenorth.models.scenario import Scenario
-from truenorth.planner.answers.uncertain.told import Told
+from truenorth.planner.inputs.told import Told
 
 RECEDING = "receding"
 """Name of the receding horizon."""
@@ -60,20 +60,3 @@ def parse(text: str, scenario: Scenario, told: Told | None = None) -> ParsedPoli
     instance = scenario.instance if told is None else told.instance
     oracle = Oracle(instance.jobs) if options.lookahead else None
     return replace(parsed, given={"oracle": oracle}, options=chosen)
-
-
-def split_policies(text: str) -> list[str]:
-    """Split ``--policies``: an item ``key=value`` without a policy's name continues the policy before it.
-
-    >>> split_policies("compass:prefetch=0,period=100ms,jit")
-    ['compass:prefetch=0,period=100ms', 'jit']
-    """
-    policies: list[str] = []
-    for item in (part.strip() for part in text.split(",")):
-        head = item.split(":", 1)[0]
-        if policies and "=" in head:
-            separator = "," if ":" in policies[-1] else ":"
-            policies[-1] += separator + item
-        elif item:
-            policies.append(item)
-    return policies

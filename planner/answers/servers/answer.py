@@ -6,12 +6,9 @@ Its files are the plan, the certificate, and for each the scenario it belongs to
 from __future__ import annotations
 
 import json
-import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -60,12 +57,8 @@ from truenorth.planner.answers.shown import fitted_laws
 from truenorth.planner.answers.simulate import is_file, write_simulation
 from truenorth.planner.answers.uncertain.spec import refuse_estimates
 from truenorth.planner.answers.versions import named, provenance
+from truenorth.planner.questions.sizes import SizesQuestion
 from truenorth.solvers.budget import Budget
-
-if TYPE_CHECKING:
-    from truenorth.planner.answers.questions import SizesQuestion
-    from truenorth.planner.answers.servers.scheduled import ScheduleAnswer
-
 
 SLOWEST, FASTEST = Fraction(1, 100), Fraction(100)
 """Requests come at least and at most so many times as fast as the scenario says."""
@@ -109,8 +102,8 @@ class ServersAnswer:
         The largest size that was asked about.
     runtime_s
         Wall-clock time.
-    options
-        What else was asked for, as options of the command.
+    asked
+        The question that repeats it, with the levels and policies that held.
     alternatives
         Policies at sizes that met the levels in simulation and cost little more than the cheapest, which comes first.
     growth
@@ -144,7 +137,7 @@ class ServersAnswer:
     policies: tuple[SizeTrial, ...]
     largest: Mix
     runtime_s: float
-    options: tuple[str, ...] = ()
+    asked: SizesQuestion
     alternatives: tuple[Alternative, ...] = ()
     growth: GrowthTaken | None = None
     strains: tuple[StrainReached, ...] = ()
@@ -302,7 +295,7 @@ def _number(value: Fraction | None) -> float | None:
     return None if value is None else float(value)
 
 
-def servers_within(asked: SizesQuestion[Any], scenario: Scenario, budget: Budget) -> ServersAnswer:
+def answer_sizes(asked: SizesQuestion, scenario: Scenario, budget: Budget) -> ServersAnswer:
     """Find the least size of a scenario within a budget."""
     noise, rate, most, spare, tell = asked.noise, asked.rate, asked.most, asked.spare, budget.watch
     refuse_estimates(noise)
@@ -359,7 +352,7 @@ def servers_within(asked: SizesQuestion[Any], scenario: Scenario, budget: Budget
         tuple(trials),
         question.candidates[-1],
         budget.elapsed_s,
-        tuple(replace(asked, slo=None, policies=None).typed()),
+        replace(asked.alone(), slo=chosen, policies=names or None),
         deployed.alternatives,
         deployed.growth,
         deployed.strains,
@@ -467,7 +460,7 @@ def write(answer: ServersAnswer, folder: Path) -> list[Path]:
 def _write_answer(answer: ServersAnswer, folder: Path, written: list[Path]) -> Path:
     """Write the answer with the paths of the plan and the certificate, as far as they are written."""
     at = {path.name: path for path in written}
-    found, origin = answer.record(at.get("plan.json"), at.get("certificate.json")), _origin(answer, answer.options)
+    found, origin = answer.record(at.get("plan.json"), at.get("certificate.json")), origin_of(answer, answer.asked)
     path = folder / "answer.json"
     write_atomically(path, json.dumps(encode(found) | encode(origin), indent=2))
     return path
@@ -479,7 +472,7 @@ def _write_plan(answer: ServersAnswer, folder: Path) -> list[Path]:
     enough, slo = answer.sizes.at(answer.planned), answer.levels.written
     path = _write_scenario(folder / "enough.json", enough, enough.instance, answer.planned, slo)
     plan = folder / "plan.json"
-    origin = _origin(answer, answer.options)
+    origin = origin_of(answer, answer.asked)
     header = TimelineHeader(status="FEASIBLE", versions=origin.versions, command=origin.command)
     write_timeline(plan, enough.instance, answer.timeline, header)
     return [path, plan]
@@ -507,23 +500,9 @@ def _write_certificate(answer: ServersAnswer, folder: Path) -> list[Path]:
     return [path, certificate]
 
 
-def write_schedule(answer: ScheduleAnswer, folder: Path) -> Path:
-    """Write an answer by the interval, and how to repeat it; return the path."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "schedule.json"
-    found = encode(answer.record) | encode(_origin(answer.fixed, answer.options))
-    write_atomically(path, json.dumps(found, indent=2))
-    return path
-
-
-def _origin(answer: ServersAnswer, options: Sequence[str]) -> ServersOrigin:
+def origin_of(answer: ServersAnswer, asked: SizesQuestion) -> ServersOrigin:
     """Return what a report says besides the answer: of what it is, and how to repeat it."""
     scenario = answer.sizes.scenario
-    slo = [word for level in answer.levels for word in ("--slo", str(level))]
-    command = ["truenorth", "servers", scenario.source.file, *slo]
-    if answer.policies:
-        command += ["--policies", ",".join(row.policy for row in answer.policies)]
-    command += options
     instance = scenario.instance
     length_s = int(instance.job_release_us.max()) / MICROSECONDS_PER_SECOND
     streams = instance.streams
@@ -532,7 +511,7 @@ def _origin(answer: ServersAnswer, options: Sequence[str]) -> ServersOrigin:
     grows, contexts = any(speed.block for speed in speeds), any(speed.context_ps for speed in speeds)
     held, overlap = len(instance.initial), instance.overlap_loads
     window = AssumedWindow(*named(scenario), len(instance.jobs), length_s, held, overlap, requests, grows, contexts)
-    return ServersOrigin(window, shlex.join(command), provenance())
+    return ServersOrigin(window, asked.command(scenario.source.file), provenance())
 
 
 def _write_scenario(path: Path, scenario: Scenario, instance: Instance, mix: Mix, slo: str | list[str] | None) -> Path:

@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from truenorth.executor import PolicyError, PolicyFaultError, StoppedError
 from truenorth.models import Instance, InstanceError, ServiceLevels, Timeline, completion_us, scenario_hash
 from truenorth.models.instance import Ints
 from truenorth.models.scenario import Scenario, write_atomically
 from truenorth.models.timeline import TokenTimes
-from truenorth.planner.answers.servers.answer import ServersAnswer, servers_within
+from truenorth.planner.answers.servers.answer import ServersAnswer, answer_sizes
 from truenorth.planner.answers.servers.day import US_PER_HOUR, Attained, Autoscaled, Day, Schedule, attained, autoscale
 from truenorth.planner.answers.servers.decide import attempt
 from truenorth.planner.answers.servers.goal import tolerances
@@ -33,12 +33,10 @@ from truenorth.planner.answers.servers.sizes import Mix
 from truenorth.planner.answers.servers.streams import requests_asked
 from truenorth.planner.answers.simulate import simulate
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty
+from truenorth.planner.questions.sizes import ScheduleQuestion
 from truenorth.solvers.bounds import fluid
 from truenorth.solvers.bounds.stream_floor import RequestDemands
 from truenorth.solvers.budget import Budget, tell_nobody
-
-if TYPE_CHECKING:
-    from truenorth.planner.answers.questions import ScheduleQuestion
 
 
 class Descent:
@@ -176,9 +174,9 @@ _ATTEMPTS = 3
 """A plan is looked for on so many candidates per interval."""
 
 
-def schedule_within(asked: ScheduleQuestion, scenario: Scenario, budget: Budget) -> ScheduleAnswer:
+def answer_schedule(asked: ScheduleQuestion, scenario: Scenario, budget: Budget) -> ScheduleAnswer:
     """Find the cheapest schedule that meets the levels, for plans and per policy, within a budget."""
-    fixed = servers_within(asked, scenario, budget.share(_FIXED_SHARE))
+    fixed = answer_sizes(asked, scenario, budget.share(_FIXED_SHARE))
     folder = None if asked.folder is None else Path(asked.folder)
     tried = Tried(folder, question(fixed.sizes.scenario, fixed.levels, asked.by_us, budget.seed, asked.noise))
     search = _ScheduleSearch(Day(fixed.sizes, asked.by_us), fixed, budget, tried)
@@ -186,9 +184,9 @@ def schedule_within(asked: ScheduleQuestion, scenario: Scenario, budget: Budget)
     found = search.policies()
     autoscaler = search.autoscaled()
     optimum = search.optimum(found)
-    options = tuple(replace(asked, slo=None, policies=None).typed())
+    asked = replace(asked.alone(), slo=fixed.levels, policies=fixed.asked.policies)
     return ScheduleAnswer(
-        search.day, fixed, search.floors, lower_bound, optimum, found, autoscaler, budget.elapsed_s, options
+        search.day, fixed, search.floors, lower_bound, optimum, found, autoscaler, budget.elapsed_s, asked
     )
 
 

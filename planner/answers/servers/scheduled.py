@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 
-from truenorth.planner.answers.servers.answer import ServersAnswer
+from truenorth.models.record import encode
+from truenorth.models.scenario import write_atomically
+from truenorth.planner.answers.servers.answer import ServersAnswer, origin_of
 from truenorth.planner.answers.servers.day import TARGET, Attained, Autoscaled, Day, Schedule
 from truenorth.planner.answers.servers.forces import demand_in_words
 from truenorth.planner.answers.servers.record import (
@@ -20,6 +24,7 @@ from truenorth.planner.answers.servers.record import (
     SchedulesFound,
 )
 from truenorth.planner.answers.servers.sizes import Mix
+from truenorth.planner.questions.sizes import ScheduleQuestion
 from truenorth.solvers.bounds import fluid
 
 
@@ -69,8 +74,8 @@ class ScheduleAnswer:
         What plans and each policy came to.
     autoscaler
         What an autoscaler above the policy of the least fleet ordered; None if there was none.
-    options
-        What else was asked for, as options of the command.
+    asked
+        The question that repeats it, with the levels and policies that held.
     interrupted
         Whether the search was interrupted: what was found by then.
     """
@@ -83,7 +88,7 @@ class ScheduleAnswer:
     policies: dict[str, Scheduled]
     autoscaler: Autoscaled | None
     runtime_s: float
-    options: tuple[str, ...] = ()
+    asked: ScheduleQuestion
     interrupted: bool = False
 
     @property
@@ -149,6 +154,15 @@ class ScheduleAnswer:
         one, prices = len(self.day.sizes.counts) == 1, self.day.prices
         price = self.lower_bound if not one else None if prices is None else self.lower_bound * prices[0]
         return float(self.lower_bound) if one else None, _number(price)
+
+
+def write_schedule(answer: ScheduleAnswer, folder: Path) -> Path:
+    """Write an answer by the interval, and how to repeat it; return the path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "schedule.json"
+    found = encode(answer.record) | encode(origin_of(answer.fixed, answer.asked))
+    write_atomically(path, json.dumps(found, indent=2))
+    return path
 
 
 def _count(found: Scheduled, interval: int) -> tuple[int | None, list[int] | None, float | None, bool | None]:

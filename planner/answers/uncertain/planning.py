@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from truenorth.models.errors import chosen
 from truenorth.models.instance import Instance
@@ -14,15 +13,13 @@ from truenorth.models.objective import Objective, reported_value, timeline_value
 from truenorth.models.record import spread
 from truenorth.models.scenario import Scenario
 from truenorth.models.timeline import Timeline
-from truenorth.planner.answers.options import PlanFor
 from truenorth.planner.answers.plan import Plan, PlanRecord, solve
-from truenorth.planner.answers.uncertain.told import Told, retime
+from truenorth.planner.inputs.told import Told, retime
+from truenorth.planner.questions.options import PlanFor
+from truenorth.planner.questions.searches import UncertainPlanQuestion
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.budget import Budget, tell_nobody
 from truenorth.solvers.result import Search
-
-if TYPE_CHECKING:
-    from truenorth.planner.answers.questions import UncertainPlanQuestion
 
 SAMPLES = 8
 """Run-time vectors that are drawn unless another number is given."""
@@ -161,7 +158,7 @@ class UncertainPlanRecord:
     estimates: WorthRecord
 
 
-def plan_uncertain_within(asked: UncertainPlanQuestion, scenario: Scenario, budget: Budget) -> UncertainPlan:
+def answer_uncertain_plan(asked: UncertainPlanQuestion, scenario: Scenario, budget: Budget) -> UncertainPlan:
     """Plan a scenario for run times that are estimates, within a budget."""
     told, plan_for = asked.told, chosen(PlanFor, asked.plan_for, "plan_for")
     search = Search(scenario.instance, scenario.objective, budget.clock, budget.watch)

@@ -19,7 +19,7 @@ from truenorth.executor.noise import factor_quantile
 from truenorth.models.instance import Instance
 from truenorth.models.scenario import Scenario
 from truenorth.models.workload import Task, Workflow
-from truenorth.planner.answers.uncertain.told import TRUTH, Told, alike_in_classes, read_told, round_time, stretch
+from truenorth.planner.inputs.told import TRUTH, Told, alike_in_classes, read_told, round_time, stretch
 
 MEAN = "mean"
 """The text of ``--noise told=mean``."""

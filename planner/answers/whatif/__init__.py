@@ -13,7 +13,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from truenorth.executor import StoppedError
 from truenorth.models.errors import QuestionError
@@ -22,13 +21,14 @@ from truenorth.models.scenario import Scenario, load_scenario, scenario_from
 from truenorth.models.scenario.changes import plain
 from truenorth.models.scenario.errors import Source
 from truenorth.models.scenario.section import validate
+from truenorth.planner.answers.ask import budget_of
 from truenorth.planner.answers.kept import locked
 from truenorth.planner.answers.pool import as_finished
 from truenorth.planner.answers.pool.processes import Outcome, describe_error
-from truenorth.planner.answers.questions import Question
 from truenorth.planner.answers.whatif.cell import CellAnswer, CellCall, Store, answer
 from truenorth.planner.answers.whatif.grid import Grid, SweepDocument, WorkloadValues, grid_over, read_grid, read_sweep
 from truenorth.planner.answers.whatif.result import Counts, Sweep, sweep_of, write_tables
+from truenorth.planner.questions.question import Question
 from truenorth.solvers.budget import Budget, interruptible, own_interrupts, tell_nobody
 
 Watch = Callable[[Counts], None]
@@ -127,7 +127,7 @@ def _run_watched(
 
 
 def ask_each(
-    question: Question[Any],
+    question: Question,
     scenario: Scenario,
     windows: WorkloadValues,
     folder: str | Path | None = None,
@@ -154,7 +154,7 @@ def ask_each(
     ((path, values),) = windows.axis.items()
     grid = grid_over(scenario, path, values, question.alone())
     asked = _Run(scenario.name, question.verb, scenario, grid, folder)
-    return _run_watched(asked, question.budget().workers, watch, getattr(question, "stop", None), ray)
+    return _run_watched(asked, budget_of(question).workers, watch, getattr(question, "stop", None), ray)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,13 @@ from truenorth.executor import POLICIES, PolicyError
 from truenorth.models.errors import QuestionError
 from truenorth.models.record import encode
 from truenorth.models.scenario import InputError, Scenario, scenario_from, write_atomically
+from truenorth.planner.answers.ask import ask_within, budget_of
 from truenorth.planner.answers.policies.parse import is_own
-from truenorth.planner.answers.questions import PlanQuestion, Question, SimulateQuestion
 from truenorth.planner.answers.versions import versions
 from truenorth.planner.answers.whatif.verbs import VERBS, Row, policy_names
+from truenorth.planner.questions.policies import SimulateQuestion
+from truenorth.planner.questions.question import Question
+from truenorth.planner.questions.searches import PlanQuestion
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ class CellCall:
 
     data: Mapping[str, object]
     folder: str
-    question: Question[Any]
+    question: Question
     ideals_us: Mapping[str, int] = field(default_factory=dict)
 
     def key(self) -> str:
@@ -120,9 +123,9 @@ def answer(call: CellCall, stop: threading.Event | None = None, *, keep: bool = 
         question, scenario = call.question, scenario_from(call.data, call.folder).with_ideals(call.ideals_us)
         if hasattr(question, "time_limit_s"):
             warm_up(scenario, question.time_limit_s)
-        budget = replace(question.budget(), workers=1)
-        made = question.answer(scenario, budget if stop is None else replace(budget, stop=stop))
-        rows = VERBS[question.verb].rows(question, made)
+        budget = replace(budget_of(question), workers=1)
+        made = ask_within(question, scenario, budget if stop is None else replace(budget, stop=stop))
+        rows = map(encode, VERBS[question.verb].rows(question, made))
         said: Row = {"ideal_times": _whose(scenario, call.ideals_us)} if call.ideals_us else {}
         return CellAnswer(tuple({**row, **said} for row in rows), made=made if keep else None)
     except (InputError, PolicyError, QuestionError) as refused:
@@ -158,7 +161,7 @@ def warm_up(scenario: Scenario, time_limit_s: float) -> None:
     while loaded < (now := count_loaded()):
         loaded = now
         short = PlanQuestion(time_limit_s=min(time_limit_s, _LONGEST_S), workers=1)
-        short.answer(scenario, short.budget())
+        ask_within(short, scenario, budget_of(short))
     _warm.add(like)
 
 

@@ -22,9 +22,9 @@ from truenorth.models.scenario.quantities import MAX_JOBS, Name, whole
 from truenorth.models.scenario.reading import read_document
 from truenorth.models.scenario.section import Section, refuse_empty, validate
 from truenorth.planner.answers.policies.parse import RECEDING
-from truenorth.planner.answers.questions import Question
 from truenorth.planner.answers.whatif.cell import CellCall
 from truenorth.planner.answers.whatif.verbs import VERBS, Verb, check
+from truenorth.planner.questions.question import Question
 
 KINDS_OF_BASE = "the path of a scenario file, or a mapping with the keys of one"
 
@@ -194,7 +194,7 @@ def read_grid(document: SweepDocument, base: Scenario, source: Source) -> Grid:
     return Grid(axes, cells, document.replications is not None)
 
 
-def grid_over(base: Scenario, path: str, values: Sequence[object], question: Question[Any]) -> Grid:
+def grid_over(base: Scenario, path: str, values: Sequence[object], question: Question) -> Grid:
     """Return the cells that ask the same question with other values at one path.
 
     Raises

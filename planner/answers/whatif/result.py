@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from pydantic import TypeAdapter
 
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.errors import QuestionError
@@ -30,6 +32,7 @@ from truenorth.planner.answers.whatif.cell import CellAnswer, Store
 from truenorth.planner.answers.whatif.grid import Axis, Grid
 from truenorth.planner.answers.whatif.verbs import Row
 
+Kind = TypeVar("Kind")
 ASKED = ("value", "servers", "price_per_hour", "lower_bound")
 """What a verb is asked for, as columns: the first that there is."""
 
@@ -124,14 +127,20 @@ class Sweep(WithRows):
             raise QuestionError(f"{cell} has no answer here; allowed are {known}", "cell")
         return self.answers[cell]
 
-    @property
-    def by_policy(self) -> list[dict[str, Row]]:
-        """Of every finished cell without an error, its rows by policy."""
-        cells: dict[object, dict[str, Row]] = {}
+    def by_policy(self, kind: type[Kind]) -> dict[int, dict[str, Kind]]:
+        """Return of every finished cell without an error its rows by policy, as records of the verb's kind."""
+        cells: dict[int, dict[str, Kind]] = {}
+        read, place = TypeAdapter(kind), {"cell", *self.columns, "ideal_times", "error"}
         for row in self.rows:
             if row["error"] is None:
-                cells.setdefault(row["cell"], {})[str(row["policy"])] = row
-        return list(cells.values())
+                figures = {name: value for name, value in row.items() if name not in place}
+                cells.setdefault(int(str(row["cell"])), {})[str(row["policy"])] = read.validate_python(figures)
+        return cells
+
+    def place(self, cell: int) -> str:
+        """Say where a finished cell stands on every axis."""
+        row = next(row for row in self.rows if row["cell"] == cell)
+        return ", ".join(str(row[column]) for column in self.columns)
 
     @property
     def warning(self) -> str | None:

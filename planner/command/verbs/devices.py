@@ -9,14 +9,15 @@ from typing import Annotated
 
 import typer
 
-from truenorth.planner.answers.questions import ProfileQuestion, ReplayQuestion, TrialQuestion
+from truenorth.planner.answers.ask import ask
 from truenorth.planner.command import manners
 from truenorth.planner.command.options import Before, Json, Output, ScenarioPath, asks, stoppable, to
+from truenorth.planner.questions.devices import ProfileQuestion, ReplayQuestion, TrialQuestion
 
 
 @asks(ProfileQuestion)
 def profile(
-    ask: ProfileQuestion,
+    asked: ProfileQuestion,
     scenario: ScenarioPath,
     output: Annotated[Output, Before("runner")] = None,
     as_json: Json = False,
@@ -40,15 +41,15 @@ def profile(
         promise(samples_path(output))
     loaded, folder = load_scenario(scenario), None if output is None else output.with_suffix(".rounds")
     try:
-        with stoppable(show_count("profiling, in rounds", WARMUP_ROUNDS + ask.rounds)) as (stop, watch):
-            made = replace(ask, folder=folder, watch=watch, stop=stop).ask(loaded)
+        with stoppable(show_count("profiling, in rounds", WARMUP_ROUNDS + asked.rounds)) as (stop, watch):
+            made = ask(replace(asked, folder=folder, watch=watch, stop=stop), loaded)
     except StoppedError as error:
         return manners.ended(False, str(error))
     written = _show(
         made.record(output), lambda: profile_view(made), as_json, lambda: [] if output is None else made.save(output)
     )
     if made.ended is not None:
-        manners.say(f"truenorth: {made.ended}; {made.rounds} of {ask.rounds} rounds had ended")
+        manners.say(f"truenorth: {made.ended}; {made.rounds} of {asked.rounds} rounds had ended")
         return manners.INTERRUPTED if stop.is_set() else manners.NOT_ACHIEVED
     if written and folder is not None:
         forget(folder)  # all of them are in the samples
@@ -57,7 +58,7 @@ def profile(
 
 @asks(ReplayQuestion)
 def replay(
-    ask: ReplayQuestion,
+    asked: ReplayQuestion,
     scenario: ScenarioPath,
     plan: Annotated[Path | None, typer.Argument(metavar="PLAN", help="Plan or timeline file to carry out.")] = None,
     policy: Annotated[str | None, typer.Option(help="An online policy in place of a plan."), Before("device")] = None,
@@ -77,7 +78,7 @@ def replay(
         manners.prepare_folder(output)
     loaded = load_scenario(scenario)
     with show_elapsed("setting up, then running in real time"):
-        replayed = replace(ask, policy=plan or str(policy)).ask(loaded)
+        replayed = ask(replace(asked, policy=plan or str(policy)), loaded)
     written = _show(
         replayed.record,
         lambda: replay_view(replayed),
@@ -89,7 +90,7 @@ def replay(
 
 @asks(TrialQuestion)
 def trial(
-    ask: TrialQuestion,
+    asked: TrialQuestion,
     scenario: ScenarioPath,
     output: Annotated[Path | None, to("FOLDER", "Write report and timelines here."), Before("seed")] = None,
     as_json: Json = False,
@@ -106,10 +107,10 @@ def trial(
     if output is not None:
         manners.prepare_folder(output)
     loaded, folder = load_scenario(scenario), None if output is None else output / RUNS
-    runs = ask.repeats * len(ask.policies)
+    runs = asked.repeats * len(asked.policies)
     try:
         with stoppable(show_count("planning, then running in real time", runs)) as (stop, watch):
-            made = replace(ask, folder=folder, watch=watch, stop=stop).ask(loaded)
+            made = ask(replace(asked, folder=folder, watch=watch, stop=stop), loaded)
     except StoppedError:
         return manners.ended(False, "no run had ended")
     written = _show(

@@ -5,32 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from truenorth.planner.answers.options import PlanFor
-from truenorth.planner.answers.questions import (
-    BoundQuestion,
-    PlanQuestion,
-    Question,
-    ScheduleQuestion,
-    ServersQuestion,
-    UncertainPlanQuestion,
-)
+from truenorth.planner.answers.ask import ask
 from truenorth.planner.command import manners
 from truenorth.planner.command.manners import name_untested
-from truenorth.planner.command.options import Before, Json, Output, ScenarioPath, ask_shown, asks, stoppable, to
+from truenorth.planner.command.options import Before, Json, Output, ScenarioPath, asks, stoppable, to, watched
+from truenorth.planner.questions.options import BY, CONFIDENCE, PlanFor
+from truenorth.planner.questions.read import read
+from truenorth.planner.questions.searches import BoundQuestion, PlanQuestion, UncertainPlanQuestion
+from truenorth.planner.questions.sizes import ScheduleQuestion, ServersQuestion
 
 if TYPE_CHECKING:
     from truenorth.models.scenario import Scenario
-    from truenorth.planner.answers.plan import Plan
-    from truenorth.planner.answers.uncertain.planning import UncertainPlan
 
 
 @asks(PlanQuestion)
 def plan(
-    ask: PlanQuestion,
+    asked: PlanQuestion,
     scenario: ScenarioPath,
     output: Annotated[Output, Before("time_limit_s")] = None,
     hint: Annotated[
@@ -55,25 +49,26 @@ def plan(
     if output is not None:
         promise(output)
     loaded = load_scenario(scenario)
-    asked: Question[Any] = _uncertain(ask, loaded, estimates, plan_for, hint)
+    wanted = _uncertain(asked, loaded, estimates, plan_for, hint)
     if hint is not None:
-        asked = replace(ask, hint=feasible_timeline(loaded.instance, hint))
-    done, interrupted = ask_shown(asked, loaded, ProgressLine(loaded.objective, "planning", ask.time_limit_s))
+        wanted = replace(asked, hint=feasible_timeline(loaded.instance, hint))
+    with watched(wanted, loaded, ProgressLine(loaded.objective, "planning", asked.time_limit_s)) as (question, stop):
+        done = ask(question, loaded)
     made = done if isinstance(done, Plan) else done.plan
     found = made.timeline is not None
     if output is not None and found:
         write_plan(made, output, manners.typed())
     document = name_untested(done.record(output if found else None))
     manners.show(document, manners.lazily("summaries.plan_view", done), as_json)
-    if not interrupted:
+    if not stop.is_set():
         manners.say_if_late(made.result)
     kept = manners.kept("the best plan found", output) if found else "no plan was found yet"
-    return manners.ended(found, kept if interrupted else None)
+    return manners.ended(found, kept if stop.is_set() else None)
 
 
 def _uncertain(
-    ask: PlanQuestion, scenario: Scenario, estimates: Path | None, plan_for: PlanFor | None, hint: Path | None
-) -> Question[Plan] | Question[UncertainPlan]:
+    asked: PlanQuestion, scenario: Scenario, estimates: Path | None, plan_for: PlanFor | None, hint: Path | None
+) -> PlanQuestion | UncertainPlanQuestion:
     """Return the question, or the one for the estimates of a file.
 
     Raises
@@ -86,21 +81,21 @@ def _uncertain(
             raise manners.UsageError(
                 "--plan-for: needs the estimates to plan for; allowed is together with --estimates"
             )
-        return ask
+        return asked
     if hint is not None:
         raise manners.UsageError("--hint: cannot go with --estimates, which make plans of their own; allowed is one")
-    if ask.ray is not None:
+    if asked.ray is not None:
         raise manners.UsageError("--ray: helps to make one plan; allowed is without --estimates, which make several")
     from truenorth.models.record import take
-    from truenorth.planner.answers.uncertain.told import read_told
+    from truenorth.planner.inputs.told import read_told
 
     plan_for = plan_for or PlanFor.P50
-    return take(UncertainPlanQuestion, ask, told=read_told(estimates, scenario), plan_for=plan_for.value)
+    return take(UncertainPlanQuestion, asked, told=read_told(estimates, scenario), plan_for=plan_for.value)
 
 
 @asks(BoundQuestion)
 def bound(
-    ask: BoundQuestion,
+    asked: BoundQuestion,
     scenario: ScenarioPath,
     output: Annotated[Path | None, to("CERTIFICATE", "Write the certificate to this file."), Before("schedule")] = None,
     as_json: Json = False,
@@ -113,11 +108,12 @@ def bound(
     if output is not None:
         promise(output)
     loaded = load_scenario(scenario)
-    made, interrupted = ask_shown(ask, loaded, ProgressLine(loaded.objective, "bounding"))
+    with watched(asked, loaded, ProgressLine(loaded.objective, "bounding")) as (question, stop):
+        made = ask(question, loaded)
     written = [] if output is None else save(made, output)
     view = manners.lazily("summaries.bound_view", made)
     manners.show(name_untested(made.record(output)), view, as_json, written[1:])
-    return manners.ended(True, manners.kept("the best bound found", output) if interrupted else None)
+    return manners.ended(True, manners.kept("the best bound found", output) if stop.is_set() else None)
 
 
 def check(
@@ -164,14 +160,12 @@ _KNOWN = "what is known so far"
 
 @asks(ServersQuestion)
 def servers(
-    ask: ServersQuestion,
+    asked: ServersQuestion,
     scenario: ScenarioPath,
     replications: Annotated[
         int, typer.Option(min=1, max=10_000, help="Ask on so many seeds, or windows of the trace."), Before("workers")
     ] = 1,
-    confidence: Annotated[
-        str, typer.Option(help="With which the next window is served, too; needs --replications."), Before("workers")
-    ] = "0.9",
+    confidence: Annotated[str, typer.Option(help=CONFIDENCE.help), Before("workers")] = "0.9",
     ray: Annotated[
         str | None,
         typer.Option(metavar="ADDRESS", help="Run replications on this Ray cluster, not on processes."),
@@ -194,20 +188,21 @@ def servers(
     from truenorth.planner.answers.servers.answer import write
     from truenorth.planner.command.console import servers_line
 
-    sure = manners.fraction(confidence, "--confidence")
+    sure = read("--confidence", CONFIDENCE, confidence)
     loaded = load_scenario(scenario)
     if output is not None:
         manners.prepare_folder(output)
     if by is not None:
-        if ask.spare or replications > 1:
+        if asked.spare or replications > 1:
             raise manners.UsageError("--by: is given with --replications or --spare; allowed is one of them")
-        schedule = take(ScheduleQuestion, ask, by_us=_interval_us(by), folder=output)
+        schedule = take(ScheduleQuestion, asked, by_us=read("--by", BY, by), folder=output)
         return _by_interval(schedule, loaded, as_json)
     if replications > 1:
-        return _replicate(ask, loaded, replications, sure, ray, output, as_json)
+        return _replicate(asked, loaded, replications, sure, ray, output, as_json)
     if ray is not None:
         raise manners.UsageError("--ray: runs replications; allowed is with --replications above 1")
-    answer, interrupted = ask_shown(ask, loaded, servers_line())
+    with watched(asked, loaded, servers_line()) as (question, stop):
+        answer = ask(question, loaded)
     written, fault = list[Path](), None
     try:
         written = [] if output is None else write(answer, output)
@@ -218,11 +213,11 @@ def servers(
     manners.show(name_untested(document), manners.lazily("servers.view", answer), as_json, written)
     if fault is not None:
         raise fault
-    return manners.ended(answer.servers is not None, manners.kept(_KNOWN, output) if interrupted else None)
+    return manners.ended(answer.servers is not None, manners.kept(_KNOWN, output) if stop.is_set() else None)
 
 
 def _replicate(
-    ask: ServersQuestion,
+    asked: ServersQuestion,
     loaded: Scenario,
     count: int,
     confidence: Fraction,
@@ -236,32 +231,22 @@ def _replicate(
 
     line = cells_line()
     with stoppable(line.shown()) as (stop, _):
-        asked = replace(ask, stop=stop)
+        asked = replace(asked, stop=stop)
         made = replicate_servers(asked, loaded, count, confidence=confidence, folder=output, ray=ray, watch=line.watch)
     manners.show(name_untested(made.record), manners.lazily("servers.replications_view", made), as_json)
     return manners.ended_replications(made.sweep, made.found, len(made.replications))
 
 
-def _interval_us(text: str) -> int:
-    """Return the length of an interval in microseconds."""
-    from truenorth.models.units import QuantityError, parse_time
-
-    try:
-        by_us = parse_time(text)
-    except QuantityError as error:
-        raise manners.UsageError(f"--by: {error}") from None
-    if by_us < 1:
-        raise manners.UsageError(f"--by: {text!r} is no length of an interval; allowed is at least 1 us")
-    return by_us
-
-
-def _by_interval(ask: ScheduleQuestion, scenario: Scenario, as_json: bool) -> int:
+def _by_interval(asked: ScheduleQuestion, scenario: Scenario, as_json: bool) -> int:
     """Answer for counts of servers that change over the day."""
-    from truenorth.planner.answers.servers.answer import write_schedule
+    from truenorth.planner.answers.servers.scheduled import write_schedule
     from truenorth.planner.command.console import servers_line
 
-    answer, interrupted = ask_shown(ask, scenario, servers_line())
+    with watched(asked, scenario, servers_line()) as (question, stop):
+        answer = ask(question, scenario)
     manners.show(name_untested(answer.record), manners.lazily("servers.schedule_view", answer), as_json)
-    if ask.folder is not None:
-        manners.say(f"wrote {write_schedule(answer, ask.folder)}")
-    return manners.ended(answer.optimum.schedule is not None, manners.kept(_KNOWN, ask.folder) if interrupted else None)
+    if asked.folder is not None:
+        manners.say(f"wrote {write_schedule(answer, asked.folder)}")
+    return manners.ended(
+        answer.optimum.schedule is not None, manners.kept(_KNOWN, asked.folder) if stop.is_set() else None
+    )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from truenorth.planner.answers.questions import CompareQuestion, SimulateQuestion
+from truenorth.planner.answers.ask import ask
 from truenorth.planner.command import manners
 from truenorth.planner.command.manners import name_untested
 from truenorth.planner.command.options import (
@@ -18,11 +18,12 @@ from truenorth.planner.command.options import (
     Output,
     ScenarioPath,
     Workers,
-    ask_shown,
     asks,
     stoppable,
     to,
+    watched,
 )
+from truenorth.planner.questions.policies import CompareQuestion, SimulateQuestion
 
 if TYPE_CHECKING:
     from truenorth.models.scenario import Scenario
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 @asks(SimulateQuestion)
 def simulate(
-    ask: SimulateQuestion,
+    asked: SimulateQuestion,
     scenario: ScenarioPath,
     output: Annotated[Output, Before("noise")] = None,
     change_future: Annotated[
@@ -45,15 +46,15 @@ def simulate(
     from truenorth.planner.answers.simulate import try_changed_futures, write_simulation
 
     if change_future is not None:
-        if output is not None or ask.noise is not None:
+        if output is not None or asked.noise is not None:
             raise manners.UsageError("--change-future goes without --noise and -o: it compares runs, and writes none")
-        tried = try_changed_futures(load_scenario(scenario), ask.policy, change_future, seed=ask.seed)
+        tried = try_changed_futures(load_scenario(scenario), asked.policy, change_future, seed=asked.seed)
         manners.show(tried, manners.lazily("summaries.futures_view", tried), as_json)
         return manners.ended(tried.passed)
     if output is not None:
         promise(output)
     loaded = load_scenario(scenario)
-    simulation = ask.ask(loaded)
+    simulation = ask(asked, loaded)
     if output is not None:
         write_simulation(simulation, output, manners.typed())
     manners.show(simulation, manners.lazily("summaries.simulation_view", simulation), as_json)
@@ -62,7 +63,7 @@ def simulate(
 
 @asks(CompareQuestion)
 def compare(
-    ask: CompareQuestion,
+    asked: CompareQuestion,
     scenario: ScenarioPath,
     replications: Annotated[
         int,
@@ -81,17 +82,18 @@ def compare(
         manners.prepare_folder(output)
     loaded = load_scenario(scenario)
     if replications > 1:
-        return _replicate(ask, loaded, replications, output, as_json)
-    made, interrupted = ask_shown(ask, loaded, ProgressLine(loaded.objective, "comparing"))
+        return _replicate(asked, loaded, replications, output, as_json)
+    with watched(asked, loaded, ProgressLine(loaded.objective, "comparing")) as (question, stop):
+        made = ask(question, loaded)
     written = [] if output is None else save(made, output)
     manners.show(name_untested(made.record), manners.lazily("comparison.comparison_view", made), as_json, written)
-    if not interrupted:
+    if not stop.is_set():
         manners.say_if_late(made.plan.result)
     achieved = made.plan.timeline is not None or loaded.instance.streams is not None
-    return manners.ended(achieved, manners.kept("the best plan found", output) if interrupted else None)
+    return manners.ended(achieved, manners.kept("the best plan found", output) if stop.is_set() else None)
 
 
-def _replicate(ask: CompareQuestion, loaded: Scenario, count: int, output: Path | None, as_json: bool) -> int:
+def _replicate(asked: CompareQuestion, loaded: Scenario, count: int, output: Path | None, as_json: bool) -> int:
     """Compare over replications."""
     from truenorth.planner.answers.replications import replicate_comparison
     from truenorth.planner.command.console import cells_line
@@ -99,7 +101,7 @@ def _replicate(ask: CompareQuestion, loaded: Scenario, count: int, output: Path 
 
     line = cells_line()
     with stoppable(line.shown()) as (stop, _):
-        made = replicate_comparison(replace(ask, stop=stop), loaded, count, output, line.watch)
+        made = replicate_comparison(replace(asked, stop=stop), loaded, count, output, line.watch)
     written = [] if output is None or not made.replications else replicated.write(made, output)
     manners.show(name_untested(made.record), lambda: replicated.replicated_view(made), as_json, written)
     return manners.ended_replications(made.sweep, not made.sweep.counts.failed, len(made.replications))

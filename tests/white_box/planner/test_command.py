@@ -158,10 +158,10 @@ def test_schema_is_json(command: Command) -> None:
     [
         (("plan",), "Missing argument 'SCENARIO'"),
         (("plan", "missing.yaml"), "missing.yaml"),
-        (("plan", "{}", "--method", "magic"), "'magic' is not one of"),
+        (("plan", "{}", "--method", "magic"), "--method: 'magic' is unknown; allowed are auto"),
         (("plan", "{}", "--time-limit", "-1"), "--time-limit: '-1' is no time limit; write seconds"),
         (("plan", "{}", "--time-limit", "nan"), "--time-limit"),
-        (("plan", "{}", "--workers", "0"), "'--workers'"),
+        (("plan", "{}", "--workers", "0"), "--workers: '0' is no such number"),
         (("plan", "{}", "-o", "/nowhere/plan.json"), "/nowhere/plan.json:1: file: cannot be written"),
         (("plan", "{}", "-o", "/"), "/:1: file: cannot be written"),
         (("plan", "{}", "--hint", "missing.json"), "missing.json"),

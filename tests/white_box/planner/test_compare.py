@@ -15,7 +15,7 @@ from tests.command import app, run
 from truenorth.models.record import encode
 from truenorth.models.scenario import Scenario
 from truenorth.planner.answers.compare import DEFAULT_POLICIES
-from truenorth.planner.answers.policies.parse import split_policies
+from truenorth.planner.questions.read import split_policies
 from truenorth.planner.show.comparison import comparison_view
 from truenorth.planner.show.notebook import html
 

@@ -107,7 +107,7 @@ def test_a_twin_is_marked_and_is_never_the_best(unconverged: Comparison, tmp_pat
 def cells(made: Replicated, *plans: tuple[float, float, str]) -> Replicated:
     """Return replications in which a policy has the value 3, and plan and bound what is given."""
     rows: list[dict[str, Any]] = []
-    figures = dict(made.replications[0]["plan"])
+    figures = next(dict(row) for row in made.sweep.rows if row["policy"] == "plan")
     for cell, (value, bound, method) in enumerate(plans):
         gap = 1 - bound / value
         said = {"cell": cell, "lower_bound": bound, "bound_method": method, "plan_gap": gap, "error": None}

@@ -53,8 +53,9 @@ from truenorth.models.scenario import InputError, Scenario, load_scenario, scena
 from truenorth.models.streams import StreamSpeed
 from truenorth.planner.answers.profile import Profile, profile
 from truenorth.planner.answers.profile_document import measured_document
-from truenorth.planner.answers.uncertain.told import read_quantiles
 from truenorth.planner.inputs.samples import Dispatch, read_samples
+from truenorth.planner.inputs.told import read_quantiles
+from truenorth.planner.questions.devices import ProfileQuestion
 from truenorth.planner.show.profile import profile_view
 
 SCENARIO = """
@@ -373,7 +374,7 @@ def test_a_model_that_no_longer_fits_is_blamed_on_the_scenario(tmp_path: Path) -
     path.write_text(SCENARIO.replace("10 MB", "10 KB").replace("[4 MB, 2 MB]", "[1 KB]").replace("1 MB", "90 B"))
     path.write_text(path.read_text().replace("100 KB", "1 KB").replace("trace: {file: arrivals.csv}", JOBS))
     with pytest.raises(InputError, match=r"tight.yaml:7: models.m.weights: 400000 bytes are larger than every slot"):
-        profile(load_scenario(path), partial(FactoryRunner, wide), rounds=1)
+        profile(ProfileQuestion("cpu", rounds=1), load_scenario(path), partial(FactoryRunner, wide))
 
 
 JOBS = "jobs: [{release: 0 s, workflow: two}]"
@@ -486,7 +487,7 @@ def test_an_interruption_of_live_runs_keeps_all_rounds_and_is_said(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--device", "tpu"], "'tpu' is not one of 'cpu', 'cuda'"),
+        (["--device", "tpu"], "--device: 'tpu' is unknown; allowed are cpu, cuda"),
         ([], "Missing option '--device'"),
         (["--device", "cpu", "-o", "profile.json"], "a profile is written as YAML; name it profile.yaml"),
         (["--device", "cpu", "--runner", "synthetics"], "unknown runner 'synthetics' (did you mean synthetic?)"),
@@ -521,7 +522,7 @@ streams:
     step: {A: {1: 1 ms, 3: 2 ms}, B: {1: 1 ms, 2: 2 ms, 3: 3 ms}, C: {1: 7 ms, 3: 9 ms}}
 workload: {jobs: [{release: 0 ms, workflow: chat}]}
 """)
-    made = profile(load_scenario(tmp_path / "chats.yaml"), Decoding, device="cpu", rounds=3)
+    made = profile(ProfileQuestion("cpu", rounds=3), load_scenario(tmp_path / "chats.yaml"), Decoding)
     made.save(tmp_path / "measured.yaml")
     measured = load_scenario(tmp_path / "measured.yaml").instance
     assert measured.streams is not None

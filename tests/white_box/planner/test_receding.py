@@ -35,7 +35,7 @@ from truenorth.models.timeline import batch_leaders
 from truenorth.planner.answers.policies import receding_horizon
 from truenorth.planner.answers.policies.offline import Following
 from truenorth.planner.answers.policies.receding_horizon import EVERYTHING, Oracle, RecedingHorizon, RecedingOptions
-from truenorth.planner.answers.uncertain.told import Told
+from truenorth.planner.inputs.told import Told
 from truenorth.solvers.exact import exhaustive
 from truenorth.solvers.search.replanning import Moment, Replanner
 

@@ -19,8 +19,8 @@ from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import Scenario, scenario_from
 from truenorth.planner.answers.policies.offline import Following, anneal
 from truenorth.planner.answers.policies.receding_horizon import RecedingOptions
-from truenorth.planner.answers.uncertain.told import Told
 from truenorth.planner.inputs.estimate.logs import FailureClass, LogFailure, LogReading, Remaining, read_log
+from truenorth.planner.inputs.told import Told
 
 
 def reading(left_us: int | None = None, *, finished: bool = False, retry: bool | None = None) -> LogReading:

@@ -21,7 +21,9 @@ from truenorth.executor.simulation import Durations, simulate_recorded
 from truenorth.models import Placement, Residency, Timeline, check
 from truenorth.models.record import encode
 from truenorth.models.scenario import Scenario, load_scenario, read_timeline
-from truenorth.planner.answers.replay import CAUSES, Replayed, replay_on_devices
+from truenorth.planner.answers.replay import CAUSES, replay_on_devices
+from truenorth.planner.answers.replayed import Replayed
+from truenorth.planner.questions.devices import ReplayQuestion
 
 __all__ = ["command"]
 
@@ -62,7 +64,8 @@ def tiny(tiny_file: Path) -> Scenario:
 
 
 def replay(scenario: Scenario, policy: str | Path, runner: MakeRunner = Small) -> Replayed:
-    return replay_on_devices(scenario, policy, runner, SERIAL, runner_name="small", check_outputs=True)
+    asked = ReplayQuestion(policy, runner="small", virtual="serial", check_outputs=True)
+    return replay_on_devices(asked, scenario, runner)
 
 
 def test_a_plan_is_carried_out_as_planned(tiny: Scenario, tmp_path: Path) -> None:
@@ -271,7 +274,7 @@ def test_tasks_are_held_to_what_they_name(command: Command, tmp_path: Path, name
         ((), "allowed is either a PLAN or --policy"),
         (("--policy", "jit", "--runner", "syntetic"), "unknown runner 'syntetic'"),
         (("--policy", "compass-released", "--virtual", "serial"), "runs on a twin of the instance"),
-        (("--policy", "jit", "--virtual", "both"), "'both' is not one of"),
+        (("--policy", "jit", "--virtual", "both"), "--virtual: 'both' is unknown; allowed are parallel, serial"),
     ],
 )
 def test_bad_requests_are_one_line(command: Command, tiny_file: Path, arguments: tuple[str, ...], said: str) -> None:

@@ -40,7 +40,7 @@ from truenorth.executor.devices.live import LiveDevice
 from truenorth.executor.devices.machine import Observed
 from truenorth.executor.devices.records import STARTED_AGAIN, DeviceRecord, Digest, Fault, Records
 from truenorth.executor.devices.run import LiveRun, LiveSettings
-from truenorth.executor.devices.runner import RunnerCall
+from truenorth.executor.devices.runner import MakeRunner, RunnerCall
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.simulation import Durations, simulate_recorded
 from truenorth.models import Instance
@@ -49,6 +49,7 @@ from truenorth.models.record import encode
 from truenorth.models.scenario import Scenario, load_scenario
 from truenorth.planner.answers.replay_report import TaskMemory
 from truenorth.planner.answers.trial import Trial, realised_bound_s, trial
+from truenorth.planner.questions.devices import TrialQuestion
 from truenorth.planner.show.trial import trial_view
 
 __all__ = ["command", "tiny_file"]
@@ -67,13 +68,20 @@ class Counted:
             file.write("run\n")
 
 
+def tried(
+    scenario: Scenario, policies: list[str], runner: MakeRunner, settings: LiveSettings = SERIAL, **asked: Any
+) -> Trial:
+    question = TrialQuestion(tuple(policies), virtual=settings.sharing, limit_s=settings.limit_s, **asked)
+    return trial(question, scenario, runner)
+
+
 def test_every_repeat_runs_all_of_them_on_one_set_up(tiny_file: Path, tmp_path: Path) -> None:
     """Six jobs of four tasks: the warm-up computes each of four tasks on both GPUs, then every run all 24.
 
     What was queued up behind a run and has to make way for another may have begun by then: it is computed twice.
     """
     scenario, calls = load_scenario(tiny_file), tmp_path / "calls"
-    made = trial(scenario, ["jit", "srpt", "hash"], partial(small, Counted(calls)), SERIAL, repeats=3)
+    made = tried(scenario, ["jit", "srpt", "hash"], partial(small, Counted(calls)), SERIAL, repeats=3)
     assert 8 + 9 * 24 <= len(calls.read_text().splitlines()) < 8 + 10 * 24
     assert [sorted(turns) for turns in made.order] == [["hash", "jit", "srpt"]] * 3
     assert made.achieved
@@ -97,7 +105,7 @@ def test_every_repeat_runs_all_of_them_on_one_set_up(tiny_file: Path, tmp_path: 
 
 def test_a_run_with_a_failed_job_counts_in_no_mean(tiny_file: Path) -> None:
     runner = partial(small, In(Raise(torch.OutOfMemoryError("no")), job=2, task="b"))
-    made = trial(load_scenario(tiny_file), ["jit", "srpt"], runner, SERIAL, repeats=1)
+    made = tried(load_scenario(tiny_file), ["jit", "srpt"], runner, SERIAL, repeats=1)
     assert not made.achieved
     assert [(row.failed_jobs, row.objective.mean, row.difference.mean) for row in made.rows] == [(1, None, None)] * 2
 
@@ -107,7 +115,7 @@ def test_what_ends_a_process_touches_no_later_run(tiny_file: Path, tmp_path: Pat
     """Task b of job 1 does so in the first run; its model is loaded again in every run that follows."""
     settings = LiveSettings(sharing="serial", limit_s=0.5)
     runner = partial(small, In(do, job=1, task="b", once=tmp_path / "done"))
-    made = trial(load_scenario(tiny_file), ["jit"], runner, settings, repeats=3)
+    made = tried(load_scenario(tiny_file), ["jit"], runner, settings, repeats=3)
     records = [run.live.records for run in made.runs["jit"]]
     assert [[fault.what for fault in each.faults] for each in records] == [[STARTED_AGAIN], [], []]
     assert [[failure.job for failure in each.failures] for each in records] == [[1], [], []]
@@ -120,7 +128,7 @@ def test_a_load_that_never_ends_touches_no_later_run(tiny_file: Path, tmp_path: 
     """The first load of m1 never ends: the process is started again, and every job runs."""
     settings = LiveSettings(sharing="serial", limit_s=0.5)
     runner = partial(failing_loads, In(hang, once=tmp_path / "done").do_once, None, 1)
-    made = trial(load_scenario(tiny_file), ["jit"], runner, settings, repeats=3)
+    made = tried(load_scenario(tiny_file), ["jit"], runner, settings, repeats=3)
     records = [run.live.records for run in made.runs["jit"]]
     assert [[fault.what for fault in each.faults] for each in records] == [[STARTED_AGAIN], [], []]
     assert (made.achieved, made.rows[0].counted, made.rows[0].different_outputs) == (True, 2, 0)
@@ -130,7 +138,7 @@ def test_a_load_that_never_ends_touches_no_later_run(tiny_file: Path, tmp_path: 
 def test_a_run_with_faults_counts_only_if_that_is_asked(tiny_file: Path, count_faults: bool) -> None:
     """The first run of jit and that of srpt have a load that fails once: every job runs all the same."""
     runner = partial(refusing_loads, 2)
-    made = trial(load_scenario(tiny_file), ["jit", "srpt"], runner, SERIAL, repeats=2, count_faults=count_faults)
+    made = tried(load_scenario(tiny_file), ["jit", "srpt"], runner, SERIAL, repeats=2, count_faults=count_faults)
     assert made.achieved
     for row in made.rows:
         means = [float(run.latency_us[1].mean()) / 1e6 for run in made.runs[row.policy]]
@@ -248,7 +256,7 @@ class PretendedRuns:
 
     def trial(self, repeats: int, **told: Any) -> Trial:
         """Try two policies."""
-        return trial(self.scenario, ["jit", "srpt"], Small, SERIAL, repeats=repeats, folder=self.folder, **told)
+        return tried(self.scenario, ["jit", "srpt"], Small, SERIAL, repeats=repeats, folder=self.folder, **told)
 
 
 @pytest.fixture
@@ -356,7 +364,7 @@ def test_a_plan_is_made_once_for_all_the_times_a_trial_goes_on(
 
     monkeypatch.setattr(plan_module, "solve", solve)
     for repeats in (1, 2):
-        trial(pretended.scenario, ["plan"], Small, SERIAL, repeats=repeats, folder=pretended.folder, time_limit_s=0.5)
+        tried(pretended.scenario, ["plan"], Small, SERIAL, repeats=repeats, folder=pretended.folder, time_limit_s=0.5)
     assert (len(made), pretended.ran) == (1, [1, 2])
 
 
@@ -425,7 +433,7 @@ def test_a_trial_ends_with_what_was_measured_when_devices_serve_no_longer(
         return peaks[-1]
 
     monkeypatch.setattr(Crew, "measure_copies", measure_copies)
-    made = trial(load_scenario(tiny_file), ["jit", "srpt"], Small, SERIAL, repeats=2)
+    made = tried(load_scenario(tiny_file), ["jit", "srpt"], Small, SERIAL, repeats=2)
     assert (made.ended, made.achieved) == ("copying does not work", False)
     assert sorted(row.runs for row in made.rows) == [0, 1]
     assert sorted(row.objective.mean is None for row in made.rows) == [False, True]
@@ -433,7 +441,7 @@ def test_a_trial_ends_with_what_was_measured_when_devices_serve_no_longer(
 
 def test_contenders_are_named_once(tiny_file: Path) -> None:
     with pytest.raises(QuestionError, match="allowed are at least one repeat and one contender, each named once"):
-        trial(load_scenario(tiny_file), ["jit", "jit"], Small, LiveSettings(sharing="serial"))
+        tried(load_scenario(tiny_file), ["jit", "jit"], Small, LiveSettings(sharing="serial"))
 
 
 def test_the_command_writes_a_trial_that_becomes_a_page(command: Command, tiny_file: Path, tmp_path: Path) -> None:
@@ -467,7 +475,7 @@ class Odd(Small):
 
 def test_outputs_that_are_no_finite_numbers_are_reported(tiny_file: Path) -> None:
     """Task d, the last of every job, puts out not-a-number in jobs 0 and 3: the same in every run, yet wrong."""
-    made = trial(load_scenario(tiny_file), ["jit"], Odd, SERIAL, repeats=2)
+    made = tried(load_scenario(tiny_file), ["jit"], Odd, SERIAL, repeats=2)
     assert (made.rows[0].not_finite_outputs, made.rows[0].different_outputs) == (4, 0)
     shown = Console(width=150)
     with shown.capture() as printed:
@@ -487,5 +495,5 @@ class Late(Small):
 
 def test_outputs_that_differ_between_runs_are_counted(tiny_file: Path) -> None:
     """The last of all runs puts out something else for task d of job 0, which nobody needs any more."""
-    made = trial(load_scenario(tiny_file), ["jit"], Late, SERIAL, repeats=2)
+    made = tried(load_scenario(tiny_file), ["jit"], Late, SERIAL, repeats=2)
     assert (made.rows[0].different_outputs, made.achieved) == (1, False)

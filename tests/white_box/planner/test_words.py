@@ -12,9 +12,10 @@ from truenorth.executor.devices.crew import assign
 from truenorth.executor.devices.physical import physical_devices
 from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import Scenario
-from truenorth.planner.answers.options import PlanFor
-from truenorth.planner.answers.questions import UncertainPlanQuestion
-from truenorth.planner.answers.uncertain.told import Told
+from truenorth.planner.answers.ask import ask
+from truenorth.planner.inputs.told import Told
+from truenorth.planner.questions.options import PlanFor
+from truenorth.planner.questions.searches import UncertainPlanQuestion
 from truenorth.solvers.budget import Budget, Method
 
 
@@ -28,7 +29,7 @@ def _method(scenario: Scenario, word: str) -> object:
 
 def _plan_for(scenario: Scenario, word: str) -> object:
     told = Told.exactly(scenario.instance)
-    return UncertainPlanQuestion(told, word, time_limit_s=5, iterations=1).ask(scenario).plan_for
+    return ask(UncertainPlanQuestion(told, word, time_limit_s=5, iterations=1), scenario).plan_for
 
 
 def _device(_: Scenario, word: str) -> object:

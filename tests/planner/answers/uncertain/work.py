@@ -9,7 +9,7 @@ import numpy as np
 from tests.instances import chain, cluster, instance, task
 from truenorth.models import Instance, Job
 from truenorth.models.timeline import Placement, Timeline
-from truenorth.planner.answers.uncertain.told import Told
+from truenorth.planner.inputs.told import Told
 
 
 def window(times_us: Mapping[str, int], gpus: int = 1) -> Instance:

@@ -22,7 +22,7 @@ from truenorth.executor.devices.run import LiveSettings, run_live
 from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.runners.factory import FactoryRunner
 from truenorth.models import WHOLE, BatchClass, Edge, Instance, Job, MLModel, Task, check
-from truenorth.planner.answers.replay_report import batched_tasks
+from truenorth.planner.answers.replayed import batched_tasks
 
 PAIRS = BatchClass("pairs", {"*": {1: 400, 2: 600}}, ("m",))
 KEPT = LiveSettings(keep_outputs=True)

@@ -18,13 +18,14 @@ from truenorth.models import InstanceError, ServiceLevels, check
 from truenorth.models.cluster import FOREVER
 from truenorth.models.record import encode
 from truenorth.models.scenario import Scenario, scenario_from
-from truenorth.planner.answers.questions import ScheduleQuestion
+from truenorth.planner.answers.ask import ask
 from truenorth.planner.answers.servers.day import Day, attained, autoscale
 from truenorth.planner.answers.servers.decide import meets
 from truenorth.planner.answers.servers.goal import tolerances
 from truenorth.planner.answers.servers.schedule import cheapest_counts
 from truenorth.planner.answers.servers.sizes import Sizes
 from truenorth.planner.answers.simulate import simulate
+from truenorth.planner.questions.sizes import ScheduleQuestion
 from truenorth.planner.show.servers import schedule_sentences as sentences
 from truenorth.solvers.bounds import fluid
 from truenorth.solvers.exact import cp_sat
@@ -51,7 +52,7 @@ def frames(*releases_ms: int, count: int = 3, run_ms: int = 300, deadline_ms: in
 def test_a_peak_takes_more_servers_for_its_own_interval() -> None:
     # One job in the first five seconds, three at once in the next, one at the end; each must start at its release.
     built = frames(1000, 6000, 6000, 6000, 12_000, price_per_hour=0.36)
-    answer = ScheduleQuestion(by_us=5 * SECOND, policies=("srpt",), time_limit_s=60, workers=1).ask(built)
+    answer = ask(ScheduleQuestion(by_us=5 * SECOND, policies=("srpt",), time_limit_s=60, workers=1), built)
     assert answer.optimum.schedule == answer.policies["srpt"].schedule == ((1,), (3,), (1,))
     assert answer.proved
     told = encode(answer.record)
@@ -66,7 +67,7 @@ def test_a_peak_takes_more_servers_for_its_own_interval() -> None:
 
 def test_one_interval_is_a_fleet_that_stays() -> None:
     built = frames(0, 0, 100, 900, deadline_ms=700)
-    answer = ScheduleQuestion(by_us=60 * SECOND, policies=("jit", "srpt"), time_limit_s=60, workers=1).ask(built)
+    answer = ask(ScheduleQuestion(by_us=60 * SECOND, policies=("jit", "srpt"), time_limit_s=60, workers=1), built)
     assert answer.optimum.schedule == (answer.fixed.mix,) == ((2,),)
     assert answer.day.at(answer.day.constant((2,))) is not built
     assert answer.day.at(answer.day.constant(answer.fixed.sizes.counts)) is built
@@ -97,7 +98,7 @@ def test_no_schedule_lies_below_the_floor_and_all_found_are_met() -> None:
             if any(count for (count,) in found) and _has_plan(day.at(found), level)
         ),
     )
-    answer = ScheduleQuestion(level, by_us=SECOND, policies=("jit",), time_limit_s=20, workers=1).ask(built)
+    answer = ask(ScheduleQuestion(level, by_us=SECOND, policies=("jit",), time_limit_s=20, workers=1), built)
     assert answer.lower_bound <= least
     found = answer.optimum.schedule
     assert found is not None
@@ -159,7 +160,7 @@ def test_an_interval_that_misses_what_all_together_meet_says_so() -> None:
     # next, none is released in the third; of all six five, and 80 % are asked for.
     built = frames(0, 0, 5000, 6000, 7000, 15_000)
     level = ServiceLevels.parse("80 % within deadline")
-    answer = ScheduleQuestion(level, by_us=5 * SECOND, policies=("srpt",), time_limit_s=30, workers=1).ask(built)
+    answer = ask(ScheduleQuestion(level, by_us=5 * SECOND, policies=("srpt",), time_limit_s=30, workers=1), built)
     assert answer.policies["srpt"].schedule == ((1,), (1,), (0,), (1,))
     found = answer.record
     told = encode(found)

@@ -11,9 +11,10 @@ import truenorth as tn
 from tests.planner.answers.servers.scenarios import NO_LATE_JOBS, scenario
 from truenorth.executor import StoppedError
 from truenorth.models import Workflow
-from truenorth.planner.answers.questions import ScheduleQuestion
+from truenorth.planner.answers.ask import ask
 from truenorth.planner.answers.servers.sizes import Sizing
 from truenorth.planner.answers.simulate import simulate
+from truenorth.planner.questions.sizes import ScheduleQuestion
 from truenorth.solvers.bounds import fluid
 
 GPU = {"kind": "A", "memory": "10 GB", "load_bandwidth": "1 GB/s"}
@@ -113,9 +114,10 @@ def test_schedules_have_what_the_fleet_that_stays_leaves(clock: Clock, monkeypat
     def tell(words: str) -> None:
         told.setdefault(words, clock.now)
 
-    answer = ScheduleQuestion(
-        NO_LATE_JOBS, by_us=1_000_000, policies=("jit",), time_limit_s=100, workers=1, watch=tell
-    ).ask(built)
+    answer = ask(
+        ScheduleQuestion(NO_LATE_JOBS, by_us=1_000_000, policies=("jit",), time_limit_s=100, workers=1, watch=tell),
+        built,
+    )
     assert told["floors of the intervals"] <= 35
     assert asked == [0]
     assert answer.policies["jit"].schedule == ((1,), (4,), (1,))

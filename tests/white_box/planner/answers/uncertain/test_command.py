@@ -16,7 +16,7 @@ from tests.documentation.pages import ROOT
 from tests.white_box.planner.test_command import PLAN_KEYS, Command, command
 from truenorth.executor import NoiseError
 from truenorth.models.scenario import Scenario, load_scenario
-from truenorth.planner.answers.uncertain.told import TRUTH, read_told
+from truenorth.planner.inputs.told import TRUTH, read_told
 from truenorth.planner.show.comparison import comparison_view
 
 __all__ = ["command"]

@@ -15,7 +15,7 @@ from truenorth.models import Instance, Objective, Timeline, check
 from truenorth.planner.answers.policies.offline import Following, anneal
 from truenorth.planner.answers.policies.receding_horizon import RecedingOptions
 from truenorth.planner.answers.uncertain.spec import Error
-from truenorth.planner.answers.uncertain.told import Told
+from truenorth.planner.inputs.told import Told
 
 OPTIONS = RecedingOptions(moves=50, objective="mean_latency")
 

@@ -13,12 +13,12 @@ from tests.instances import random_instance
 from tests.planner.answers.uncertain.work import timeline, told, window
 from truenorth.executor import PolicyError, parse_policy, simulate
 from truenorth.models import Instance, Objective, check, timeline_value
-from truenorth.planner.answers.options import PlanFor
 from truenorth.planner.answers.policies.offline import Offline, OfflineOptions, anneal
 from truenorth.planner.answers.policies.receding_horizon import RecedingHorizon, RecedingOptions
 from truenorth.planner.answers.uncertain.planning import ConsideredPlan, candidates, values
 from truenorth.planner.answers.uncertain.spec import Error
-from truenorth.planner.answers.uncertain.told import Told, retime, stretch
+from truenorth.planner.inputs.told import Told, retime, stretch
+from truenorth.planner.questions.options import PlanFor
 
 LATENCY = Objective.MEAN_LATENCY
 

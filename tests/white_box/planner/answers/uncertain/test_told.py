@@ -15,7 +15,7 @@ from truenorth.executor import NoiseError, parse_policy, simulate
 from truenorth.models import GPU, BatchClass, Cluster, Job, Task, check
 from truenorth.models.scenario import InputError, Scenario, scenario_from
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty
-from truenorth.planner.answers.uncertain.told import TRUTH, Told, read_told, stretch
+from truenorth.planner.inputs.told import TRUTH, Told, read_told, stretch
 
 Z90 = 1.2815515655446008
 HEADER = "workflow,task,p10_s,p50_s,p90_s,source,confidence,neighbours\n"

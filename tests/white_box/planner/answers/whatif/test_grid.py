@@ -9,6 +9,7 @@ import pytest
 from tests.planner.answers.whatif.small import SWEEP, written
 from truenorth.models.scenario import InputError
 from truenorth.models.scenario.changes import value_at
+from truenorth.planner.answers.ask import budget_of
 from truenorth.planner.answers.whatif.grid import Grid, read_grid, read_sweep
 from truenorth.planner.answers.whatif.verbs import policy_names
 
@@ -54,7 +55,7 @@ def test_settings_and_options_of_the_policy_are_axes_too(tmp_path: Path) -> None
         "compass:prefetch=0,lookahead=1",
         "compass:prefetch=0,lookahead=5",
     ]
-    assert {cell.call.question.budget().seed for cell in grid.cells} == {7}
+    assert {budget_of(cell.call.question).seed for cell in grid.cells} == {7}
 
 
 def test_cases_change_several_things_together(tmp_path: Path) -> None:
@@ -108,8 +109,8 @@ GPU = "{kind: A, memory: 8 B, load_bandwidth: 1 B/s}"
         (["policy.lookahed: [1]"], 4, "grid.policy.lookahed[0]: policy compass: unknown option 'lookahed'"),
         (["policy: [plan.json]"], 4, "'plan.json' is the plan of one scenario; allowed are online policies"),
         (["noise: [loud]"], 4, "grid.noise[0]: 'loud' is no noise"),
-        (["warmup: [2]"], 4, "grid.warmup[0]: 2 is no share; allowed is 0 to below 1"),
-        (["seed: [4294967296]"], 4, "grid.seed[0]: 4294967296 is out of range"),
+        (["warmup: [2]"], 4, "grid.warmup[0]: '2' is no share; allowed is a number of at least 0"),
+        (["seed: [4294967296]"], 4, "grid.seed[0]: '4294967296' is no such number; allowed is a whole number"),
         (["case: {one: [1]}"], 4, "grid.case.one: is no case; allowed is a mapping"),
         (["case: {one: {cluster.server: 1}}"], 4, "grid.case.one.cluster.server: cluster.server: unknown key"),
         (["cluster.gpu.memory: [9 B]", f"case: {{one: {{cluster.gpu: {GPU}}}}}"], 5,
@@ -130,9 +131,13 @@ def test_an_error_in_the_grid_names_line_field_and_remedy(
         (with_grid("seed: [1]", head="settings: {polcy: jit}"), 2, "settings.polcy: unknown key, did you mean 'polic"),
         (with_grid("seed: [1]", head="settings: {}"), 2, "settings: key 'policy' is missing"),
         (with_grid("seed: [1]", head="verb: simulat"), 2, "verb: unknown verb 'simulat'; did you mean 'simulate'?"),
-        (with_grid("method: [best]", head="verb: plan"), 4, "grid.method[0]: unknown method 'best'; allowed are auto,"),
+        (with_grid("method: [best]", head="verb: plan"), 4, "grid.method[0]: 'best' is unknown; allowed are auto,"),
         (with_grid("policies: [[jit, jjt]]", head="verb: compare"), 4, "grid.policies[0]: unknown policy 'jjt'"),
-        (with_grid("time_limit: [10]", head="verb: bound"), 4, "grid.time_limit[0]: '10' is no time"),
+        (
+            with_grid("time_limit: [0]", head="verb: bound"),
+            4,
+            "grid.time_limit[0]: '0' is no time limit; write",
+        ),
         ("scenario: scenario.yaml\ngird: {}\n", 2, "gird: unknown key, did you mean 'grid'?"),
         ("scenario: [1]\ngrid: {seed: [1]}\n", 1, "scenario: is neither; allowed is the path of a scenario file"),
         ("scenario: {cluster: 1}\ngrid: {seed: [1]}\n", 1, "key 'workflows' is missing"),

@@ -21,10 +21,12 @@ from truenorth.models.objective import Objective
 from truenorth.models.scenario import InputError, load_scenario, scenario_from
 from truenorth.models.slo import ServiceLevels
 from truenorth.planner.answers.pool.processes import CRASHED
-from truenorth.planner.answers.questions import BoundQuestion, CompareQuestion, ServersQuestion
 from truenorth.planner.answers.whatif import Counts, Sweep
 from truenorth.planner.answers.whatif.cell import CellCall, answer
 from truenorth.planner.answers.whatif.grid import read_sweep
+from truenorth.planner.questions.policies import CompareQuestion
+from truenorth.planner.questions.searches import BoundQuestion
+from truenorth.planner.questions.sizes import ServersQuestion
 from truenorth.solvers.budget import Method
 
 MAIN = "import sys; from truenorth.planner.command.start import main; sys.argv[1:] = {arguments!r}; main()"

@@ -14,10 +14,11 @@ from numba import njit
 from tests.planner.answers.whatif.small import written
 from truenorth.models.scenario import Scenario
 from truenorth.planner.answers import plan as planning
-from truenorth.planner.answers.questions import PlanQuestion, SimulateQuestion
 from truenorth.planner.answers.whatif import cell
 from truenorth.planner.answers.whatif.cell import CellCall, answer
 from truenorth.planner.answers.whatif.grid import read_sweep
+from truenorth.planner.questions.policies import SimulateQuestion
+from truenorth.planner.questions.searches import PlanQuestion
 from truenorth.solvers import first_use
 from truenorth.solvers.budget import Budget
 from truenorth.solvers.first_use import count_loaded

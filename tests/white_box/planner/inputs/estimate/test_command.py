@@ -13,11 +13,11 @@ from tests.by_hand import TEXT
 from tests.command import app, run
 from tests.planner.inputs.estimate.past import past
 from truenorth.models.scenario import load_scenario
-from truenorth.planner.answers.uncertain.told import read_quantiles
 from truenorth.planner.inputs.estimate.known import KnownTimes
 from truenorth.planner.inputs.estimate.rungs import read_profile
 from truenorth.planner.inputs.estimate.tasks import Tasks
 from truenorth.planner.inputs.samples import samples_path
+from truenorth.planner.inputs.told import read_quantiles
 
 SAMPLES = '{"schema_version": 1, "runs": {"w": {"a": [2.0, 3.0, 12.0]}}}'
 

@@ -9,7 +9,7 @@ from truenorth.models.identity import scenario_hash
 from truenorth.models.objective import Objective
 from truenorth.models.record import decode, encode
 from truenorth.models.scenario import Scenario, load_scenario, scenario_from
-from truenorth.planner.answers.questions import ScheduleQuestion
+from truenorth.planner.answers.ask import ask
 from truenorth.planner.answers.replay_report import (
     Both,
     CopyReached,
@@ -18,9 +18,10 @@ from truenorth.planner.answers.replay_report import (
     ObjectiveBoth,
     ReplayRecord,
 )
-from truenorth.planner.answers.servers.answer import write_schedule
+from truenorth.planner.answers.servers.scheduled import write_schedule
 from truenorth.planner.answers.shown import Shown
 from truenorth.planner.answers.versions import Origin, ScenarioNamed
+from truenorth.planner.questions.sizes import ScheduleQuestion
 from truenorth.planner.show import timelines
 
 
@@ -56,7 +57,7 @@ def test_servers_by_the_interval_are_a_chart_and_a_table(tmp_path: Path) -> None
     source = tmp_path / "day.yaml"
     releases = "".join(f"  - {{release: {at} s, workflow: w, deadline: 400 ms}}\n" for at in (1, 7, 7, 12))
     source.write_text(DAY + releases + "slo: no late jobs\n")
-    answer = ScheduleQuestion(by_us=5_000_000, policies=["srpt", "jit"], time_limit_s=20).ask(load_scenario(source))
+    answer = ask(ScheduleQuestion(by_us=5_000_000, policies=["srpt", "jit"], time_limit_s=20), load_scenario(source))
     write_schedule(answer, tmp_path / "out")
     (section,) = tn.report([tmp_path / "out"]).sections
     assert section.question == "day: how many servers in every 5 s are enough for no late jobs?"

@@ -113,6 +113,16 @@ def name_of(each: Field[Any]) -> str:
     return each.metadata["option"].name or each.name
 
 
+def typed_as(each: Field[Any]) -> str:
+    """Return what an option is called at the command.
+
+    >>> from truenorth.planner.questions.sizes import SizesQuestion
+    >>> [typed_as(each) for each, _ in options_of(SizesQuestion)][2:]
+    ['--max', '--spare', '--noise', '--rate', '--time-limit', '--workers', '--seed']
+    """
+    return f"--{name_of(each).replace('_', '-')}"
+
+
 def say(value: Any, kind: OptionKind) -> list[str]:
     """Return a value as it is typed, once for every time.
 
@@ -150,4 +160,6 @@ DEVICES_ON_RAY = Option(
 PATIENCE = Option(
     "Seconds that anything may take longer than given before it is given up.", OptionKind.SECONDS, name="limit"
 )
+BY = Option("Length of the intervals.", OptionKind.TIME, name="by")
+CONFIDENCE = Option("With which the next window is served, too; needs --replications.", OptionKind.SHARE)
 SAMPLES = Option("Samples of a profile of this scenario, to predict from.", OptionKind.FILE, metavar="FILE")
