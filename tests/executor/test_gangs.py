@@ -19,7 +19,7 @@ POLICIES = ("fifo", "easy", "conservative", "sjf", "qssf", "sjf:blocking=on", "q
 def _starts(instance: Instance, policy: str) -> list[int]:
     timeline = simulate(instance, parse_policy(policy))
     assert check(instance, timeline) == []
-    return timeline.start_us.tolist()
+    return [int(start_us) for start_us in timeline.start_us]
 
 
 def _four() -> Instance:
