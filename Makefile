@@ -10,7 +10,7 @@ SCENARIO ?= experiments/scenarios/azure.yaml
 OUTPUT ?= comparison
 TIME_LIMIT ?= 60
 
-.PHONY: compare test library types wheel docs reference clean
+.PHONY: compare test library types wheel docs docs-site figure clean
 
 compare: $(INSTALLED)
 	$(VENV)/bin/truenorth compare $(SCENARIO) --time-limit $(TIME_LIMIT) -o $(OUTPUT)
@@ -26,14 +26,18 @@ test: $(EXTRAS)
 library: $(INSTALLED)
 	$(VENV)/bin/python -m experiments.library
 
-# What README, docs and notebooks show is run, and written back where it differs.
+# What README, docs and notebooks show is run, and written back where it differs; pages that follow from the code, too.
 docs: $(SERVING)
 	$(VENV)/bin/python -m tests.documentation
 
-# Pages of docs/ and of the Python calls, in .reference; a warning is an error.
-reference: $(INSTALLED)
+# The documentation as a site, in .site/index.html; a warning is an error.
+docs-site: $(INSTALLED)
 	$(INSTALL) '.[reference]'
-	$(VENV)/bin/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
+
+# README's picture, from what `make compare` computes.
+figure: compare
+	$(VENV)/bin/python -m tests.documentation.figure $(OUTPUT)
 
 types: $(EXTRAS)
 	$(VENV)/bin/mypy
