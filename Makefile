@@ -34,6 +34,7 @@ docs: $(SERVING)
 docs-site: $(INSTALLED)
 	$(INSTALL) '.[reference]'
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
+	@echo 'Wrote .site/index.html; with search: python3 -m http.server --directory .site'
 
 # README's picture, from what `make compare` computes.
 figure: compare

@@ -1,4 +1,4 @@
-"""``make figure``: draw README's picture from what ``make compare`` writes, the plan over Compass on one axis of time."""
+"""``make figure``: draw README's picture from what ``make compare`` writes: the plan above Compass, with values."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _model_of_each_task(instance: Any) -> list[int | None]:
 
 def _values(axes: Axes, values: dict[str, float], bound: float) -> None:
     """Draw both mean slowdowns as bars, and the lower bound across them."""
-    for row, (name, title) in enumerate(SHOWN.items()):
+    for row, name in enumerate(SHOWN):
         axes.barh(row, values[name], height=0.6, color="#4C5B70")
         axes.text(values[name], row, f" {values[name]:.2f}", va="center")
     axes.set_yticks(range(len(SHOWN)), list(SHOWN.values()))

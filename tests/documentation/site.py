@@ -1,7 +1,7 @@
 """Hook of mkdocs: READMEs of studies and the changelog are pages of the site, and links lead to them.
 
-On the site a study lies where its folder lies in the tree, so that only links that leave docs/ have to change. A link to
-a file that is no page keeps its words and loses its target.
+On the site a study has the place of its folder in the tree, so that only links out of docs/ change. A link to a file
+that is no page keeps its words and loses its target.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-from mkdocs.structure.files import File, InclusionLevel
-
 ROOT = Path(__file__).parents[2]
 _CHANGELOG = ROOT / "CHANGELOG.md"
-_LINK = re.compile(r"(?<!`)(?P<image>!?)\[(?P<words>(?:[^\[\]]|\[[^\]]*\])*)\]\((?P<path>[^)#:\s]+)(?P<anchor>#[^)\s]*)?\)")
+_LINK = re.compile(
+    r"(?<!`)(?P<image>!?)\[(?P<words>(?:[^\[\]]|\[[^\]]*\])*)\]"
+    r"\((?P<path>[^)#:\s]+)(?P<anchor>#[^)\s]*)?\)"
+)
 
 
 def _published() -> dict[Path, str]:
@@ -29,6 +30,8 @@ def _published() -> dict[Path, str]:
 
 def on_files(files: Any, config: Any) -> Any:
     """Add what lies outside docs/."""
+    from mkdocs.structure.files import File, InclusionLevel  # the tests that collect this module do without mkdocs
+
     for path, place in _published().items():
         level = InclusionLevel.INCLUDED if path == _CHANGELOG else InclusionLevel.NOT_IN_NAV
         files.append(File.generated(config, place, abs_src_path=str(path), inclusion=level))
@@ -38,6 +41,8 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Turn links between files of the tree into links between pages of the site."""
     published, here = _published(), Path(page.file.abs_src_path)
+    if here in published:
+        page.meta["search"] = {"boost": 0.5}  # the documentation's own pages are found first
 
     def place_of(target: Path) -> str | None:
         if target in published:
