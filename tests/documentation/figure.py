@@ -19,7 +19,6 @@ from truenorth.planner.show.timelines import Timelines, TimelineShown, read
 PICTURE = ROOT / "docs" / "pictures" / "plan_and_compass.svg"
 SHOWN = {"plan": "Plan", "compass": "Compass"}
 BOUND = "#B22222"
-_STYLE = {"font.size": 9, "svg.fonttype": "path", "svg.hashsalt": "truenorth", "axes.spines.top": False}
 
 
 def draw(folder: Path) -> Figure:
@@ -87,6 +86,6 @@ def _values(axes: Axes, values: dict[str, float], bound: float) -> None:
 
 
 if __name__ == "__main__":
-    with rc_context(_STYLE):
+    with rc_context({"font.size": 9, "svg.fonttype": "path", "svg.hashsalt": "truenorth", "axes.spines.top": False}):
         drawn = draw(Path(sys.argv[1]))
         drawn.savefig(PICTURE, metadata={"Date": None})
