@@ -92,6 +92,17 @@ def test_every_page_is_in_the_navigation_and_every_link_leads_somewhere() -> Non
             assert (page.parent / link).exists(), f"{page.name}: {link}"
 
 
+def test_a_first_look_is_short() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert len(readme.split()) <= 1000
+    assert len(re.findall(r"^!\[", readme, re.MULTILINE)) == 1
+    assert len(pages()[1:]) <= 25
+    months = "January|February|March|April|May|June|July|August|September|October|November|December"
+    navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2].partition("  - How-to:")[0]
+    for text in [readme, *((ROOT / "docs" / name).read_text() for name in re.findall(r"(\w+\.md)$", navigation, re.M))]:
+        assert not re.search(rf"\b\d{{1,2}} ({months})\b", text)
+
+
 def test_every_study_is_found_in_the_benchmarks() -> None:
     found = set(re.findall(r"experiments/([\w/]+)/README\.md", (ROOT / "docs" / "benchmarks.md").read_text()))
     assert found == {page.parent.relative_to(ROOT / "experiments").as_posix() for page in _studies()}
