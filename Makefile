@@ -2,6 +2,7 @@
 # far more packages (PyTorch, Ray, a browser's driver), which the comparison does not wait for.
 PYTHON ?= python3
 VENV := .venv
+PACKAGES := $(VENV)/.packages
 INSTALLED := $(VENV)/.installed
 EXTRAS := $(VENV)/.extras
 SERVING := $(VENV)/.serving
@@ -31,7 +32,7 @@ docs: $(SERVING)
 	$(VENV)/bin/python -m tests.documentation
 
 # The documentation as a site, in .site/index.html; a warning is an error.
-docs-site: $(INSTALLED)
+docs-site: $(PACKAGES)
 	$(INSTALL) '.[reference]'
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
 	@echo 'Wrote .site/index.html; with search: python3 -m http.server --directory .site'
@@ -47,12 +48,15 @@ types: $(EXTRAS)
 wheel: $(EXTRAS)
 	$(VENV)/bin/python -m tests.wheel
 
+$(PACKAGES): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) .
+	touch $@
+
 # Kernels are compiled here, once and on several cores, so that no run pays for it; those for batches, shares and streams,
 # which the comparison does not need, before the tests. What pip only links to it does not turn into byte code, and where
 # none may be written while running every start would.
-$(INSTALLED): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) .
+$(INSTALLED): $(PACKAGES)
 	$(VENV)/bin/python -m compileall -q models solvers executor planner experiments
 	$(VENV)/bin/python -m truenorth.solvers.warm_up search bound
 	touch $@
