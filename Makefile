@@ -2,6 +2,7 @@
 # far more packages (PyTorch, Ray, a browser's driver), which the comparison does not wait for.
 PYTHON ?= python3
 VENV := .venv
+PACKAGES := $(VENV)/.packages
 INSTALLED := $(VENV)/.installed
 EXTRAS := $(VENV)/.extras
 SERVING := $(VENV)/.serving
@@ -10,7 +11,7 @@ SCENARIO ?= experiments/scenarios/azure.yaml
 OUTPUT ?= comparison
 TIME_LIMIT ?= 60
 
-.PHONY: compare test library types wheel docs reference clean
+.PHONY: compare test library types wheel docs docs-site figure clean
 
 compare: $(INSTALLED)
 	$(VENV)/bin/truenorth compare $(SCENARIO) --time-limit $(TIME_LIMIT) -o $(OUTPUT)
@@ -26,14 +27,19 @@ test: $(EXTRAS)
 library: $(INSTALLED)
 	$(VENV)/bin/python -m experiments.library
 
-# What README, docs and notebooks show is run, and written back where it differs.
+# What README, docs and notebooks show is run, and written back where it differs; pages that follow from the code, too.
 docs: $(SERVING)
 	$(VENV)/bin/python -m tests.documentation
 
-# Pages of docs/ and of the Python calls, in .reference; a warning is an error.
-reference: $(INSTALLED)
+# The documentation as a site, in .site/index.html; a warning is an error.
+docs-site: $(PACKAGES)
 	$(INSTALL) '.[reference]'
-	$(VENV)/bin/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
+	@echo 'Wrote .site/index.html; with search: python3 -m http.server --directory .site'
+
+# README's picture, from what `make compare` computes.
+figure: compare
+	$(VENV)/bin/python -m tests.documentation.figure $(OUTPUT)
 
 types: $(EXTRAS)
 	$(VENV)/bin/mypy
@@ -42,12 +48,15 @@ types: $(EXTRAS)
 wheel: $(EXTRAS)
 	$(VENV)/bin/python -m tests.wheel
 
+$(PACKAGES): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) .
+	touch $@
+
 # Kernels are compiled here, once and on several cores, so that no run pays for it; those for batches, shares and streams,
 # which the comparison does not need, before the tests. What pip only links to it does not turn into byte code, and where
 # none may be written while running every start would.
-$(INSTALLED): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) .
+$(INSTALLED): $(PACKAGES)
 	$(VENV)/bin/python -m compileall -q models solvers executor planner experiments
 	$(VENV)/bin/python -m truenorth.solvers.warm_up search bound
 	touch $@

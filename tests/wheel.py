@@ -20,7 +20,7 @@ from tests.documentation.pages import ROOT, steps
 
 FOLDERS = ("executor", "models", "planner", "solvers")
 SCENARIO = "experiments/scenarios/compass_edge.yaml"
-SHOWN = "print(best.result.status, *sorted(tn.frame(tn.compare(scenario, ['jit'], time_limit=1)).index))"
+SHOWN = "print(plan.result.status, *sorted(tn.frame(tn.compare(scenario, ['jit'], time_limit=1)).index))"
 
 
 def run(*words: object, at: Path) -> str:
@@ -71,7 +71,8 @@ def ask(commands: Path, empty: Path) -> None:
 
     run(commands / "python", "-m", "truenorth.solvers.warm_up", "search", "bound", at=empty)
     [snippet] = [step.text for step in steps((ROOT / "README.md").read_text()) if "import truenorth as tn" in step.text]
-    status, *policies = run(commands / "python", "-c", snippet + SHOWN, at=empty).split()
+    *_, last = run(commands / "python", "-c", snippet + SHOWN, at=empty).splitlines()
+    status, *policies = last.split()
     assert status in ("OPTIMAL", "FEASIBLE"), status
     assert policies == ["jit", "plan"], policies
 

@@ -292,10 +292,6 @@ class Scenario:
     def changed(self, changes: Mapping[str, object]) -> Scenario:
         """Return the scenario after changes, all made at once; its name says which.
 
-        >>> scenario = load_scenario("experiments/scenarios/paper_small.yaml")
-        >>> scenario.changed({"cluster.servers": 4, "models.*.weights": "x0.5"}).name
-        'paper-small with cluster.servers 4, models.*.weights x0.5'
-
         Parameters
         ----------
         changes
@@ -305,6 +301,12 @@ class Scenario:
         ------
         InputError
             With the path of a change that cannot be made, or the field of the scenario that is then wrong.
+
+        Examples
+        --------
+        >>> scenario = load_scenario("experiments/scenarios/paper_small.yaml")
+        >>> scenario.changed({"cluster.servers": 4, "models.*.weights": "x0.5"}).name
+        'paper-small with cluster.servers 4, models.*.weights x0.5'
         """
         data, wanted = self.data(), {str(path): plain(value) for path, value in changes.items()}
         source = Source(self.source.file, self.source.folder)

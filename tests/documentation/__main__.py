@@ -1,4 +1,4 @@
-"""``make docs``: run what README, docs and notebooks show, and write back what it says.
+"""``make docs``: write the pages that follow from the code; run what all pages and notebooks show, and write it back.
 
 Pages keep what depends on time, which has its machine and date beside it; notebooks are run as they are.
 """
@@ -13,6 +13,7 @@ from nbclient import NotebookClient
 
 from tests.documentation.pages import ROOT, pages, with_shown
 from tests.documentation.performed import perform
+from tests.documentation.reference import write_pages
 
 
 def renew_page(page: Path) -> bool:
@@ -50,6 +51,7 @@ def _is_shown(output: nbformat.NotebookNode) -> bool:
 
 
 if __name__ == "__main__":
+    write_pages()
     for page in pages():
         if renew_page(page):
             print(f"{page.relative_to(ROOT)} is renewed")

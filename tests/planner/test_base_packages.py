@@ -146,7 +146,7 @@ def test_what_reads_what_another_wrote(base: dict[str, str], tmp_path: Path) -> 
 
 
 def test_the_reference_asks_for_no_more(base: dict[str, str], tmp_path: Path) -> None:
-    # `make reference` looks at every name that the face lists.
+    # `make docs-site` looks at every name that the face lists.
     looked = "import truenorth as tn; [getattr(tn, name) for name in dir(tn)]"
     command = [sys.executable, "-S", "-c", looked]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, env=base, cwd=tmp_path)  # noqa: S603
