@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
+from experiments.__main__ import experiments
 from tests.command import app
 from tests.documentation.pages import ROOT, Step, pages, steps, with_shown
 from tests.documentation.performed import perform, short
@@ -87,14 +88,24 @@ def test_every_page_is_linked_and_every_link_leads_somewhere() -> None:
     linked = set(re.findall(r"\]\((\w+\.md)\)", index))
     written = {page.name for page in pages()[1:]}
     assert written - {"index.md"} <= linked
-    folder = ROOT / "experiments"
-    studies = {page.parent.name for page in folder.glob("*/README.md")}
-    assert set(re.findall(r"experiments/(\w+)/README\.md", index)) == studies
-    for name in set(re.findall(r"python -m experiments\.(\w+)", index)):
-        assert name in studies
-        assert (folder / f"{name}.py").exists() or (folder / name / "__main__.py").exists()
     for page in pages()[1:]:
         assert set(re.findall(r"\]\((\w+\.md)\)", page.read_text())) <= written
+
+
+def test_every_experiment_has_a_page_in_the_index_and_every_command_of_one_names_it() -> None:
+    index, folder = (ROOT / "docs" / "index.md").read_text(), ROOT / "experiments"
+    written = [*folder.glob("benchmarks/*.md"), *folder.glob("benchmarks/devices/*.md"), *folder.glob("checks/*.md")]
+    written += [*folder.glob("studies/*/README.md"), *folder.glob("*/README.md")]
+    linked = set(re.findall(r"\]\(\.\./(experiments/[\w/]+\.md)", index))
+    assert {str(page.relative_to(ROOT)) for page in written} <= linked
+    asked = {page: re.findall(r"python -m experiments (\w+)", page.read_text()) for page in [*pages(), *written]}
+    assert {name for names in asked.values() for name in names} == set(experiments())
+
+
+@pytest.mark.parametrize("page", [*pages(), *sorted((ROOT / "experiments").rglob("*.md"))], ids=lambda page: page.name)
+def test_every_link_to_a_file_leads_to_one(page: Path) -> None:
+    targets = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text())
+    assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
 def test_a_page_of_a_verb_shows_it() -> None:

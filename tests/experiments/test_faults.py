@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
-from experiments.faults.heads import WRITERS, descendants, end_heads, fill_disks, left_behind
-from experiments.faults.injection import KEEPS, KINDS, forks, injection
+from experiments.benchmarks.devices.heads import WRITERS, descendants, end_heads, fill_disks, left_behind
+from experiments.benchmarks.devices.injection import KEEPS, KINDS, forks, injection
 
 STUCK = {"hang", "spin"}
 ENDS = STUCK | {"kill", "segmentation", "exit", "assert"}

@@ -1,4 +1,4 @@
-"""Limits are kept: a few of the questions of ``python -m experiments.limits``, and what it calls a fault."""
+"""Limits are kept: a few of the questions of ``python -m experiments limits``, and what it calls a fault."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.limits import CommandEnd, ask, problems
+from experiments.checks.limits import CommandEnd, ask, problems
 from experiments.random_scenarios import random_scenario
 
 

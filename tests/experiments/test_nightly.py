@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments import nightly
-from experiments.nightly import NightlyTable, OracleCheck, compare_bounds, compare_plans, compare_servers
+from experiments.checks import nightly
+from experiments.checks.nightly import NightlyTable, OracleCheck, compare_bounds, compare_plans, compare_servers
 from experiments.random_scenarios import UNITS_US, Draw, draw
 from truenorth.models import Objective
 from truenorth.models.scenario import load_scenario, scenario_from

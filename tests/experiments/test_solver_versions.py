@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.exact import FORKS, ask_plainly, fork, wrong_answers
+from experiments.benchmarks.exact import FORKS, ask_plainly, fork, wrong_answers
 
 
 def test_installed_solvers_answer_what_is_known() -> None:

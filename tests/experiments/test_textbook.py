@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import truenorth as tn
-from experiments.textbook import draw, judge
+from experiments.benchmarks.textbook import draw, judge
 
 
 @pytest.mark.parametrize("seed", range(14))

@@ -61,7 +61,7 @@ def test_outputs_are_saved_as_a_run_from_the_first_cell_left_them(path: Path) ->
 @pytest.mark.filterwarnings("default")
 def test_a_notebook_runs_and_shows_its_answers(path: Path, tmp_path: Path) -> None:
     (tmp_path / "notebooks").mkdir()
-    for folder in ("scenarios", "capacity_2026_11_22"):
+    for folder in ("scenarios", "studies/capacity"):
         shutil.copytree(ROOT / "experiments" / folder, tmp_path / "experiments" / folder)
     notebook = read(path)
     saved = {at: tables(cell.outputs) for at, cell in enumerate(notebook.cells) if code_in(cell)}

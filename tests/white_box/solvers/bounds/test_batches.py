@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.bounds import least_ends
+from experiments.benchmarks.bounds import least_ends
 from tests.instances import chain, cluster, gpu, instance, random_instance, random_serving_instance, task
 from truenorth.models import WHOLE, BatchClass, Instance, Job, Objective, Task
 from truenorth.solvers.bounds import closed_form
