@@ -12,9 +12,15 @@ from experiments.__main__ import experiments
 from tests.command import app
 from tests.documentation.pages import ROOT, Step, pages, steps, with_shown
 from tests.documentation.performed import perform, short
+from tests.night import by_day
+
+BY_DAY = ("README.md", "check.md", "import.md", "simulate.md")
+"""Pages of which every command is run by `make test`; at night all are."""
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", by_day(sorted(pages(), key=lambda page: page.name not in BY_DAY), len(BY_DAY)), ids=lambda page: page.name
+)
 def test_what_a_page_shows_works(page: Path, tmp_path: Path) -> None:
     for step, said, repeats in perform(page.read_text(), page.name, tmp_path):
         if repeats:

@@ -17,6 +17,7 @@ from truenorth.planner.answers.pool import in_order
 pytest.importorskip("ray")
 
 
+@pytest.mark.nightly
 def test_nothing_is_lost_with_a_node(tmp_path: Path) -> None:
     sweep = written(
         tmp_path,
