@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from tests.executor.devices.faulty import be_killed, hang
 from tests.executor.devices.small import KV_BYTES, WORDS, Decoding, decoder
+from tests.night import by_day
 from tests.streams.worlds import as_served, chats, cluster, queues, random_chats
 from truenorth.executor import parse_policy, replay, simulate
 from truenorth.executor.devices.alone import different_outputs
@@ -91,7 +92,7 @@ def together(count: int) -> list[tuple[int, Tokens]]:
     return [(0, Tokens(n, n // 2 if at % 3 == 2 else n, rng.randint(1, 8))) for at, n in enumerate(lengths)]
 
 
-@pytest.mark.parametrize("policy", GATEWAYS)
+@pytest.mark.parametrize("policy", by_day(GATEWAYS, 2))
 def test_gateways_serve_live_and_keep_the_rules(policy: str) -> None:
     """Every request gets its tokens, those that it gets alone; iterations add up to what was asked for."""
     made = served([(at * 2_000, tokens) for at, (_, tokens) in enumerate(together(12))], gpus=2)
