@@ -167,6 +167,7 @@ def recorded(slo: list[str]) -> Scenario:
     return scenario_from(data)
 
 
+@pytest.mark.nightly
 def test_an_order_for_a_recorded_trace_is_met_by_other_code_and_the_cheapest_of_all() -> None:
     """Its requests, by one iteration after the other, keep the levels; every mix is simulated with the same policy."""
     asked = recorded(["p95 latency <= 20 s", "p100 latency <= 40 s"])
