@@ -56,10 +56,10 @@ def _sentence(text: str) -> str:
 
 def listing() -> str:
     """Return a line for each experiment, by folder."""
-    lines = []
+    lines, known = [], experiments().values()
     for place, what in PLACES.items():
         lines.append(f"{place.replace('.', 'experiments')}: {what}")
-        lines += [f"  {each.name:<17}{each.sentence}" for each in experiments().values() if each.place == place]
+        lines += [f"  {each.name:<17}{each.sentence}" for each in known if each.place == place]
     return "\n".join(lines)
 
 
