@@ -10,5 +10,10 @@ from _pytest.mark.structures import ParameterSet
 
 
 def by_day(values: Iterable[Any], count: int) -> list[Any | ParameterSet]:
-    """Return parameters of a test, of which `make test` takes the first few; the others are for the night."""
-    return [value if at < count else pytest.param(value, marks=pytest.mark.nightly) for at, value in enumerate(values)]
+    """Return parameters of a test, each a value or a tuple of several, of which `make test` takes the first few."""
+
+    def at_night(value: Any) -> ParameterSet:
+        several = value if isinstance(value, tuple) else (value,)
+        return pytest.param(*several, marks=pytest.mark.nightly)
+
+    return [value if at < count else at_night(value) for at, value in enumerate(values)]
