@@ -33,11 +33,13 @@ def test_nobody_loses_a_job_that_was_on_no_fault(kind: str) -> None:
     assert left_behind(os.listdir("/dev/shm"), family) == 0  # noqa: S108
 
 
-@pytest.mark.parametrize("number", by_day([signal.SIGKILL, signal.SIGTERM], 1))
+@pytest.mark.nightly
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_head_that_is_ended_leaves_nobody_behind(number: signal.Signals) -> None:
     assert end_heads(number, 1) == {"runs": 1, "well": 1, "left": 0}
 
 
-@pytest.mark.parametrize("verb", by_day(WRITERS, 1))
+@pytest.mark.nightly
+@pytest.mark.parametrize("verb", WRITERS)
 def test_a_full_disk_takes_nothing_away_from_what_was_measured(verb: str) -> None:
     assert fill_disks(verb, 2) == {"runs": 2, "well": 2, "left": 0}
