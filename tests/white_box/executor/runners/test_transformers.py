@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.night import by_day
 from truenorth.executor.devices.physical import physical_devices
 from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.devices.station import Station, StationWork
@@ -90,7 +91,7 @@ class Drawn:
         return self._weights[model.name]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", by_day(NAMES, 3))
 def test_outputs_do_not_depend_on_where_the_weights_lie(
     name: str,
     runner: TransformersRunner,
