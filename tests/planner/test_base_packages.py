@@ -148,6 +148,7 @@ def test_what_reads_what_another_wrote(base: dict[str, str], tmp_path: Path) -> 
         assert ended.returncode == 0, ended.stderr
 
 
+@pytest.mark.nightly
 def test_the_reference_asks_for_no_more(base: dict[str, str], tmp_path: Path) -> None:
     # `make reference` looks at every name that the face lists.
     looked = "import truenorth as tn; [getattr(tn, name) for name in dir(tn)]"

@@ -173,7 +173,7 @@ run_live(on, parse_policy("jit"), partial(small, In({do}, job=1, once=Path(sys.a
 """
 
 
-@pytest.mark.parametrize("do", ["hang", "spin"])
+@pytest.mark.parametrize("do", by_day(["spin", "hang"], 1))
 def test_nobody_is_left_behind_a_head_that_is_killed(do: str, tmp_path: Path) -> None:
     """It is killed while a run hangs, or holds Python's lock: all that it has started ends with it."""
     begun = tmp_path / "begun"
