@@ -25,7 +25,7 @@ test: $(EXTRAS)
 
 # Every plan and certificate of the library is checked again, and its page written.
 library: $(INSTALLED)
-	$(VENV)/bin/python -m experiments.library
+	$(VENV)/bin/python -m experiments library
 
 # What README, docs and notebooks show is run, and written back where it differs; pages that follow from the code, too.
 docs: $(SERVING)

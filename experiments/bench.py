@@ -47,8 +47,9 @@ def ask(questions: Question | Mapping[str, Question], arguments: Sequence[str] |
     """
     given, several = ({}, questions) if isinstance(questions, Mapping) else ({"ask": questions}, {})
     module = sys.modules[next(iter({**given, **several}.values())).__module__]
-    name = module.__spec__.name if module.__spec__ else module.__name__
-    parser = argparse.ArgumentParser(prog=f"python -m {name.removesuffix('.__main__')}", description=module.__doc__)
+    *_, folder, name = (module.__spec__.name if module.__spec__ else module.__name__).split(".")
+    own = folder if name in ("__main__", "study") else name
+    parser = argparse.ArgumentParser(prog=f"python -m experiments {own}", description=module.__doc__)
     for question in given.values():
         _take(parser, question)
     if several:

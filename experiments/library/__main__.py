@@ -1,4 +1,4 @@
-"""``python -m experiments.library [improve | submit FILE | tamper | policies | draw]``: instances, and what is known.
+"""``python -m experiments library [COMMAND]``: instances with best known plans and bounds.
 
 Without a word everything is checked again, and library.md and its picture are written.
 """
@@ -170,5 +170,7 @@ def draw_instances(folder: Folder = FOLDER) -> int:
     return manners.DONE
 
 
+main = partial(manners.run, app)
+
 if __name__ == "__main__":
-    sys.exit(manners.run(app))
+    sys.exit(main())

@@ -1,6 +1,6 @@
 """Where the instances of the library come from: each is drawn once, written out, and from then on a file like others.
 
-``python -m experiments.library draw`` writes those that are not there yet. What a seed draws may change from one
+``python -m experiments library draw`` writes those that are not there yet. What a seed draws may change from one
 version to the next; what lies in the library does not.
 """
 

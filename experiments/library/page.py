@@ -40,7 +40,7 @@ def page(known: Sequence[Known], results: Sequence[PolicyResult]) -> str:
         [
             "# Best known plans and bounds",
             "",
-            "Written by `python -m experiments.library`, which checks every plan and certificate again. What the files",
+            "Written by `python -m experiments library`, which checks every plan and certificate again. What the files",
             "are, and how to add to them, is in the [README](README.md).",
             "",
             f"**{len(known)} instances: {len(certified)} closed by certificates, {len(by_word)} by a solver's word,",

@@ -1,4 +1,4 @@
-"""``python -m experiments.suites [SUITE ...]``: plans every instance, and shows value, bound, best known and time.
+"""``python -m experiments suites [SUITE ...]``: plans instances whose optima are known; shows value, bound and time.
 
 Finished instances are kept in results.csv, so that an interrupted run goes on where it was; results.md holds the table.
 """
@@ -53,5 +53,7 @@ def suites(
     print(table, end="")
 
 
+main = partial(ask, suites)
+
 if __name__ == "__main__":
-    ask(suites)
+    main()

@@ -8,7 +8,7 @@ P||Cmax: independent jobs on identical machines (instances of Franca et al. 1994
 Among them bin-packing triplets: items of which every three fill a bin, and no bin holds more than three. Packed into a
 third as many machines as there are items, they end at the bin's size if every bin is filled, and later otherwise; the
 known optimum is therefore the capacity. How few bins suffice, without being told, is what
-``python -m experiments.servers triplets`` asks of the same items.
+``python -m experiments servers triplets`` asks of the same items.
 """
 
 from __future__ import annotations

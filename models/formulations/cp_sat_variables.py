@@ -157,7 +157,7 @@ class CpSatVariables:
         Because: CP-SAT's rule *not last* (9.12 to 9.14) takes what is known of the end of an interval for a
             contradiction although the interval may be absent. Where that end is a variable that is bound only if the
             task runs there, it denies plans: of two successors on two kinds of GPU, say. Here it holds in any case.
-        If wrong: unsound (`experiments.exact.not_last`, forks 103 and 110).
+        If wrong: unsound (`experiments.benchmarks.exact.not_last`, forks 103 and 110).
         """
         sociable = {task for pair in self.join for task in pair}
         windows, instance = choices.windows, choices.instance

@@ -25,7 +25,7 @@ _PACKAGES = ("truenorth", "highspy", "numba", "numpy", "ortools", "pulp")
 _ROOT = Path(__file__).resolve().parents[2]
 
 TESTED = {"ortools": ("9.14.6206",), "highspy": ("1.14.0",)}
-"""The solvers that prove, in the versions that passed ``python -m experiments.exact versions``."""
+"""The solvers that prove, in the versions that passed ``python -m experiments exact versions``."""
 
 
 def versions() -> dict[str, str]:

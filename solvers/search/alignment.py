@@ -19,8 +19,8 @@ from truenorth.solvers.search.current_plan import (
 LONGEST = 12
 """A stretch that keeps its time has fewer tasks than this.
 
-The three kinds of exchanges together: 1.4131 for 1.4351 after 6 s (`experiments/search/README.md`); how long stretches
-are, and how far they may differ, was not measured by itself."""
+The three kinds of exchanges together: 1.4131 for 1.4351 after 6 s (`experiments/benchmarks/search.md`); how long
+stretches are, and how far they may differ, was not measured by itself."""
 LONGEST_ELSEWHERE, LONGEST_FOUND = 5, 8
 """A stretch that goes elsewhere has fewer tasks than the first number, that whose place it takes up to the second."""
 TRIES = 3

@@ -54,7 +54,7 @@ class Parameters:
 
     Notes
     -----
-    What they were measured to be worth (`experiments/search/README.md`; four windows, 1.6 s, 1.623 as they are): 20
+    What they were measured to be worth (`experiments/benchmarks/search.md`; four windows, 1.6 s, 1.623 as they are): 20
     tasks per GPU that move 1.655, 40 with 80 before and 40 behind 1.667, thrice the moves 1.651, `hot` 0.05 1.641,
     `cold` 0.002 1.667. Exchanges of GPUs at 0.05 of all moves in place of 0.15: 1.522 for 1.514 on another window.
     """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -34,8 +33,7 @@ def perform(text: str, name: str, folder: Path) -> Iterator[tuple[Step, str, boo
     (folder / "HISTORY").write_text("model,runtime_s\nsmall,1.5\nlarge,4\n")
     (folder / "REQUESTS").write_text("model\nlarge\n")
     (folder / "JOB_LOG").write_text("step 1/200\nstep 2/200\n")
-    ignored = shutil.ignore_patterns("*.py", "*.png", "__pycache__")
-    shutil.copytree(ROOT / "experiments", folder / "experiments", ignore=ignored)
+    (folder / "experiments").symlink_to(ROOT / "experiments")
     namespace: dict[str, object] = {"__name__": "page"}
     chance: set[str] = set()  # files that hold what depends on time
     for step in steps(text):

@@ -8,13 +8,19 @@ from pathlib import Path
 import pytest
 import typer.main
 
+from experiments.__main__ import experiments
 from tests.command import app
 from tests.documentation import reference
 from tests.documentation.pages import ROOT, Step, pages, steps, with_shown
 from tests.documentation.performed import perform, short
+from tests.night import by_day
+
+BY_DAY = ("README.md", "heuristic.md", "import.md")
+"""Pages of which every command is run by `make test`; at night all are."""
+FIRST_BY_DAY = sorted(pages(), key=lambda page: page.name not in BY_DAY)
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", by_day(FIRST_BY_DAY, len(BY_DAY)), ids=lambda page: page.name)
 def test_what_a_page_shows_works(page: Path, tmp_path: Path) -> None:
     for step, said, repeats in perform(page.read_text(), page.name, tmp_path):
         if repeats:
@@ -84,6 +90,7 @@ def test_what_is_shown_is_renewed_line_by_line() -> None:
 
 
 def test_every_page_is_in_the_navigation_and_every_link_leads_somewhere() -> None:
+    assert {page.name for page in FIRST_BY_DAY[: len(BY_DAY)]} == set(BY_DAY)
     navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
     written = {page.name for page in pages()[1:]}
     assert set(re.findall(r"(\w+\.md)$", navigation, re.MULTILINE)) == written | {"release_notes.md"}
@@ -103,13 +110,20 @@ def test_a_first_look_is_short() -> None:
         assert not re.search(rf"\b\d{{1,2}} ({months})\b", text)
 
 
-def test_every_study_is_found_in_the_benchmarks() -> None:
-    found = set(re.findall(r"experiments/([\w/]+)/README\.md", (ROOT / "docs" / "benchmarks.md").read_text()))
-    assert found == {page.parent.relative_to(ROOT / "experiments").as_posix() for page in _studies()}
+def test_every_experiment_has_a_page_in_the_index_and_every_command_of_one_names_it() -> None:
+    index, folder = (ROOT / "docs" / "benchmarks.md").read_text(), ROOT / "experiments"
+    written = [*folder.glob("benchmarks/*.md"), *folder.glob("benchmarks/devices/*.md"), *folder.glob("checks/*.md")]
+    written += [*folder.glob("studies/*/README.md"), *folder.glob("*/README.md")]
+    linked = set(re.findall(r"\]\(\.\./(experiments/[\w/]+\.md)", index))
+    assert {str(page.relative_to(ROOT)) for page in written} <= linked
+    asked = {page: re.findall(r"python -m experiments (\w+)", page.read_text()) for page in [*pages(), *written]}
+    assert {name for names in asked.values() for name in names} == set(experiments())
 
 
-def _studies() -> list[Path]:
-    return [page for page in (ROOT / "experiments").rglob("README.md") if page.parent != ROOT / "experiments"]
+@pytest.mark.parametrize("page", [*pages(), *sorted((ROOT / "experiments").rglob("*.md"))], ids=lambda page: page.name)
+def test_every_link_to_a_file_leads_to_one(page: Path) -> None:
+    targets = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text())
+    assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
 def test_every_command_is_shown_on_a_page() -> None:

@@ -13,6 +13,7 @@ from tests.executor.scripted import loads, runs
 from tests.executor.test_properties import NOISE
 from tests.golden.test_decisions import crowded
 from tests.instances import chain, cluster, instance, random_instance, task
+from tests.night import by_day
 from truenorth.executor import parse_policy, simulate
 from truenorth.executor.policies.ahead import Ahead
 from truenorth.models import InitialResidency, Instance, Job, Timeline
@@ -27,9 +28,10 @@ class Anew(Ahead):
         return False
 
 
+@pytest.mark.parametrize("begin", by_day(range(100, 150, 10), 2))
 @pytest.mark.parametrize("noisy", [False, True])
-def test_a_list_that_is_kept_is_the_list_that_would_be_made_anew(noisy: bool) -> None:
-    for seed in range(100, 150):
+def test_a_list_that_is_kept_is_the_list_that_would_be_made_anew(noisy: bool, begin: int) -> None:
+    for seed in range(begin, begin + 10):
         on = crowded(random.Random(seed), random_instance(random.Random(seed), 9))
         noise = NOISE if noisy else None
         kept, anew = (simulate(on, policy, seed, noise) for policy in (Ahead, Anew))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from experiments.authors import ARRIVALS
-from experiments.compass_figures import CORRECTED, CORRECTED_ADJUSTED, RELEASED, Figures, figures
+from experiments.benchmarks.compass_figures import CORRECTED, CORRECTED_ADJUSTED, RELEASED, Figures, figures
 
 pytestmark = pytest.mark.skipif(not ARRIVALS.is_dir(), reason="the recorded arrivals are not beside the repository")
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from experiments.device_figures.__main__ import Stage, _all, _of_part
-from experiments.device_figures.figures import TARGETS, load_share, overlap_us, reached
-from experiments.device_figures.parts import parts
-from experiments.device_figures.steps import Figure, refuse_too_much, take_steps
+from experiments.benchmarks.devices.device_figures import Stage, _all, _of_part
+from experiments.benchmarks.devices.figures import TARGETS, load_share, overlap_us, reached
+from experiments.benchmarks.devices.parts import parts
+from experiments.benchmarks.devices.steps import Figure, refuse_too_much, take_steps
 from truenorth.executor.devices.records import DeviceRecord
 from truenorth.executor.runners.synthetic import SyntheticRunner
 from truenorth.models.errors import QuestionError
@@ -125,7 +125,7 @@ def test_a_profile_is_taken_with_a_runner_that_other_processes_can_make(monkeypa
         given.append(pickle.loads(pickle.dumps(make))())  # noqa: S301
         raise InterruptedError
 
-    monkeypatch.setattr("experiments.device_figures.__main__.profile", stop)
+    monkeypatch.setattr("experiments.benchmarks.devices.device_figures.profile", stop)
     with TemporaryDirectory() as folder, pytest.raises(InterruptedError):
         _of_part(parts("cpu", 6)[0], "cpu", 1, 1, Path(folder) / "synthetic")[0][1]()
     assert [type(runner) for runner in given] == [SyntheticRunner]
@@ -147,6 +147,7 @@ def test_a_gpu_host_needs_no_solver() -> None:
     """What is missing there is made impossible to import, then everything that the study runs is imported."""
     missing = ("ortools", "pulp", "highspy", "numba", "pandas", "matplotlib", "typer")
     code = "import sys\n" + "".join(f"sys.modules[{name!r}] = None\n" for name in missing)
-    code += "import experiments.device_figures.__main__, planner.answers.replay_report, executor.runners.architectures"
+    code += "import experiments.benchmarks.devices.device_figures\n"
+    code += "import planner.answers.replay_report, executor.runners.architectures"
     done = subprocess.run([sys.executable, "-c", code], check=False, timeout=120, capture_output=True, text=True)  # noqa: S603
     assert (done.returncode, done.stderr) == (0, "")

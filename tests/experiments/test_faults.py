@@ -7,14 +7,17 @@ import signal
 
 import pytest
 
-from experiments.faults.heads import WRITERS, descendants, end_heads, fill_disks, left_behind
-from experiments.faults.injection import KEEPS, KINDS, forks, injection
+from experiments.benchmarks.devices.heads import WRITERS, descendants, end_heads, fill_disks, left_behind
+from experiments.benchmarks.devices.injection import KEEPS, KINDS, forks, injection
+from tests.night import by_day
 
 STUCK = {"hang", "spin"}
+BY_DAY = ("kill", "transfer")
+"""One that ends a process, and one that costs no job; `test_failures` has the kinds one by one."""
 ENDS = STUCK | {"kill", "segmentation", "exit", "assert"}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", by_day(sorted(KINDS, key=lambda kind: kind not in BY_DAY), len(BY_DAY)))
 def test_nobody_loses_a_job_that_was_on_no_fault(kind: str) -> None:
     """One run by each policy: a fault that ends a process does so once; three kinds cost no job.
 
@@ -30,11 +33,13 @@ def test_nobody_loses_a_job_that_was_on_no_fault(kind: str) -> None:
     assert left_behind(os.listdir("/dev/shm"), family) == 0  # noqa: S108
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_head_that_is_ended_leaves_nobody_behind(number: signal.Signals) -> None:
     assert end_heads(number, 1) == {"runs": 1, "well": 1, "left": 0}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("verb", WRITERS)
 def test_a_full_disk_takes_nothing_away_from_what_was_measured(verb: str) -> None:
     assert fill_disks(verb, 2) == {"runs": 2, "well": 2, "left": 0}

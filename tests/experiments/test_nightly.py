@@ -6,11 +6,12 @@ import json
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
-from experiments import nightly
-from experiments.nightly import NightlyTable, OracleCheck, compare_bounds, compare_plans, compare_servers
+from experiments.checks import nightly
+from experiments.checks.nightly import NightlyTable, OracleCheck, compare_bounds, compare_plans, compare_servers
 from experiments.random_scenarios import UNITS_US, Draw, draw
 from truenorth.models import Objective
 from truenorth.models.scenario import load_scenario, scenario_from
@@ -85,3 +86,29 @@ def test_the_level_of_a_size_is_the_oracle_s() -> None:
     # The second server comes at 3, and its task ends at 7; it comes at 1, and its task ends at 5.
     assert not nightly._meets(nightly._ordered(one, (1, 2), 3))
     assert nightly._meets(nightly._ordered(one, (1, 2), 1))
+
+
+@pytest.mark.parametrize(
+    ("failed", "seed", "only", "code", "runs"),
+    [
+        (0, 0, "tests", 0, 1),
+        (1, 0, "tests", 1, 1),
+        (1, 0, None, 1, 1),
+        (1, 7, None, 0, 0),
+        (1, 0, "bounds", 0, 0),
+    ],
+)
+def test_the_tests_that_are_left_out_by_day_come_first(
+    failed: int, seed: int, only: str | None, code: int, runs: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """They run before draw 0, unless one of the comparisons is asked for; one that fails is a failure of the night."""
+    asked: list[list[str]] = []
+
+    def run(command: list[str], **_: object) -> CompletedProcess[str]:
+        asked.append(command[1:5])
+        return CompletedProcess(command, failed)
+
+    monkeypatch.setattr("experiments.checks.nightly.subprocess.run", run)
+    with pytest.raises(SystemExit, match=f"^{code}$"):
+        nightly.nightly(count=0, seed=seed, only=only, output=tmp_path)
+    assert asked == [["-m", "pytest", "-m", "nightly"]] * runs

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from experiments.exact import FORKS, ask_plainly, fork, wrong_answers
+import pytest
+
+from experiments.benchmarks.exact import FORKS, ask_plainly, fork, wrong_answers
 
 
+@pytest.mark.nightly
 def test_installed_solvers_answer_what_is_known() -> None:
     assert list(wrong_answers(seeds=3)) == []
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 import truenorth as tn
-from experiments.textbook import draw, judge
+from experiments.benchmarks.textbook import draw, judge
+from tests.night import by_day
 
 
-@pytest.mark.parametrize("seed", range(14))
+@pytest.mark.parametrize("seed", by_day(range(14), 7))
 def test_textbook_windows_are_proved(seed: int) -> None:
     scenario = draw(seed)
     # A limit that the machine's load does not matter for: most take a fraction of a second.

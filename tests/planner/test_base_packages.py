@@ -16,6 +16,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.night import by_day
+
 ROOT = Path(__file__).parents[2]
 SCENARIOS = ROOT / "experiments" / "scenarios"
 TOPS = ("models", "solvers", "planner", "executor", "truenorth")
@@ -113,7 +115,7 @@ LACKING: dict[str, tuple[list[object], str]] = {
 }
 
 
-@pytest.mark.parametrize("verb", ASKED)
+@pytest.mark.parametrize("verb", by_day(ASKED, 2))
 def test_what_base_packages_do(verb: str, base: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "job.log").write_text(LOG)
     sweep = {"scenario": str(EDGE), "verb": "simulate", "settings": {"policy": "jit"}, "grid": {"seed": [0, 1]}}
@@ -123,7 +125,7 @@ def test_what_base_packages_do(verb: str, base: dict[str, str], tmp_path: Path) 
     assert ended.stdout
 
 
-@pytest.mark.parametrize("verb", LACKING)
+@pytest.mark.parametrize("verb", by_day(LACKING, 2))
 def test_what_takes_more_packages_names_them(verb: str, base: dict[str, str], tmp_path: Path) -> None:
     asked, package = LACKING[verb]
     ended = _run(base, verb, *asked, at=tmp_path)
@@ -132,6 +134,7 @@ def test_what_takes_more_packages_names_them(verb: str, base: dict[str, str], tm
     assert ended.stderr.count("\n") == 1
 
 
+@pytest.mark.nightly
 def test_what_reads_what_another_wrote(base: dict[str, str], tmp_path: Path) -> None:
     for words in (
         ("plan", EDGE, "--time-limit", "1", "-o", "plan.json"),
@@ -145,6 +148,7 @@ def test_what_reads_what_another_wrote(base: dict[str, str], tmp_path: Path) -> 
         assert ended.returncode == 0, ended.stderr
 
 
+@pytest.mark.nightly
 def test_the_reference_asks_for_no_more(base: dict[str, str], tmp_path: Path) -> None:
     # `make docs-site` looks at every name that the face lists.
     looked = "import truenorth as tn; [getattr(tn, name) for name in dir(tn)]"

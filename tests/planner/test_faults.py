@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 from ortools.sat.python import cp_model
 
-from experiments.exact import THREE_IN_BATCHES
+from experiments.benchmarks.exact import THREE_IN_BATCHES
 from truenorth.planner.answers import versions
 from truenorth.planner.command import start
 

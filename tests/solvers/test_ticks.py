@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from experiments.textbook import draw
+from experiments.benchmarks.textbook import draw
 from tests import instances as make
 from truenorth.executor import parse_policy, simulate
 from truenorth.models import BatchClass, Instance, Job, Objective, Task, check, timeline_value

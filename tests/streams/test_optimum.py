@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.night import by_day
 from tests.streams.oracle import Oracle
 from tests.streams.worlds import LATENCY_US, chats, cluster, random_chats, random_steps
 from truenorth.executor import parse_policy, simulate
@@ -82,7 +83,7 @@ def optimum(instance: Instance, objective: Objective) -> Fraction | float:
     return Oracle(instance, LATENCY_US, cost).best(HORIZON_US)
 
 
-@pytest.mark.parametrize("seed", range(DRAWS))
+@pytest.mark.parametrize("seed", by_day(range(DRAWS), 8))
 def test_bounds_lie_below_all_plans_and_policies_above(seed: int) -> None:
     rng = random.Random(seed)
     instance = tiny(rng)
@@ -203,7 +204,7 @@ def alike(rng: random.Random) -> Instance:
     return chats(cluster(rng.randint(1, 2)), {kind: tiny_speed(rng, 0) for kind in ("A", "B")}, jobs)
 
 
-@pytest.mark.parametrize("seed", range(DRAWS))
+@pytest.mark.parametrize("seed", by_day(range(DRAWS), 4))
 def test_no_prices_shares_or_debts_prove_more_than_the_optimum(seed: int) -> None:
     """A certificate may hold any of them: what is computed from it is proved."""
     rng = random.Random(seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import truenorth as tn
 from experiments.suites import graphs, paging, shops
 from experiments.suites.case import KNOWN_OPTIMA, Bracket, Case
 from tests.experiments.suites.plans import PATIENCE_S, needs_data, proved
+from tests.night import by_day
 from truenorth.models import completion_us
 from truenorth.models.scenario import InputError
 
@@ -18,6 +20,16 @@ SHOP = """\
 2 2 0 3 1 5 1 1 4
 2 1 1 2 1 0 6
 """
+
+
+@cache
+def job_shops() -> list[Case]:
+    return list(shops.job_shop_cases(KNOWN_OPTIMA))
+
+
+@cache
+def answers_of_async_how() -> list[Case]:
+    return list(graphs.async_how_cases(KNOWN_OPTIMA))
 
 
 def only(cases: list[Case], name: str) -> Case:
@@ -58,10 +70,10 @@ def test_a_damaged_job_shop_is_refused(tmp_path: Path, old: str, new: str, messa
 
 @needs_data
 @pytest.mark.parametrize(
-    ("name", "optimum"), [("fattahi1", 66), ("fattahi2", 107), ("fattahi6", 320), ("fattahi11", 468)]
+    ("name", "optimum"), by_day([("fattahi1", 66), ("fattahi11", 468), ("fattahi2", 107), ("fattahi6", 320)], 2)
 )
 def test_fattahi(name: str, optimum: int) -> None:
-    case = only(list(shops.job_shop_cases(KNOWN_OPTIMA)), name)
+    case = only(job_shops(), name)
     assert case.known == Bracket.optimum(optimum)
     assert proved(case) == optimum
 
@@ -79,7 +91,7 @@ def test_parallel_machines(name: str, optimum: int) -> None:
 
 @needs_data
 def test_async_how() -> None:
-    plans = list(graphs.async_how_cases(KNOWN_OPTIMA))
+    plans = answers_of_async_how()
     assert len(plans) == 926
     for case in plans[::150]:
         assert case.known is not None
@@ -89,7 +101,7 @@ def test_async_how() -> None:
 @needs_data
 def test_the_one_answer_of_async_how_that_is_wrong() -> None:
     # async_829: 4, then 2, then 1, one after the other, take 1,209,600 + 4,838,400 + 172,800 s; the answer omits 1.
-    case = only(list(graphs.async_how_cases(KNOWN_OPTIMA)), "async_829 low")
+    case = only(answers_of_async_how(), "async_829 low")
     assert case.known == Bracket.optimum(6_048_000)
     assert proved(case) == 1_209_600 + 4_838_400 + 172_800
 
@@ -106,7 +118,7 @@ def test_triplets_fill_their_bins_and_are_packed() -> None:
     assert proved(case) == 1_000_000
 
 
-@pytest.mark.parametrize("index", [0, 1, 2, 3])
+@pytest.mark.parametrize("index", by_day(range(4), 2))
 def test_paging_is_as_good_as_belady(index: int) -> None:
     case = list(paging.cases())[index]
     assert case.known is not None

@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from tests.night import by_day
 from tests.streams.draws import plainly, random_speed
 from tests.streams.one_by_one import Node, Request, Served, serve
 from truenorth.models import GPU, Cluster, Edge, Instance, Job, Link, Network, Task, Workflow
@@ -141,7 +142,7 @@ def smallest_within(times: Sequence[int], late: int) -> int:
 
 
 @pytest.mark.parametrize("measured", [False, True])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", by_day(range(12), 2))
 def test_no_floor_above_a_simulation(seed: int, measured: bool) -> None:
     """The limits are exactly what a simulation of nodes reached; so no cut may say that these nodes are too few.
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from tests.night import by_day
 from tests.streams.one_by_one import Node, Request, Speed, serve
 from truenorth.solvers.fitting.engine_kernel import EngineLimits, LoggedRequests
 from truenorth.solvers.fitting.law import LawNumbers, ServedLog, fit_law, predict
@@ -32,7 +33,7 @@ def served(asked: LoggedRequests, limits: EngineLimits, law: LawNumbers) -> Serv
     return ServedLog(asked, first_us, end_us, empty.engine)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", by_day(range(12), 4))
 def test_it_serves_as_one_iteration_after_the_other(seed: int) -> None:
     """To some microseconds, of which an empty engine drops fractions; with and without scarce KV."""
     asked = requests(30, seed, 40_000)

@@ -33,6 +33,7 @@ from tests.executor.devices.faulty import (
     small,
 )
 from tests.executor.devices.small import Small
+from tests.night import by_day
 from tests.white_box.planner.test_command import Command, command
 from tests.white_box.planner.test_replay import SERIAL, Layer, tiny_file
 from truenorth.executor.devices.crew import Crew
@@ -175,7 +176,7 @@ def test_a_contender_whose_runs_all_had_faults_has_no_mean(command: Command, tin
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", by_day([signal.SIGINT, signal.SIGTERM], 1))
 def test_what_was_measured_before_an_interruption_is_kept(
     command: Command, tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
@@ -267,6 +268,7 @@ def pretended(tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     return made
 
 
+@pytest.mark.nightly
 def test_a_trial_killed_ten_times_gives_the_table_of_one_that_was_not(
     pretended: PretendedRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import truenorth as tn
+from tests.night import by_day
 from tests.planner.answers.servers.scenarios import scenario
 from tests.streams.one_by_one import serve
 from tests.streams.worlds import plain_nodes, plain_requests, queues, recorded_chats
@@ -137,7 +138,7 @@ def random_question(rng: random.Random) -> Scenario:
     return chats(requests, level, [(3, "A", 1.0), (3, "B", rng.choice((1.5, 2.0, 3.0)))])
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", by_day(range(12), 6))
 def test_no_floor_above_what_attains_the_level_and_the_cheapest_mix_of_all(seed: int) -> None:
     """Every mix is simulated with every policy: none that meets the level is refuted, and the cheapest is found."""
     asked = random_question(random.Random(seed))
@@ -167,6 +168,7 @@ def recorded(slo: list[str]) -> Scenario:
     return scenario_from(data)
 
 
+@pytest.mark.nightly
 def test_an_order_for_a_recorded_trace_is_met_by_other_code_and_the_cheapest_of_all() -> None:
     """Its requests, by one iteration after the other, keep the levels; every mix is simulated with the same policy."""
     asked = recorded(["p95 latency <= 20 s", "p100 latency <= 40 s"])

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from tests.executor.devices.small import BYTES, Small, gpus
 from tests.instances import chain, random_serving_instance, task
+from tests.night import by_day
 from tests.white_box.executor.devices.test_live import SHARED, Bytes
 from truenorth.executor import PolicyError, parse_policy
 from truenorth.executor.devices.alone import different_outputs
@@ -94,7 +95,7 @@ def test_shares_run_at_the_same_time_with_one_model() -> None:
     assert check(on, run.timeline) == []
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", by_day(range(12), 4))
 def test_random_serving_keeps_the_rules(seed: int) -> None:
     made = random_serving_instance(random.Random(seed), max_tasks=9)
     try:

@@ -32,6 +32,7 @@ from tests.executor.devices.faulty import (
 from tests.executor.devices.small import BYTES, Small, gpus, instance
 from tests.executor.scripted import Listed
 from tests.instances import chain, task
+from tests.night import by_day
 from truenorth.executor import parse_policy
 from truenorth.executor import replay as replay_of
 from truenorth.executor.devices.alone import different_outputs
@@ -54,7 +55,7 @@ PATIENT = LiveSettings(keep_outputs=True)
 SHORT = LiveSettings(limit_s=0.6, keep_outputs=True)
 
 
-@pytest.fixture(params=["compass", "jit", "srpt", "static", "replay"])
+@pytest.fixture(params=by_day(["compass", "replay", "jit", "srpt", "static"], 2))
 def play(request: pytest.FixtureRequest) -> Callable[..., LiveRun]:
     """Carry out an online policy, or a replay of what compass plans."""
 
@@ -140,7 +141,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize(("do", "said"), ENDS.values(), ids=ENDS)
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("count", by_day([2, 1], 1))
 def test_what_ends_a_process_costs_the_job_that_it_was_at(
     play: Callable[..., LiveRun], count: int, do: Callable[[], None], said: str
 ) -> None:

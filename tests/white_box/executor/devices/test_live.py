@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from tests.executor.devices.small import BYTES, Small, gpus, instance
 from tests.executor.scripted import Listed
 from tests.instances import chain, random_instance, task
+from tests.night import by_day
 from truenorth.executor import Policy, PolicyError, parse_policy, replay, simulate
 from truenorth.executor.devices.live import LiveDevice
 from truenorth.executor.devices.run import LiveSettings, run_live
@@ -59,7 +60,7 @@ def loads(timeline: Timeline, n_gpus: int) -> list[list[int]]:
     return [[r.model for r in ordered if r.gpu == gpu] for gpu in range(n_gpus)]
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", by_day(range(25), 8))
 def test_random_plans_keep_rules_order_and_placement(seed: int) -> None:
     """Slots and bytes, overlap on and off, initial residencies, several models per task, restrictions."""
     made = random_instance(random.Random(seed), restricted=seed % 2 == 1)
@@ -82,7 +83,7 @@ def _any_plan(made: Instance) -> Timeline | None:
 
 
 @pytest.mark.parametrize("policy", ["compass", "compass:adjust=on", "jit", "srpt", "ahead", "heft", "hash", "static"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", by_day(range(3), 1))
 def test_policies_keep_the_rules_live(policy: str, seed: int) -> None:
     made = random_instance(random.Random(seed + 100))
     run = run_live(made, parse_policy(policy), Bytes, SHARED)
@@ -172,7 +173,7 @@ run_live(on, parse_policy("jit"), partial(small, In({do}, job=1, once=Path(sys.a
 """
 
 
-@pytest.mark.parametrize("do", ["hang", "spin"])
+@pytest.mark.parametrize("do", by_day(["spin", "hang"], 1))
 def test_nobody_is_left_behind_a_head_that_is_killed(do: str, tmp_path: Path) -> None:
     """It is killed while a run hangs, or holds Python's lock: all that it has started ends with it."""
     begun = tmp_path / "begun"

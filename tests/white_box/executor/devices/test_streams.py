@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from tests.executor.devices.faulty import be_killed, hang
 from tests.executor.devices.small import KV_BYTES, WORDS, Decoding, decoder
+from tests.night import by_day
 from tests.streams.worlds import as_served, chats, cluster, queues, random_chats
 from truenorth.executor import parse_policy, replay, simulate
 from truenorth.executor.devices.alone import different_outputs
@@ -48,7 +49,7 @@ def by_hand(module: nn.Module, request: int, tokens: Tokens) -> list[int]:
     return words[tokens.prompt :]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", by_day(range(4), 1))
 def test_answers_do_not_depend_on_who_is_beside(module: nn.Module, seed: int) -> None:
     """Requests of random lengths join and leave four seats at random; chunks of random lengths, several at a time."""
     rng = random.Random(seed)
@@ -91,7 +92,7 @@ def together(count: int) -> list[tuple[int, Tokens]]:
     return [(0, Tokens(n, n // 2 if at % 3 == 2 else n, rng.randint(1, 8))) for at, n in enumerate(lengths)]
 
 
-@pytest.mark.parametrize("policy", GATEWAYS)
+@pytest.mark.parametrize("policy", by_day(GATEWAYS, 1))
 def test_gateways_serve_live_and_keep_the_rules(policy: str) -> None:
     """Every request gets its tokens, those that it gets alone; iterations add up to what was asked for."""
     made = served([(at * 2_000, tokens) for at, (_, tokens) in enumerate(together(12))], gpus=2)
@@ -140,7 +141,7 @@ def test_what_happened_follows_from_its_iterations() -> None:
     assert as_served(simulate_recorded(made, policy, durations)) == as_served(run.timeline)
 
 
-@pytest.mark.parametrize("policy", ["round_robin", "least_tokens"])
+@pytest.mark.parametrize("policy", by_day(["least_tokens", "round_robin"], 1))
 def test_a_plan_keeps_its_nodes_and_its_order(policy: str) -> None:
     """Nobody joins before the plan has it, and on every GPU requests join in the planned order."""
     made = served([(at * 500, tokens) for at, (_, tokens) in enumerate(together(12))], gpus=2)
@@ -163,7 +164,7 @@ def most_at_once(run: LiveRun) -> int:
     return most
 
 
-@pytest.mark.parametrize(("tokens_of_room", "most"), [(1000, 3), (59, 2), (39, 1)])
+@pytest.mark.parametrize(("tokens_of_room", "most"), by_day([(59, 2), (1000, 3), (39, 1)], 1))
 def test_no_more_are_served_than_seats_and_kv_allow(tokens_of_room: int, most: int) -> None:
     """Requests of 20 tokens each: three seats; room for two of them; room for one."""
     memory = 100_000 + tokens_of_room * KV_BYTES
@@ -201,7 +202,7 @@ class In:
             self.do()
 
 
-@pytest.mark.parametrize("do", [hang, be_killed])
+@pytest.mark.parametrize("do", by_day([be_killed, hang], 1))
 def test_what_ends_a_process_costs_the_requests_that_it_served(do: Callable[[], None], tmp_path: Path) -> None:
     """It does so in the first prompt on GPU 0, with nobody beside it: the other five are answered, on both GPUs."""
     made = served([(0, Tokens(7, 7, 3)), *[(20_000, Tokens(8, 8, 3))] * 5], gpus=2, seats=1, step_us={1: 1000})

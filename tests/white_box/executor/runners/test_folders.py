@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.night import by_day
 from truenorth.executor.devices.physical import physical_devices
 from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.devices.station import Station, StationWork
@@ -75,7 +76,7 @@ def loaded(runner: TransformersRunner, name: str, address: int) -> tuple[Station
     return station, modules[0]
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", by_day(CONFIGS, 2))
 def test_a_configuration_is_all_that_a_model_needs(name: str, folder: Path) -> None:
     """The output is that of the module as the library builds it, and everything it computes with lies on the GPU."""
     runner = runner_of(folder)

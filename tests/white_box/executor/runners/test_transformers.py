@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.night import by_day
 from truenorth.executor.devices.physical import physical_devices
 from truenorth.executor.devices.runner import RunnerCall
 from truenorth.executor.devices.station import Station, StationWork
@@ -52,7 +53,7 @@ def distinct_bytes(tensors: Mapping[str, Tensor]) -> int:
     return sum({tensor.data_ptr(): tensor.nbytes for tensor in tensors.values() if tensor.nbytes}.values())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", by_day(NAMES, 4))
 def test_weights_are_all_parameters_and_buffers(name: str, weights: Mapping[str, Mapping[str, Tensor]]) -> None:
     module = build(ARCHITECTURES[name], "small")
     expected = sum(parameter.nbytes for parameter in module.parameters())
@@ -90,7 +91,7 @@ class Drawn:
         return self._weights[model.name]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", by_day(NAMES, 3))
 def test_outputs_do_not_depend_on_where_the_weights_lie(
     name: str,
     runner: TransformersRunner,

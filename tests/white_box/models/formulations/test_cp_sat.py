@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from ortools.sat.python import cp_model
 
-from experiments.exact import fork
+from experiments.benchmarks.exact import fork
 from experiments.random_scenarios import draw
 from tests.instances import chain, cluster, instance, random_instance, task
 from tests.models.formulations.cases import CASES, Case

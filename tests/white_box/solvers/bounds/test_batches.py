@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.bounds import least_ends
+from experiments.benchmarks.bounds import least_ends
 from tests.instances import chain, cluster, gpu, instance, random_instance, random_serving_instance, task
+from tests.night import by_day
 from truenorth.models import WHOLE, BatchClass, Instance, Job, Objective, Task
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.bounds.batch_work import BatchSize, BatchSizes, Work
@@ -244,7 +245,7 @@ def _as_read(document: object) -> Any:
     return json.loads(json.dumps(document))
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", by_day(range(30), 10))
 def test_no_bound_exceeds_the_optimum_and_the_verifier_finds_the_same(seed: int) -> None:
     rng = random.Random(11_000 + seed)
     built = random_serving_instance(rng, rng.choice((3, 4)), restricted=seed % 3 == 0)
@@ -266,7 +267,7 @@ def test_no_bound_exceeds_the_optimum_and_the_verifier_finds_the_same(seed: int)
             assert optimum is None or value <= optimum, (name, objective)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", by_day(range(12), 4))
 def test_a_class_of_single_tasks_is_a_plain_task(seed: int) -> None:
     rng = random.Random(12_000 + seed)
     plain = random_instance(rng, 6)
@@ -298,7 +299,7 @@ def _replace_tasks(built: Instance, change: Callable[[Task], Task]) -> Instance:
     return replace(built, jobs=tuple(replace(job, workflow=changed[ids[index]]) for job, index in jobs))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", by_day(range(12), 4))
 def test_shares_of_one_gpu_are_as_many_gpus(seed: int) -> None:
     # Tasks of share 1 / k on one GPU against whole ones on k, nothing to load and nothing to send.
     rng = random.Random(13_000 + seed)

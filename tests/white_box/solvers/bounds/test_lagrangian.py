@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from tests import instances as make
+from tests.night import by_day
 from truenorth.models import Cluster, InitialResidency, Instance, Job, Objective
 from truenorth.models.instance import InstanceError
 from truenorth.solvers.bounds import closed_form
@@ -135,7 +136,7 @@ def _drawn(seed: int) -> Instance:
     return make.random_instance(rng, 5, restricted=rng.random() < 0.3)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", by_day(range(30), 8))
 def test_no_bound_exceeds_the_optimum(seed: int) -> None:
     instance = _drawn(seed)
     rng = random.Random(seed)
@@ -158,7 +159,7 @@ def test_no_bound_exceeds_the_optimum(seed: int) -> None:
         assert round_up(instance, objective, bound) <= optimum
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", by_day(range(20), 6))
 def test_any_prices_are_valid(seed: int) -> None:
     instance = _drawn(seed)
     rng = np.random.default_rng(seed)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.instances import chain, cluster, gpu, instance, network, random_instance, task
+from tests.night import by_day
 from tests.white_box.solvers.bounds.test_certificate import JUNK, _places, certified
 from tests.white_box.solvers.test_start_orders import SUMS as ORDERED
 from tests.white_box.solvers.test_start_orders import early_prices
@@ -176,10 +177,11 @@ def random_parts(rng: random.Random, built: Instance, objective: Objective) -> d
     return parts_document(built, objective, Fraction(0), listed)
 
 
+@pytest.mark.parametrize("begin", by_day(range(0, 120, 30), 1))
 @pytest.mark.parametrize("objective", SUMS)
-def test_no_sum_over_parts_exceeds_the_optimum(objective: Objective) -> None:
+def test_no_sum_over_parts_exceeds_the_optimum(objective: Objective, begin: int) -> None:
     ordered = 0
-    for seed in range(120):
+    for seed in range(begin, begin + 30):
         rng = random.Random(40_000 + seed)
         built = random_instance(rng, max_tasks=5, restricted=rng.random() < 0.3)
         best = exhaustive.solve(built, objective).value
@@ -188,7 +190,7 @@ def test_no_sum_over_parts_exceeds_the_optimum(objective: Objective) -> None:
         assert verdict.lower_bound is not None
         assert best is None or verdict.lower_bound <= best
         ordered += "start_orders" in str(verdict.how)
-    assert ordered >= 20 or objective in (Objective.LATE_JOBS, Objective.WEIGHTED_TARDINESS)
+    assert ordered >= 5 or objective in (Objective.LATE_JOBS, Objective.WEIGHTED_TARDINESS)
 
 
 def test_no_edit_raises_and_none_claims_more_than_is_true() -> None:

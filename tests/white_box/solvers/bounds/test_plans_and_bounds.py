@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.instances import chain, cluster, instance, random_instance, task
+from tests.night import by_day
 from truenorth.models import Instance, Job, Objective, timeline_value
 from truenorth.models.timeline import Timeline
 from truenorth.solvers.bounds import closed_form
@@ -54,7 +55,7 @@ def _plans(built: Instance, objective: Objective, seed: int) -> Iterator[Timelin
         yield planned
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", by_day(range(40), 9))
 def test_no_bound_exceeds_any_plan(seed: int) -> None:
     built = random_instance(random.Random(7000 + seed), restricted=seed % 3 == 0)
     for objective in Objective:
@@ -76,7 +77,7 @@ def test_the_verifier_s_formulas_agree_with_the_provers(seed: int) -> None:
             assert RECOMPUTED[name](built, objective, witness) == value, (name, objective)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", by_day(range(12), 4))
 def test_they_agree_on_queues(seed: int) -> None:
     # Several kinds, long queues and many due dates: intervals and windows that prove something.
     rng = random.Random(9000 + seed)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.instances import chain, cluster, gpu, instance, network, random_instance, task
+from tests.night import by_day
 from truenorth.models import Cluster, InitialResidency, Instance, Job, Link, Objective
 from truenorth.models.objective import charges
 from truenorth.solvers.bounds.alone import LoneJobs
@@ -67,7 +68,7 @@ def random_rate(rng: random.Random, most: int) -> Rate:
     return Rate(np.array(price, np.int64), rng.choice((0, 0, 1, 3)), rng.choice((1, 1, 2, 3, 7)))
 
 
-@pytest.mark.parametrize("begin", range(0, 400, 50))
+@pytest.mark.parametrize("begin", by_day(range(0, 400, 50), 2))
 def test_whatever_the_prices_it_proves_what_the_cheapest_order_costs_and_no_more(begin: int) -> None:
     compared = 0
     for seed in range(begin, begin + 50):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.nightly import compare_mixes
+from experiments.checks.nightly import compare_mixes
 from experiments.random_scenarios import draw
 from tests.command import app, run
 from tests.white_box.planner.answers.servers.test_words import TEXT

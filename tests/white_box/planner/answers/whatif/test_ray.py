@@ -17,6 +17,7 @@ from truenorth.planner.answers.pool import in_order
 pytest.importorskip("ray")
 
 
+@pytest.mark.nightly
 def test_nothing_is_lost_with_a_node(tmp_path: Path) -> None:
     sweep = written(
         tmp_path,
@@ -24,7 +25,7 @@ def test_nothing_is_lost_with_a_node(tmp_path: Path) -> None:
         "grid:\n  workload.poisson.jobs: [100, 200, 300, 400]\n  cluster.servers: [1, 2, 3, 4, 5, 6]\n",
     )
     # In a process of its own, whose output goes to a file: Ray leaves threads, and processes that hold on to a pipe.
-    command = [sys.executable, "-m", "experiments.sweep_recovery", "ray", "--file", str(sweep)]
+    command = [sys.executable, "-m", "experiments", "sweep_recovery", "ray", "--file", str(sweep)]
     with (tmp_path / "said").open("w") as said:
         root = Path(__file__).parents[5]
         done = subprocess.run(command, stdout=said, stderr=said, check=False, timeout=240, cwd=root)  # noqa: S603

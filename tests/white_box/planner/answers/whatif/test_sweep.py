@@ -16,6 +16,7 @@ import pytest
 
 import truenorth as tn
 from tests.command import app, run
+from tests.night import by_day
 from tests.planner.answers.whatif.small import SCENARIO, SWEEP, tables, written
 from truenorth.models.objective import Objective
 from truenorth.models.scenario import InputError, load_scenario, scenario_from
@@ -236,7 +237,7 @@ def test_a_killed_sweep_goes_on_and_ends_like_an_undisturbed_one(tmp_path: Path,
     assert tables(folder) == tables(tmp_path / "undisturbed")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", by_day([signal.SIGTERM, signal.SIGINT], 1))
 def test_an_interrupt_keeps_finished_cells(tmp_path: Path, long_sweep: Path, number: signal.Signals) -> None:
     folder = tmp_path / "out"
     process = launched(long_sweep, folder)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import truenorth as tn
 from tests.command import DONE, NOT_ACHIEVED, app, run
+from tests.night import by_day
 from tests.planner.inputs.importers.small import table, written
 from truenorth.models.scenario import InputError, load_scenario
 from truenorth.models.slo import quantile_rank
@@ -107,7 +108,7 @@ def ask(folder: Path, runtimes: list[float], level: str, classes_asked: str = "a
     return run(app, ["servers", str(made), "--slo", level, "--policies", "jit", "--json"])
 
 
-@pytest.mark.parametrize("asked", ["auto", "4"])
+@pytest.mark.parametrize("asked", by_day(["auto", "4"], 1))
 def test_a_few_slow_requests_refute_no_level_that_the_others_keep(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: str
 ) -> None:

@@ -1,1 +1,0 @@
-"""What faults cost: injected into the processes of devices, into heads, and into disks."""

@@ -1,0 +1,1 @@
+"""Studies: questions that were answered once, on the date that their README names."""

@@ -1,0 +1,1 @@
+"""What single decisions are worth."""
