@@ -23,7 +23,7 @@ def _published() -> dict[Path, str]:
     """Return the files outside docs/ that the site holds, each with its place there."""
     found = {_CHANGELOG: "release_notes.md"}
     for path in sorted((ROOT / "experiments").rglob("*")):
-        if path.name == "README.md" or (path.suffix in (".md", ".png", ".svg") and "library" in path.parts):
+        if path.suffix == ".md" or (path.suffix in (".png", ".svg") and "library" in path.parts):
             found[path] = path.relative_to(ROOT).as_posix().replace("README.md", "index.md")
     return found
 
