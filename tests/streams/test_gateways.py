@@ -105,7 +105,8 @@ def test_fewer_requests_than_seats_are_served_at_once(block: int) -> None:
     for policy, ends, limits in (("limit=1", [101, 202], {0: 1}), ("limit=2", [302, 302], {}), ("", [302, 302], {})):
         timeline = simulate(instance, parse_policy(f"least_tokens:{policy}"))
         assert timeline.end_us.tolist() == ends
-        assert timeline.served is not None and timeline.served.limits == limits
+        assert timeline.served is not None
+        assert timeline.served.limits == limits
         assert check(instance, timeline) == []
 
 

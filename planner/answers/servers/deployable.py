@@ -41,6 +41,8 @@ class Alternative:
     ----------
     knows, uses
         What it knows of run times, and the information used in words.
+    limit
+        Most requests at once on a node, None: as many as its engine has seats.
     ran
         The simulation.
     work
@@ -55,6 +57,7 @@ class Alternative:
     reached: Reached | None
     ran: Simulation
     work: WorkDone
+    limit: int | None = None
 
     @property
     def metrics(self) -> Metrics:
@@ -111,7 +114,9 @@ def rank(hunt: Hunt, trials: Sequence[SizeTrial]) -> list[Alternative]:
     """
     ask = hunt.question
     every = [
-        Alternative(row.policy, row.knows, row.uses, mix, row.reached[mix], ran, _work(ask, mix, ran.metrics))
+        Alternative(
+            row.policy, row.knows, row.uses, mix, row.reached[mix], ran, _work(ask, mix, ran.metrics), row.limit
+        )
         for row in trials
         for mix, ran in row.met_at.items()
     ]
