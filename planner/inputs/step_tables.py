@@ -205,7 +205,8 @@ def _estimates(rows: Rows, cached: Ints) -> list[MeasuredPoint]:
     token_us = 1000 * (whole_ms - first_ms) / (output - 1)
     tokens = map(Tokens, prompt.tolist(), (prompt - cached).tolist(), output.tolist())
     columns = (column.tolist() for column in (at_once, token_us, 1000 * first_ms))
-    return [MeasuredPoint(*point, (each,)) for *point, each in zip(*columns, tokens, strict=True)]
+    points = zip(*columns, tokens, strict=True)
+    return [MeasuredPoint(count, step_us, first_us, (each,)) for count, step_us, first_us, each in points]
 
 
 def _of_table(path: Path, columns: LogColumns, tally: Tally) -> list[MeasuredPoint]:
