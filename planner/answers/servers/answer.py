@@ -26,7 +26,6 @@ from truenorth.models.scenario.limits import check_horizon
 from truenorth.models.scenario.writing import job_sections, write_scenario
 from truenorth.planner.answers.compare import BATCHING_POLICIES
 from truenorth.planner.answers.policies.parse import parse
-from truenorth.planner.answers.servers.at_once import try_limits
 from truenorth.planner.answers.servers.by_policy import (
     DEFAULT_POLICIES,
     LONG_TRACE_POLICIES,
@@ -37,7 +36,7 @@ from truenorth.planner.answers.servers.by_policy import (
     try_own_size,
 )
 from truenorth.planner.answers.servers.decide import SizeRefutation, figures, reached_by, share_of_limit
-from truenorth.planner.answers.servers.deployable import Alternative, Deployable, deploy, with_traffic
+from truenorth.planner.answers.servers.deployable import Alternative, Deployable, deploy, try_limits, with_traffic
 from truenorth.planner.answers.servers.goal import refuse_vacuous, tolerances
 from truenorth.planner.answers.servers.hunt import LONG_TRACE, Hunt, dispatch, floor_of, floor_takes_s
 from truenorth.planner.answers.servers.record import (
