@@ -37,7 +37,7 @@ class ServingExecution(Execution):
     first_us
         Per task released so far: when its first token came; -1: not yet, or no request.
     limits
-        Most requests at once by GPU, where a plan allows fewer than there are seats.
+        Most requests at once by GPU, where a plan or policy limits them; seats are a limit besides.
     cut
         The runs of requests that had not ended when their GPU went, in the order in which they were cut.
     """
@@ -256,8 +256,14 @@ class ServingExecution(Execution):
         # First tokens tell who joined first unless somebody was preempted, or cut.
         told = bool(self.cut) or any(speed.block for row in self.speeds for speed in row if speed is not None)
         orders = order if told else None
-        served = ServedRequests(first_us, np.zeros_like(first_us), answers, order=orders, cut=tuple(self.cut))
+        limits = {gpu: limit for gpu, limit in self.limits.items() if limit < self._most_seats(gpu)}
+        served = ServedRequests(first_us, np.zeros_like(first_us), answers, limits, orders, tuple(self.cut))
         return replace(happened, served=served)
+
+    def _most_seats(self, gpu: int) -> int:
+        """Return the seats of a GPU, of all classes the most; 0 where none is served."""
+        here = (row[self.gpu_class[gpu]] for row in self.speeds)
+        return max((speed.seats for speed in here if speed is not None), default=0)
 
     def _refuse_boundary(self, gpu: int) -> str | None:
         """Return why a GPU is at no boundary where somebody may join; None if it is."""

@@ -176,20 +176,26 @@ class Fitted:
     stream, kind
         The class, and the kind of GPU; ``*``: every kind.
     log, requests
-        The log's name, and how many requests it has.
+        Name of the log, or of the table of means, and how many requests were served; None: these are estimates.
     mean_error, p95_error
-        Greatest relative errors of a mean and of a p95 of the whole log, by the law of its earlier half.
+        Greatest relative errors of a mean and of a p95: of the whole log, by the law of its earlier half. Of a table of
+        means the second is None, and the first is that of the same benchmark, simulated; None: nothing was compared.
     """
 
     stream: str
     kind: str
     log: str
-    requests: int
-    mean_error: float
-    p95_error: float
+    requests: int | None
+    mean_error: float | None
+    p95_error: float | None
 
     def __str__(self) -> str:
         on = "" if self.kind == ANY_KIND else f" on {self.kind}"
+        if self.mean_error is None:
+            return f"The step law of {self.stream}{on} is that of {self.log}, and was compared with nothing else"
+        if self.p95_error is None or self.requests is None:
+            said = f"its means, simulated, are off by at most {self.mean_error:.1%}; p95 was not compared"
+            return f"The step law of {self.stream}{on} is made from {self.log}: {said}"
         far = f"means are off by at most {self.mean_error:.1%}, p95 by at most {self.p95_error:.1%}"
         return (
             f"The step law of {self.stream}{on} is fitted to {self.log} ({self.requests:,} requests): fitted to the "

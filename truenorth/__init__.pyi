@@ -34,6 +34,8 @@ from truenorth.planner.answers.check import Checked as Checked
 from truenorth.planner.answers.compare import Comparison as Comparison
 from truenorth.planner.answers.fit import Fit as Fit
 from truenorth.planner.answers.fit import fit as fit
+from truenorth.planner.answers.fit_table import FittedTable as FittedTable
+from truenorth.planner.answers.fit_table import fit_table as fit_table
 from truenorth.planner.answers.plan import Plan as Plan
 from truenorth.planner.answers.profile import Profile as Profile
 from truenorth.planner.answers.regret import Regret as Regret

@@ -8,7 +8,7 @@ requests join in the order in which their inputs arrive, each as early as it fit
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,12 +19,26 @@ from truenorth.executor.errors import PolicyError
 from truenorth.executor.execution import NOWHERE
 from truenorth.executor.policies.baselines import Lru, LruOptions
 from truenorth.executor.policies.homed import Homes
-from truenorth.executor.policies.options import count, factor, option, switch
+from truenorth.executor.policies.options import count, count_from_1, factor, option, switch
 from truenorth.executor.policy import Knows
 from truenorth.executor.site import Site
 from truenorth.models import NONE, StreamSpeed, Tokens
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.streams import PICOSECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayOptions(LruOptions):
+    """Readings of a router.
+
+    Parameters
+    ----------
+    limit
+        Most requests that a node serves at once, fewer than its engine has seats (vLLM: ``--max-num-seqs``); None: as
+        many as there are seats.
+    """
+
+    limit: int | None = option(None, count_from_1())
 
 
 class Gateway(Lru):
@@ -36,7 +50,12 @@ class Gateway(Lru):
         Per GPU: requests that were sent there and have not ended.
     """
 
+    Options: ClassVar[type[object]] = GatewayOptions
     serves_streams: ClassVar[bool] = True
+
+    def __init__(self, options: GatewayOptions | None = None) -> None:
+        super().__init__(options)
+        self._limit = None if options is None else options.limit
 
     def _accept(self, site: Site) -> None:
         """Keep to every restriction: where models may not leave, or be on many GPUs, they have homes."""
@@ -52,6 +71,8 @@ class Gateway(Lru):
         self._sent: dict[int, int] = {}
         self._work: dict[int, int] = {}
         self._served: set[int] = set()
+        if self._limit is not None:
+            site.limits.update(dict.fromkeys(range(site.n_gpus), self._limit))
 
     @abstractmethod
     def choose(self, task: int, gpus: Sequence[int]) -> int:
@@ -159,8 +180,9 @@ class Gateway(Lru):
             return super()._work_us(task, gpu)
         if task not in self._work:
             speed = site.speed(task, gpu)
-            # Its part of the iterations of a full GPU, of which it is one of `seats`.
-            steps_us = self.expected_answer(task) * speed.tau[-1] / speed.seats
+            # Its part of the iterations of a full GPU, of which it is one of as many as are served at once.
+            most = min(speed.seats, site.limits.get(gpu, speed.seats))
+            steps_us = self.expected_answer(task) * speed.tau[most] / most
             # Kept: what is counted off must be what was counted on, whatever has been learnt meanwhile.
             self._work[task] = speed.prefill_us(site.tokens[task].uncached) + round(steps_us)
         return self._work[task]
@@ -251,7 +273,7 @@ class LeastRequests(Gateway):
 
 
 @dataclass(frozen=True, slots=True)
-class TokenOptions(LruOptions):
+class TokenOptions(GatewayOptions):
     """Readings of routing by tokens.
 
     Parameters
@@ -306,9 +328,8 @@ class LeastTokens(LeastRequests):
     uses: ClassVar[str | None] = "outstanding tokens"
 
     def __init__(self, options: TokenOptions | None = None) -> None:
-        readings = options or TokenOptions()
-        super().__init__(LruOptions(readings.period, readings.keep_alive, readings.copies))
-        self.knows_lengths = readings.known
+        super().__init__(options)
+        self.knows_lengths = options is not None and options.known
 
     @classmethod
     def knows_with(cls, options: object | None) -> Knows:
@@ -394,7 +415,7 @@ class StepLaws:
     prompt_us, context_us, mixed_us
         What a token of a prompt takes, and a token of context and any prompt add to an iteration.
     chunk, seats
-        Most prompt tokens of an iteration, and most requests.
+        Most prompt tokens of an iteration, and most requests, with a limit on these as many.
     step_us
         Time of a step by the number of decodes. Shape [gpus, most seats + 1].
     """
@@ -407,8 +428,8 @@ class StepLaws:
     step_us: NDArray[np.int64]
 
     @classmethod
-    def of(cls, speeds: Sequence[StreamSpeed | None]) -> StepLaws:
-        """Return the laws of these speeds, GPU by GPU."""
+    def of(cls, speeds: Sequence[StreamSpeed | None], limits: Mapping[int, int]) -> StepLaws:
+        """Return the laws of these speeds, GPU by GPU, with limits on requests of some."""
         step_us = np.zeros((len(speeds), 1 + max(speed.seats for speed in speeds if speed)), np.int64)
         prompt_us, context_us = np.zeros((2, len(speeds)))
         mixed_us, chunk, seats = np.zeros((3, len(speeds)), np.int64)
@@ -417,7 +438,8 @@ class StepLaws:
                 step_us[gpu, : speed.seats + 1] = speed.tau
                 prompt_us[gpu] = MICROSECONDS_PER_SECOND / speed.prefill_rate
                 context_us[gpu] = speed.context_ps / PICOSECONDS
-                mixed_us[gpu], chunk[gpu], seats[gpu] = speed.mixed_us, speed.chunk, speed.seats
+                mixed_us[gpu], chunk[gpu] = speed.mixed_us, speed.chunk
+                seats[gpu] = min(speed.seats, limits.get(gpu, speed.seats))
         return cls(prompt_us, context_us, mixed_us, np.maximum(chunk, 1), seats, step_us)
 
     def prefill_us(self, tokens: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -468,7 +490,7 @@ class LeastWork(LeastTokens):
         """Return the step laws of a class."""
         if stream not in self._laws:
             by_class = self.site.speeds[stream]
-            self._laws[stream] = StepLaws.of([by_class[here] for here in self.site.gpu_class])
+            self._laws[stream] = StepLaws.of([by_class[here] for here in self.site.gpu_class], self.site.limits)
         return self._laws[stream]
 
 

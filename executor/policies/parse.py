@@ -19,6 +19,7 @@ from truenorth.executor.policies.dally import Dally
 from truenorth.executor.policies.due_queue import Clockwork, Deferred
 from truenorth.executor.policies.gangs import Conservative, Easy, Fifo, Qssf, Sjf
 from truenorth.executor.policies.gateways import (
+    GatewayOptions,
     LeastDelay,
     LeastRequests,
     LeastTokens,
@@ -104,6 +105,11 @@ class ParsedPolicy:
     def uses(self) -> str:
         """The information used, in words."""
         return Knows.FUTURE.information if self.looks_ahead else self.policy.uses_with(self.options)
+
+    @property
+    def limit(self) -> int | None:
+        """Most requests that a gateway lets a node serve at once; None: as many as its engine has seats."""
+        return self.options.limit if isinstance(self.options, GatewayOptions) else None
 
 
 def weighing(instance: Instance) -> tuple[str, ...]:

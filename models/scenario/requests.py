@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from truenorth.models.cluster import GPU
 from truenorth.models.scenario.document import ScenarioDocument
@@ -23,10 +24,14 @@ def stream_class(name: str, section: StreamSection) -> StreamClass:
     """Return a stream class; whether there are its models is for the first task to say that names it."""
     with blame(("streams", name), "a class such as the documentation shows"):
         fitted = [
-            Fitted(name, kind, log.log, log.requests, float(log.mean_error), float(log.p95_error))
+            Fitted(name, kind, log.log, log.requests, _float(log.mean_error), _float(log.p95_error))
             for kind, log in section.fitted.items()
         ]
         return StreamClass(name, section.speeds, section.models, tuple(fitted))
+
+
+def _float(value: Fraction | None) -> float | None:
+    return None if value is None else float(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,14 +114,15 @@ _Growths = Annotated[
 
 
 class FittedSection(Section):
-    """The log that a step law was fitted to, as `fit` writes it; answers repeat it."""
+    """The log or table that a step law was fitted to, as `fit` writes it; answers repeat it."""
 
-    log: Name = Field(description="The log's name.")
-    requests: JobCount = Field(description="How many requests it has.")
-    mean_error: Number = Field(
-        description="Greatest relative error of a mean over the whole log, by the law of its earlier half."
+    log: Name = Field(description="Its name.")
+    requests: JobCount | None = Field(default=None, description="How many requests were served; null: an estimate.")
+    mean_error: Number | None = Field(
+        default=None,
+        description="Greatest relative error of a mean: over a log by the law of its earlier half, or of a table.",
     )
-    p95_error: Number = Field(description="The same of a p95.")
+    p95_error: Number | None = Field(default=None, description="The same of a p95; null: not compared.")
 
 
 def _fitted_for_every_kind(value: object) -> object:

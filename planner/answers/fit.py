@@ -7,6 +7,7 @@ about requests that it has not seen; the law of all requests is the one that is 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -129,42 +130,22 @@ class Fit:
 
     def catalogue(self) -> str:
         """Return the text of the catalogue: one kind, one model with its stream, and where the numbers come from."""
-        speed = _speed(self.whole.numbers, self.limits, 0 if self.kv_tokens is None else _TOKEN_BYTES)
-        blocks = 0 if self.kv_tokens is None else self.limits.room * speed.block
-        listed = ", ".join(f"{count}: {us} us" for count, us in speed.step_us.items())
         errors = ", ".join(f"{each.figure} {each.half_error:+.1%}" for each in self.figures)
         worst = {
             rank: max(abs(each.half_error) for each in self.figures if each.figure.startswith(rank))
             for rank in ("mean", "p95")
         }
-        lines = [
-            f"# Fitted by `truenorth fit` ({provenance()['truenorth']}) to {self.log.name}, {self.requests} requests.",
-            "# Method: five numbers of a step law, so that simulated first tokens and ends are those of the log.",
-            f"# Errors about the whole log of the law of its earlier half: {errors}.",
-            *(f"# {note}." for note in self.notes),
-            "# Sizes are put up: only how many tokens of KV fit beside the weights counts.",
-            "kinds:",
-            f"  node: {{memory: {_WEIGHTS_BYTES + blocks * _TOKEN_BYTES} B, load_bandwidth: 10 GB/s,"
-            f" count: {self.engines}}}",
-            "models:",
-            "  model:",
-            f"    weights: {_WEIGHTS_BYTES} B",
-            "    resident: true",
-            "    stream:",
-            f"      prefill: {float(speed.prefill_rate):.9g} /s",
-            f"      chunk: {speed.chunk}",
-            f"      concurrency: {speed.seats}",
-            f"      step: {{{listed}}}",
-            f"      context: {speed.context_ps / PICOSECONDS:.6f} us",
-            f"      mixed: {speed.mixed_us} us",
-            "      budget: shared",
-            "      kv: grows",
-            f"      block: {speed.block}",
-            f"      kv_per_token: {speed.kv_bytes} B",
-            f"      fitted: {{log: {json.dumps(self.log.name)}, requests: {self.requests}, "
-            f"mean_error: {worst['mean']:.6f}, p95_error: {worst['p95']:.6f}}}",
+        head = [
+            f"Fitted by `truenorth fit` ({provenance()['truenorth']}) to {self.log.name}, {self.requests} requests",
+            "Method: five numbers of a step law, so that simulated first tokens and ends are those of the log",
+            f"Errors about the whole log of the law of its earlier half: {errors}",
+            *self.notes,
         ]
-        return "\n".join(lines) + "\n"
+        fitted = (
+            f"log: {json.dumps(self.log.name)}, requests: {self.requests}, "
+            f"mean_error: {worst['mean']:.6f}, p95_error: {worst['p95']:.6f}"
+        )
+        return catalogue_of(_speed(self.whole.numbers, self.limits), self.kv_tokens, self.engines, head, fitted)
 
     def save(self, path: Path) -> None:
         """Write the catalogue."""
@@ -244,7 +225,46 @@ def _figures(log: ServedLog, first_us: Floats, end_us: Floats) -> list[float]:
     return found
 
 
-def _speed(numbers: LawNumbers, limits: EngineLimits, kv_bytes: int = 0) -> StreamSpeed:
+def catalogue_of(speed: StreamSpeed, kv_tokens: int | None, engines: int, head: Iterable[str], fitted: str) -> str:
+    """Return the text of a catalogue with one kind and one model, behind comments.
+
+    Parameters
+    ----------
+    speed
+        How the model runs; KV grows by its blocks.
+    kv_tokens
+        Tokens of KV of an engine; None: never scarce.
+    fitted
+        The entries of that key of the stream.
+    """
+    listed = ", ".join(f"{count}: {us} us" for count, us in speed.step_us.items())
+    kv_bytes = 0 if kv_tokens is None else kv_tokens // speed.block * speed.block * _TOKEN_BYTES
+    lines = [
+        *(f"# {line}." for line in head),
+        "# Sizes are put up: only how many tokens of KV fit beside the weights counts.",
+        "kinds:",
+        f"  node: {{memory: {_WEIGHTS_BYTES + kv_bytes} B, load_bandwidth: 10 GB/s, count: {engines}}}",
+        "models:",
+        "  model:",
+        f"    weights: {_WEIGHTS_BYTES} B",
+        "    resident: true",
+        "    stream:",
+        f"      prefill: {float(speed.prefill_rate):.9g} /s",
+        f"      chunk: {speed.chunk}",
+        f"      concurrency: {speed.seats}",
+        f"      step: {{{listed}}}",
+        f"      context: {speed.context_ps / PICOSECONDS:.6f} us",
+        f"      mixed: {speed.mixed_us} us",
+        "      budget: shared",
+        "      kv: grows",
+        f"      block: {speed.block}",
+        f"      kv_per_token: {_TOKEN_BYTES if kv_bytes else 0} B",
+        f"      fitted: {{{fitted}}}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _speed(numbers: LawNumbers, limits: EngineLimits) -> StreamSpeed:
     """Return a law in the whole numbers of a stream class."""
     first_us = max(1, round(numbers.first_us))
     last_us = max(first_us, round(numbers.first_us + numbers.each_us * (limits.seats - 1)))
@@ -253,7 +273,7 @@ def _speed(numbers: LawNumbers, limits: EngineLimits, kv_bytes: int = 0) -> Stre
         limits.chunk,
         limits.seats,
         {1: first_us, limits.seats: last_us},
-        kv_bytes,
+        0,
         round(numbers.context_us * PICOSECONDS),
         round(numbers.mixed_us),
         shared=True,

@@ -23,7 +23,7 @@ from truenorth.models.objective import Objective
 from truenorth.models.record import Spreading, spread, take
 from truenorth.models.scenario import Scenario
 from truenorth.planner.answers.intervals import LEVEL, NO_INTERVAL, Interval, interval_of
-from truenorth.planner.answers.servers.answer import levels_of
+from truenorth.planner.answers.servers.answer import default_policies, levels_of
 from truenorth.planner.answers.servers.sizes import Sizes
 from truenorth.planner.answers.shown import WHAT_COUNTS, WithRows, describe_bound, frame_of, with_value
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty
@@ -459,5 +459,7 @@ def replicate_servers(
         If there is no level, or the workload is a list of jobs or a trace without a window.
     """
     levels, windows = levels_of(scenario, asked.slo), windows_of(scenario, count)
-    made = ask_each(replace(asked, slo=levels), scenario, windows, folder, ray=ray, watch=watch)
+    # All windows are asked about the same policies: a limit on requests that one of them suggests is not theirs.
+    policies = default_policies(scenario.instance, asked.noise) if asked.policies is None else asked.policies
+    made = ask_each(replace(asked, slo=levels, policies=policies), scenario, windows, folder, ray=ray, watch=watch)
     return Replications(scenario, levels, windows.what, Sizes(scenario).prices is not None, made, confidence)

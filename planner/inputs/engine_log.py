@@ -35,6 +35,8 @@ class LogColumns:
         Which engine served it; empty: the log does not say.
     unit
         Of times that are plain numbers.
+    batch, step
+        Of a table of step times in place of a log: requests at once, and time of a step; empty: it names them itself.
     """
 
     release: str = option(str(VLLM_RUN.columns["release"]), str)
@@ -44,6 +46,8 @@ class LogColumns:
     last: str = option("last_token_ts", str)
     engine: str = option("", str)
     unit: str = option("s", one_of(*UNITS))
+    batch: str = option("", str)
+    step: str = option("", str)
 
     @classmethod
     def parse(cls, text: str) -> LogColumns:

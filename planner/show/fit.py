@@ -6,6 +6,7 @@ from rich.console import Group
 from rich.text import Text
 
 from truenorth.planner.answers.fit import Compared, Fit
+from truenorth.planner.answers.fit_table import ComparedPoint, FittedTable
 from truenorth.planner.show.table import Column, Table, terminal
 
 
@@ -31,3 +32,22 @@ def fit_view(found: Fit) -> Group:
         lines.insert(0, f"{found.preemptions} preemptions")
     table = terminal(Table("", columns, list(found.figures)), None)
     return Group(Text(head, style="bold"), Text(said), table, Text("\n".join(lines)))
+
+
+def table_view(found: FittedTable) -> Group:
+    """Return the law that is made from a table, its means beside the simulated ones, and notes."""
+    speed = found.speed
+    steps = ", ".join(f"{us / 1000:.4g} ms of {count}" for count, us in speed.step_us.items())
+    said = f"{float(speed.prefill_rate):,.4g} prompt tokens per second; a step takes {steps}"
+    columns: list[Column[ComparedPoint]] = [
+        Column("requests at once", lambda row: row.point.at_once, "d"),
+        Column("ms per token", lambda row: row.point.token_us / 1000, ".4g"),
+        Column("simulated", lambda row: row.simulated.token_us / 1000, ".4g"),
+        Column("error", lambda row: row.token_error, "+.1%"),
+        Column("first token in ms", lambda row: row.point.first_us / 1000, ".4g"),
+        Column("simulated", lambda row: row.simulated.first_us / 1000, ".4g"),
+        Column("error", lambda row: row.first_error, "+.1%"),
+    ]
+    lines = [*found.notes, *(f"warning: {each}" for each in found.warnings)]
+    table = [terminal(Table("", columns, list(found.compared)), None)] if found.compared else []
+    return Group(Text(found.name, style="bold"), Text(said), *table, Text("\n".join(lines)))

@@ -47,6 +47,7 @@ from truenorth.planner.show.servers_words import (
     deployable_in_words,
     describe_mix,
     describe_size,
+    engines_in_words,
     fitted_in_words,
     information_in_words,
     measured,
@@ -169,6 +170,7 @@ def view(answer: ServersAnswer) -> Group:
     split = say_split(answer.sizes.scenario.instance)
     first = (
         deployable_in_words(found),
+        engines_in_words(found),
         *missed_in_words(found),
         strain_in_words(found),
         rounded,

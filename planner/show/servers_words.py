@@ -9,7 +9,14 @@ from truenorth.executor import Knows
 from truenorth.models.metrics import StreamMetrics
 from truenorth.models.record import ABSENT
 from truenorth.models.slo import ServiceLevel
-from truenorth.planner.answers.servers.record import AlternativeSize, AssumedWindow, ServersRecord, Size, StrainReached
+from truenorth.planner.answers.servers.record import (
+    AlternativeSize,
+    AssumedWindow,
+    Figures,
+    ServersRecord,
+    Size,
+    StrainReached,
+)
 from truenorth.planner.answers.uncertain.spec import MEAN, parse_uncertainty
 
 HOURS_PER_MONTH = 730
@@ -33,8 +40,8 @@ def order_in_words(found: ServersRecord) -> str:
         _floor_price(found),
     ]
     said = "; ".join(part for part in parts if part)
-    served = f"Served by {_who(found, best)}{_preempted(best)}."
-    return f"Order{at_most} {size}{': ' if said else ''}{said}. {served}"
+    served = [f"Served by {_who(found, best)}{_preempted(best)}", engines_in_words(found)]
+    return " ".join([f"Order{at_most} {size}{': ' if said else ''}{said}.", *(f"{part}." for part in served if part)])
 
 
 def _amount(price: float) -> str:
@@ -149,6 +156,7 @@ def sentences(found: ServersRecord) -> list[str]:
         said = f"With the future known, {size} {enough}; {_too_little(found)}, and what lies between is open"
     parts = [
         deployable_in_words(found),
+        engines_in_words(found),
         strain_in_words(found),
         said,
         *missed_in_words(found),
@@ -211,6 +219,25 @@ def _preempted(alternative: AlternativeSize) -> str:
     return f", with {count:,} preemptions of requests for want of KV memory" if count else ""
 
 
+def engines_in_words(found: ServersRecord) -> str:
+    """Return how many requests the engines are to serve at once, and what that changes; empty if it was not tried."""
+    limit = found.alternatives[0].requests_at_once if found.alternatives else ABSENT
+    tried = found.requests_at_once
+    requests = "request" if limit == 1 else "requests"
+    setting = f"Set its engines to serve at most {limit} {requests} at once (vLLM: --max-num-seqs {limit})"
+    if tried is ABSENT:
+        return "" if limit is ABSENT else setting
+    without, at = found.policies[tried.policy].size, _sized(found, tried.size)
+    if limit is not ABSENT:
+        needs = "meets the level at no size simulated" if without.servers is None else f"needs {_sized(found, without)}"
+        return f"{setting}: with all {tried.seats} seats {tried.policy} {needs}"
+    if any(each.met for each in tried.limits):
+        return ""
+    numbers = ", ".join(f"{each.requests_at_once} ({_values(found, each.value)})" for each in tried.limits)
+    fewer = f"fewer requests at once on a node than its {tried.seats} seats ({_values(found, tried.value)})"
+    return f"With {fewer}, {tried.policy} misses the level on {at}, too: {numbers}"
+
+
 def _closest(found: ServersRecord) -> str:
     missed = [(size.closest.share_of_limit or 0.0, name) for name, size in found.policies.items() if size.closest]
     if not missed:
@@ -224,13 +251,17 @@ def reached_in_words(found: ServersRecord, policy: str) -> str:
     closest = found.policies[policy].closest
     if closest is None:
         return ""
-    values = closest.value if isinstance(closest.value, list) else [closest.value]
+    return f"{_sized(found, closest.size)} ({_values(found, closest.value)})"
+
+
+def _values(found: ServersRecord, value: Figures) -> str:
+    """Return what is reached of each level."""
     reached = [
-        f"{measured(level)} {value:.4g}{' s' if level.is_time else ''}"
-        for level, value in zip(found.levels, values, strict=True)
-        if value is not None
+        f"{measured(level)} {each:.4g}{' s' if level.is_time else ''}"
+        for level, each in zip(found.levels, value if isinstance(value, list) else [value], strict=True)
+        if each is not None
     ]
-    return f"{_sized(found, closest.size)} ({', '.join(reached)})"
+    return ", ".join(reached)
 
 
 def measured(level: ServiceLevel) -> str:

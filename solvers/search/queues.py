@@ -36,8 +36,10 @@ from truenorth.solvers.search.queues_kernel import (
 
 _HOT, _COLD = 0.1, 0.001
 """First and last temperature, as multiples of a job's average share of the cost."""
-CHANCES = np.cumsum([0.2, 0.25, 0.3, 0.15, 0.08, 0.02])
+CHANCES = np.cumsum([0.02, 0.2, 0.05, 0.58, 0.13, 0.02])
 """How often each kind of move is tried, or one before it: near, far, another GPU, an exchange, a hold, a limit."""
+_ON_ONE_GPU = np.cumsum([0.35, 0.4, 0.0, 0.0, 0.2, 0.05])
+"""The same where there is no other GPU."""
 _SLICE_S, _FIRST_MOVES = 0.1, 20
 """How long moves are tried between two looks at the clock; how many at first."""
 _OFFER_EVERY_S = 1.0
@@ -66,6 +68,7 @@ class _Annealing:
 
     def __init__(self, search: Search, queues: Queues) -> None:
         self._search, self._queues = search, queues
+        self._chances = CHANCES if search.instance.n_gpus > 1 else _ON_ONE_GPU
         self._least = float(queues.plan.total[0])
 
     @classmethod
@@ -95,7 +98,7 @@ class _Annealing:
             passed = (search.clock.elapsed_s - begun_s) / allowed_s if iterations is None else done / iterations
             temperature = share * _HOT * (_COLD / _HOT) ** passed
             before_s = search.clock.elapsed_s
-            anneal(self._queues, random, moves, max(temperature, 1e-300), CHANCES)
+            anneal(self._queues, random, moves, max(temperature, 1e-300), self._chances)
             search.clock.count(moves)
             done += moves
             took_s = search.clock.elapsed_s - before_s
@@ -134,6 +137,10 @@ def new_queues(instance: Instance, objective: Objective) -> Queues | None:
 def enqueue(queues: Queues, instance: Instance, timeline: Timeline) -> bool:
     """Queue requests up as a plan serves them; say whether that makes a plan in which every GPU keeps what it loads."""
     plan, requests = queues.plan, queues.requests
+    if timeline.served is not None:
+        plan.not_before[:] = timeline.served.not_before_us
+        for gpu, most in timeline.served.limits.items():
+            plan.limit[gpu] = most
     for task in file_order(instance, timeline).tolist():
         gpu = int(timeline.gpu[task])
         if not requests.able[task, instance.gpu_class[gpu]]:

@@ -7,10 +7,10 @@ from fractions import Fraction
 
 import pytest
 
-from tests.streams.worlds import chats, cluster, random_chats, recorded_chats
+from tests.streams.worlds import POLICIES, chats, cluster, random_chats, recorded_chats
 from truenorth.executor import parse_policy, simulate
 from truenorth.executor.policies.parse import weighing
-from truenorth.models import Instance, Tokens
+from truenorth.models import Instance, Tokens, check
 from truenorth.models.objective import completion_us
 from truenorth.models.streams import StreamSpeed
 
@@ -92,3 +92,38 @@ def test_only_unlike_nodes_are_weighed_where_none_is_named() -> None:
     unlike = burst(speed(2, {1: 1, 8: 1}), speed(1, {1: 1, 8: 1}), Tokens(1, 1, 1), 1)
     assert weighing(unlike) == ("least_delay", "least_work")
     assert weighing(random_chats(random.Random(0), 3, 1)) == ()
+
+
+@pytest.mark.parametrize("block", [0, 4])
+def test_fewer_requests_than_seats_are_served_at_once(block: int) -> None:
+    """Steps are 10 us alone and 30 us of two; prompts take 1 us. Together: 2 + 10 x 30 = 302 us for both.
+
+    One after the other: 1 + 10 x 10 = 101, and 101 more. The timeline keeps the limit, by which it is checked.
+    """
+    two = speed(1_000_000, {1: 10, 2: 30}, 2, kv_bytes=1, block=block)
+    instance = chats(cluster(1, 10_000), {"A": two}, [(0, Tokens(1, 1, 11))] * 2)
+    for policy, ends, limits in (("limit=1", [101, 202], {0: 1}), ("limit=2", [302, 302], {}), ("", [302, 302], {})):
+        timeline = simulate(instance, parse_policy(f"least_tokens:{policy}"))
+        assert timeline.end_us.tolist() == ends
+        assert timeline.served is not None
+        assert timeline.served.limits == limits
+        assert check(instance, timeline) == []
+
+
+def test_a_limited_node_is_weighed_by_the_step_that_it_can_have() -> None:
+    """As above by decodes, but A's step stays at 10 us: by work it takes 110 per request, B 198: A, then A (222 > 199).
+
+    1 + 110 = 111 < 199; 2 + 220 = 222 > 199; 222 < 2 + 2 x 198 = 398; 333 < 398; 444 > 398.
+    """
+    instance = burst(speed(1_000_000, {1: 10, 2: 30}, 2), speed(1_000_000, {1: 18, 2: 18}, 2), Tokens(1, 1, 11), 5)
+    nodes = simulate(instance, parse_policy("least_work:known=yes,limit=1")).gpu.tolist()
+    assert "".join("AB"[gpu] for gpu in nodes) == "ABAAB"
+
+
+def test_limits_keep_to_the_rules_over_draws() -> None:
+    """With and without measured keys: the checker finds nothing, and no more than the limit run at once."""
+    for seed in range(30):
+        rng = random.Random(seed)
+        instance = random_chats(rng, 25, measured=bool(seed % 2))
+        timeline = simulate(instance, parse_policy(f"{rng.choice(POLICIES[1:3])}:limit={rng.randint(1, 4)}"))
+        assert check(instance, timeline) == []

@@ -126,7 +126,14 @@ def test_what_moves_run_again_is_what_a_run_of_everything_gives(seed: int) -> No
         for name in ("start", "first", "end", "cost", "late", "room", "open_us"):
             assert (getattr(again.plan, name) == getattr(made.plan, name)).all(), name
         assert made.plan.total == pytest.approx(again.plan.total, rel=1e-9)
-        assert_feasible(instance, queues.timeline_of(made, instance))
+        plan = queues.timeline_of(made, instance)
+        assert_feasible(instance, plan)
+        # A plan that is begun with keeps who is held back in it, and how many are served at once.
+        begun = queues.new_queues(instance, objective)
+        assert begun is not None
+        assert queues.enqueue(begun, instance, plan)
+        assert (begun.plan.not_before == made.plan.not_before).all()
+        assert queues.timeline_of(begun, instance).served.limits == plan.served.limits  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -16,7 +16,7 @@ from truenorth.models import Instance, ServiceLevels, Timeline, scenario_hash
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.errors import QuestionError
 from truenorth.models.instance import Ints
-from truenorth.models.record import encode, take
+from truenorth.models.record import ABSENT, encode, take
 from truenorth.models.scenario import Scenario, TimelineHeader, load_scenario, write_atomically, write_timeline
 from truenorth.models.scenario.errors import FieldError
 from truenorth.models.scenario.limits import check_horizon
@@ -33,7 +33,7 @@ from truenorth.planner.answers.servers.by_policy import (
     try_own_size,
 )
 from truenorth.planner.answers.servers.decide import SizeRefutation, figures, reached_by, share_of_limit
-from truenorth.planner.answers.servers.deployable import Alternative, Deployable, deploy, with_traffic
+from truenorth.planner.answers.servers.deployable import Alternative, Deployable, deploy, try_limits, with_traffic
 from truenorth.planner.answers.servers.goal import refuse_vacuous, tolerances
 from truenorth.planner.answers.servers.hunt import LONG_TRACE, Hunt, dispatch, floor_of, floor_takes_s
 from truenorth.planner.answers.servers.record import (
@@ -43,6 +43,7 @@ from truenorth.planner.answers.servers.record import (
     CoarseStamps,
     GroupOfServers,
     GrowthTaken,
+    LimitsTried,
     Minimum,
     PolicySize,
     ReachedSize,
@@ -78,6 +79,8 @@ _LAST_POLICY_SHARE, _LAST_SHARES = 0.7, (0.1, 0.3, 0.6, 1.0)
 """The same where no plans are searched for after it."""
 _LARGEST_SHARE = 0.1
 """At most this share goes to the largest size where nothing has met the levels and plans are still to be searched."""
+_LIMITS_SHARE = 0.4
+"""At most this share goes to fewer requests at once than engines have seats."""
 _LATER_SHARES = (0.9, 1.0)
 """Shares of what is left after all that, which policies get again while they have sizes that are not simulated."""
 
@@ -124,6 +127,8 @@ class ServersAnswer:
         So many times as many requests come per second as the scenario says.
     coarse_stamps
         What the arrivals' clock shows, if it is so coarse that many coincide; None otherwise.
+    limited
+        What fewer requests at once on a node come to; None where that was not tried.
     interrupted
         Whether the search was interrupted: what was found by then.
     """
@@ -148,6 +153,7 @@ class ServersAnswer:
     least_gpus: int = 1
     rate: Fraction = Fraction(1)
     coarse_stamps: CoarseStamps | None = None
+    limited: LimitsTried | None = None
     interrupted: bool = False
 
     @property
@@ -263,11 +269,13 @@ class ServersAnswer:
                     size=size(each.mix),
                     value=figures(self.levels, each.reached),
                     information_used=each.uses,
+                    requests_at_once=ABSENT if each.limit is None else each.limit,
                 )
                 for each in self.alternatives
             ],
             coarse_stamps=self.coarse_stamps,
             fitted=fitted_laws(self.sizes.scenario.instance),
+            requests_at_once=ABSENT if self.limited is None else self.limited,
             sensitivity=list(self.strains),
             refutation=None if self.refutation is None else self._refuted(self.refutation, certificate),
         )
@@ -303,7 +311,7 @@ def answer_sizes(asked: SizesQuestion, scenario: Scenario, budget: Budget) -> Se
     scenario = scenario if rate == 1 else _at_rate(scenario, rate)
     chosen = levels_of(scenario, asked.slo)
     streams, long = scenario.instance.streams is not None, scenario.instance.n_tasks > LONG_TRACE
-    names = _policies(scenario.instance, long, noise) if asked.policies is None else tuple(asked.policies)
+    names = default_policies(scenario.instance, noise) if asked.policies is None else tuple(asked.policies)
     for name in names:
         if is_file(name):
             raise QuestionError(f"{name!r} is a file, which fits one number of servers only; name policies", "policies")
@@ -329,10 +337,13 @@ def answer_sizes(asked: SizesQuestion, scenario: Scenario, budget: Budget) -> Se
     # Before policies are simulated at more sizes: where a bound says that nothing helps, none is.
     if searched:
         hunt.bisect(_FORMULAS_SHARE)
-    deployed = Deployable()
+    deployed, limited = Deployable(), None
     for share in (_POLICY_SHARE if searched else _LAST_POLICY_SHARE, *_LATER_SHARES):
         scan(hunt, trials, share)
         try_largest_size(hunt, trials, _LARGEST_SHARE if searched else 1.0)
+        # Whoever names policies is asked for them, and for no others.
+        if limited is None and streams and asked.policies is None:
+            limited = try_limits(hunt, trials, _LIMITS_SHARE)
         deployed = deploy(hunt, trials, _REST_SHARES if searched else _LAST_SHARES, deployed)
         if searched:
             hunt.search()
@@ -363,6 +374,7 @@ def answer_sizes(asked: SizesQuestion, scenario: Scenario, budget: Budget) -> Se
         least_gpus,
         rate,
         stamps,
+        limited,
     )
 
 
@@ -385,12 +397,13 @@ def coarse_stamps(release_us: Ints) -> CoarseStamps | None:
     return None
 
 
-def _policies(instance: Instance, long: bool, noise: str | None) -> tuple[str, ...]:
+def default_policies(instance: Instance, noise: str | None) -> tuple[str, ...]:
     """Return the policies to simulate where none are named."""
     if instance.streams is not None:
         return stream_policies(instance, noise)
-    batching = BATCHING_POLICIES if instance.batches else ()
-    return LONG_TRACE_POLICIES if long else (*DEFAULT_POLICIES, *batching)
+    if instance.n_tasks > LONG_TRACE:
+        return LONG_TRACE_POLICIES
+    return (*DEFAULT_POLICIES, *(BATCHING_POLICIES if instance.batches else ()))
 
 
 def _at_rate(scenario: Scenario, rate: Fraction) -> Scenario:

@@ -56,6 +56,8 @@ class SizeTrial:
         The simulation at every size at which it met them.
     skipped
         How many sizes cheaper than `mix`, or of all without one, are neither refuted nor simulated: time was up.
+    limit
+        Most requests at once on a node, None: as many as its engine has seats.
     """
 
     policy: str
@@ -66,6 +68,7 @@ class SizeTrial:
     mix: Mix | None = None
     met_at: dict[Mix, Simulation] = field(default_factory=dict)
     skipped: int = 0
+    limit: int | None = None
 
     def close(self, hunt: Hunt) -> None:
         """Note what is left out of sizes that are not refuted, and put what was reached in order of cost."""
@@ -99,7 +102,10 @@ class SizeTrial:
 def begin_trials(hunt: Hunt, policies: Sequence[str]) -> list[SizeTrial]:
     """Return the policies with what they know, none of them simulated yet."""
     parsed = [parse(policy, hunt.question.sizes.scenario) for policy in policies]
-    return [SizeTrial(policy, each.knows, each.uses) for policy, each in zip(policies, parsed, strict=True)]
+    return [
+        SizeTrial(policy, each.knows, each.uses, limit=each.limit)
+        for policy, each in zip(policies, parsed, strict=True)
+    ]
 
 
 def try_own_size(hunt: Hunt, trials: Sequence[SizeTrial]) -> None:

@@ -13,15 +13,18 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from truenorth.executor import Knows, StoppedError
+from truenorth.executor import Knows, StoppedError, parse_policy
+from truenorth.executor.policies.gateways import Gateway
 from truenorth.models import BatchClass, Instance, Metrics, Task
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.scenario import Scenario
 from truenorth.models.streams import StreamSpeed
-from truenorth.planner.answers.servers.by_policy import SizeTrial, serve, simulate_at, survives
+from truenorth.planner.answers.policies.parse import is_own, needs_solver
+from truenorth.planner.answers.servers.at_once import least_limit
+from truenorth.planner.answers.servers.by_policy import SizeTrial, begin_trials, serve, simulate_at, survives
 from truenorth.planner.answers.servers.decide import Reached, figures, meets, reached_by, share_of_limit
 from truenorth.planner.answers.servers.hunt import Hunt
-from truenorth.planner.answers.servers.record import GrowthTaken, StrainReached, WorkDone
+from truenorth.planner.answers.servers.record import GrowthTaken, LimitReached, LimitsTried, StrainReached, WorkDone
 from truenorth.planner.answers.servers.sizes import Mix, Sizing, remainders
 from truenorth.planner.answers.simulate import Simulation
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty
@@ -41,6 +44,8 @@ class Alternative:
     ----------
     knows, uses
         What it knows of run times, and the information used in words.
+    limit
+        Most requests at once on a node, None: as many as its engine has seats.
     ran
         The simulation.
     work
@@ -55,6 +60,7 @@ class Alternative:
     reached: Reached | None
     ran: Simulation
     work: WorkDone
+    limit: int | None = None
 
     @property
     def metrics(self) -> Metrics:
@@ -111,7 +117,9 @@ def rank(hunt: Hunt, trials: Sequence[SizeTrial]) -> list[Alternative]:
     """
     ask = hunt.question
     every = [
-        Alternative(row.policy, row.knows, row.uses, mix, row.reached[mix], ran, _work(ask, mix, ran.metrics))
+        Alternative(
+            row.policy, row.knows, row.uses, mix, row.reached[mix], ran, _work(ask, mix, ran.metrics), row.limit
+        )
         for row in trials
         for mix, ran in row.met_at.items()
     ]
@@ -149,6 +157,64 @@ def _least(ask: Sizing, met: Iterable[tuple[Knows, Mix]]) -> dict[int, Fraction]
         group = lead(knows, ask.noise)
         least[group] = min(ask.sizes.cost(mix), least.get(group, ask.sizes.cost(mix)))
     return least
+
+
+def try_limits(hunt: Hunt, trials: list[SizeTrial], share: float) -> LimitsTried | None:
+    """Simulate the best gateway with fewer requests at once, in a share of the time left; None if there is nothing to.
+
+    It is tried at a size below the least that met the levels, where it came closest to them. The best limit joins the
+    trials if it meets them there.
+    """
+    found = _where(hunt, trials)
+    if found is None:
+        return None
+    base, mix = found
+    ask, reserve_s, made = hunt.question, (1 - share) * hunt.question.left_s, dict[int, SizeTrial]()
+    streams = ask.scenario(mix).instance.streams
+    most = max(speed.seats for row in streams.speeds for speed in row if speed is not None) if streams else 1
+
+    def reach(limit: int) -> float | None:
+        """Return which share of the limits of the levels is taken up; None if time was up, or none can be said."""
+        (trial,) = begin_trials(hunt, [f"{base.policy}{',' if ':' in base.policy else ':'}limit={limit}"])
+        if not simulate_at(hunt, trial, mix, reserve_s):
+            return None
+        made[limit] = trial
+        reached = trial.reached[mix]
+        return None if reached is None else share_of_limit(ask.levels, reached)
+
+    reached = base.reached[mix]
+    without = None if reached is None else share_of_limit(ask.levels, reached)
+    if without is None:
+        return None
+    best = least_limit(reach, most, without)
+    if not made:
+        return None
+    if best in made and mix in made[best].met_at:
+        trials.append(made[best])
+    values = [
+        LimitReached(limit, figures(ask.levels, trial.reached[mix]), mix in trial.met_at)
+        for limit, trial in sorted(made.items())
+    ]
+    return LimitsTried(base.policy, ask.sizes.size(mix), most, figures(ask.levels, reached), values)
+
+
+def _where(hunt: Hunt, trials: Sequence[SizeTrial]) -> tuple[SizeTrial, Mix] | None:
+    """Return the gateway to try limits with, and at which size: of those that knew least, which came closest below."""
+    ask, found = hunt.question, list[tuple[float, SizeTrial, Mix]]()
+    least = [trial for trial in trials if not lead(trial.knows, ask.noise)]
+    met = [ask.sizes.cost(trial.mix) for trial in least if trial.mix is not None]
+    for trial in filter(lambda trial: _takes_a_limit(trial.policy), least):
+        for mix, reached in trial.reached.items():
+            share = None if reached is None else share_of_limit(ask.levels, reached)
+            if share is not None and all(ask.sizes.cost(mix) < cost for cost in met):
+                found.append((share, trial, mix))
+    # Of equals the policy that comes first.
+    return min(found, key=lambda each: each[0])[1:] if found else None
+
+
+def _takes_a_limit(policy: str) -> bool:
+    """Say whether a policy is one of Truenorth's gateways."""
+    return not is_own(policy) and not needs_solver(policy) and issubclass(parse_policy(policy).policy, Gateway)
 
 
 def fail(hunt: Hunt, trials: Sequence[SizeTrial], best: Alternative, share: float) -> bool | None:

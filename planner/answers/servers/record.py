@@ -101,6 +101,7 @@ class AlternativeSize(Spreading):
     metrics: StreamMetrics | Metrics
     work: WorkDone
     information_used: str
+    requests_at_once: int | None = ABSENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,26 @@ class GrowthTaken(Spreading):
     size: Size = field(metadata=spread(Size))
     holds: float
     fails: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LimitReached:
+    """What a policy reached with at most so many requests at once on a node."""
+
+    requests_at_once: int
+    value: Figures
+    met: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsTried:
+    """Limits on requests at once that were tried with a policy at a size, and what it reached there without any."""
+
+    policy: str
+    size: Size
+    seats: int
+    value: Figures
+    limits: list[LimitReached]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +193,7 @@ class ServersRecord:
     refutation: SizeRefuted | None
     runtime_s: float
     fitted: list[Fitted] = ABSENT
+    requests_at_once: LimitsTried = ABSENT
 
     def __post_init__(self) -> None:
         """Refuse what no answer is: values of other levels, or sizes of priced groups without a price."""

@@ -241,8 +241,12 @@ def _own(option: str, text: str | None) -> Any:
 
 def fit(
     log: Annotated[
-        Path,
-        typer.Argument(metavar="REQUESTS", help="Requests that engines served, CSV or JSON Lines, plain or gzip."),
+        list[Path],
+        typer.Argument(
+            metavar="REQUESTS...",
+            help="Requests that engines served, CSV or JSON Lines; or what vllm bench serve saved, a file for each "
+            "concurrency; or AIConfigurator's CSV; or CSV of batch sizes and step times.",
+        ),
     ],
     seats: Annotated[int, typer.Option(min=1, max=9999, help="Most requests at once (vLLM: max_num_seqs).")],
     budget: Annotated[int, typer.Option(min=2, help="Tokens of an iteration (vLLM: max_num_batched_tokens).")],
@@ -257,21 +261,36 @@ def fit(
     columns: Annotated[
         str,
         typer.Option(
-            metavar="KEY=COLUMN,...", help="Columns: release, prompt, output, first, last, engine; unit=s|ms|us."
+            metavar="KEY=COLUMN,...",
+            help="Columns: release, prompt, output, first, last, engine, or batch, step; unit=s|ms|us.",
         ),
     ] = "",
+    prefill: Annotated[
+        str | None, typer.Option(metavar="RATE", help="Prompt tokens per second, beside step times: '8000 /s'.")
+    ] = None,
     skip_malformed: Annotated[bool, typer.Option("--skip-malformed", help="Count malformed rows and go on.")] = False,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> int:
-    """Fit an engine's step law to a log of what it served; write a catalogue, and say how wrong it is."""
+    """Fit an engine's step law to a log of what it served, or to benchmarks; write a catalogue, say how wrong it is."""
     from truenorth.models.scenario import promise
     from truenorth.planner.answers.fit import fit as ask
+    from truenorth.planner.answers.fit_table import fit_table
 
     if output is not None:
         promise(output)
+    table = fit_table(
+        log, seats=seats, budget=budget, prefill=prefill, kv_tokens=kv_tokens, block=block, columns=columns
+    )
+    if table is not None:
+        if output is not None:
+            table.save(output)
+        manners.show(table.as_dict(output), manners.lazily("fit.table_view", table), as_json, [output])
+        return manners.DONE
+    if prefill is not None:
+        raise manners.UsageError("--prefill: is given with a log, which tells it; allowed is to leave it out")
     made = ask(
-        log,
+        log[0],
         seats=seats,
         budget=budget,
         kv_tokens=kv_tokens,

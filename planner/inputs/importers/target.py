@@ -341,7 +341,8 @@ def _stream(stream: StreamClass) -> dict[str, Any]:
 def _fitted(law: Fitted) -> dict[str, Any]:
     """Return what a law was fitted to."""
     errors = {"mean_error": law.mean_error, "p95_error": law.p95_error}
-    return {"log": law.log, "requests": law.requests} | {name: Plain(f"{error:.6f}") for name, error in errors.items()}
+    said = {"log": law.log} | ({} if law.requests is None else {"requests": law.requests})
+    return said | {name: Plain(f"{error:.6f}") for name, error in errors.items() if error is not None}
 
 
 def _task(task: Task) -> dict[str, Any]:

@@ -98,7 +98,7 @@ def test_answers_say_what_the_law_was_fitted_to_and_how_far_off_it_is(
     assert "KV is reserved from start to end" not in text
 
 
-def errors_of(law: Fitted) -> dict[str, float]:
+def errors_of(law: Fitted) -> dict[str, float | None]:
     """Return the errors of a law by their keys."""
     return {"mean_error": law.mean_error, "p95_error": law.p95_error}
 

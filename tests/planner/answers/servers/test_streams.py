@@ -21,12 +21,14 @@ from tests.streams.worlds import plain_nodes, plain_requests, queues, recorded_c
 from truenorth.executor import PolicyError
 from truenorth.models import InstanceError, ServiceLevels, check
 from truenorth.models.errors import QuestionError
+from truenorth.models.record import encode
 from truenorth.models.scenario import Scenario, load_scenario, read_timeline, scenario_from
 from truenorth.planner.answers.servers.answer import write
 from truenorth.planner.answers.servers.decide import meets
 from truenorth.planner.answers.servers.sizes import Mix, Sizes
 from truenorth.planner.answers.servers.streams import AFFINITY, GATEWAYS, KNOWING, stream_policies
 from truenorth.planner.answers.simulate import simulate
+from truenorth.planner.show.servers_words import engines_in_words
 
 STEPS = {1: "10 ms", 2: "10 ms", 4: "20 ms"}
 """A decode costs a GPU 5 ms at the least, whatever the concurrency."""
@@ -116,6 +118,57 @@ def test_a_kind_that_takes_no_request_is_named() -> None:
     """A request of 11 GB of KV fits no kind; one of 9 GB both."""
     fits = chats([(0, 8_999, 1)], "p100 latency <= 100 s", [(2, "A", 1.0)])
     assert tn.servers(fits).servers == 1
+
+
+def pair(slo: str, of_two: str = "30 ms") -> Scenario:
+    """Return two requests at once whose steps take 10 ms alone; prompts take 1 ms.
+
+    On one node both end after 2 + 10 x 30 = 302 ms; one at a time after 101 and 202 ms; on two nodes after 101 ms.
+    """
+    asked = document([(0, 1, 11)] * 2, slo)
+    asked["streams"]["chat"] |= {"concurrency": 2, "step": {1: "10 ms", 2: of_two}}
+    return scenario_from(asked)
+
+
+def test_fewer_requests_at_once_are_tried_and_go_with_the_purchase(tmp_path: Path) -> None:
+    """One node does for 250 ms if it serves one request at a time; files, JSON and words say so."""
+    answer = tn.servers(pair("p100 latency <= 250 ms"))
+    found = answer.record()
+    assert {row.policy: row.mix for row in answer.policies} == {
+        "least_tokens": (2,),
+        "least_requests": (2,),
+        "round_robin": (2,),
+        "least_tokens:known=yes": (2,),
+        "least_tokens:limit=1": (1,),
+    }
+    assert found.alternatives[0].requests_at_once == 1
+    assert encode(found.requests_at_once) == {
+        "policy": "least_tokens",
+        "size": {"servers": 1},
+        "seats": 2,
+        "value": 0.302,
+        "limits": [{"requests_at_once": 1, "value": 0.202, "met": True}],
+    }
+    assert engines_in_words(found) == (
+        "Set its engines to serve at most 1 request at once (vLLM: --max-num-seqs 1): with all 2 seats least_tokens "
+        "needs 2 servers"
+    )
+    write(answer, tmp_path)
+    assert json.loads((tmp_path / "served.json").read_text())["limits"] == {"s0/g0": 1}
+    size = load_scenario(tmp_path / "recommended.json")
+    assert check(size.instance, read_timeline(tmp_path / "served.json", size.instance).timeline) == []
+
+
+def test_limits_that_do_not_help_are_said_and_named_policies_stand_alone() -> None:
+    """With steps of 12 ms the mean is 122 ms together, and (101 + 202) / 2 in turn; who names policies gets these."""
+    answer = tn.servers(pair("mean latency <= 110 ms", "12 ms"))
+    assert answer.servers == 2
+    assert engines_in_words(answer.record()) == (
+        "With fewer requests at once on a node than its 2 seats (mean latency 0.122 s), least_tokens misses the level "
+        "on 1 server, too: 1 (mean latency 0.1515 s)"
+    )
+    named = tn.servers(pair("p100 latency <= 250 ms"), policies=("least_tokens",))
+    assert (named.servers, named.limited, len(named.policies)) == (2, None, 1)
 
 
 def random_question(rng: random.Random) -> Scenario:
