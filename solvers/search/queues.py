@@ -57,7 +57,10 @@ def improve(search: Search, seed: int, iterations: int | None) -> None:
     """
     annealing = None if search.timeline is None else _Annealing.of(search)
     if annealing is None:
-        search.left_out["search"] = "a plan in which every GPU keeps what it loads could not be begun with"
+        lacking = ", ".join(missing(search.instance, SUPPORTS))
+        unsupported = f"the plan that is known stands: search has no support for {lacking}"
+        kept = "a plan in which every GPU keeps what it loads could not be begun with"
+        search.left_out["search"] = unsupported if lacking else kept
         return
     annealing.offer(PlanOrigin.START)
     annealing.anneal(seed, iterations)

@@ -101,6 +101,17 @@ def test_bounds_lie_below_all_plans_and_policies_above(seed: int) -> None:
         assert proved is None or proved <= least, method
 
 
+def test_where_nothing_is_searched_it_is_said_why() -> None:
+    instance = random_chats(random.Random(1), 5, measured=True)
+    search = Search(instance, Objective.MEAN_LATENCY, time_limit_s=60.0)
+    search.offer(simulate(instance, parse_policy("least_tokens")))
+    queues.improve(search, 0, iterations=10)
+    assert search.left_out["search"] == (
+        "the plan that is known stands: search has no support for context, mixed iterations, shared budgets or "
+        "growing KV"
+    )
+
+
 def _anneal(instance: Instance, objective: Objective, moves: int, temperature: float) -> Queues:
     """Return what some random moves make of a policy's plan."""
     made = queues.new_queues(instance, objective)
