@@ -240,7 +240,7 @@ def past(instance: Instance, timeline: Timeline, before_us: int) -> list[Action]
     """Return all that was done before a time, in order, with the ends known by then."""
     done: list[Action] = []
     for task in np.flatnonzero(timeline.start_us < before_us).tolist():
-        where = instance.place_name(int(timeline.gpu[task]))
+        where = instance.place_name(int(timeline.place[task]))
         who = f"job {instance.task_job[task]}, task {instance.task_name(task)} (number {task})"
         ends = _until(int(timeline.end_us[task]), before_us)
         done.append((int(timeline.start_us[task]), f"{who} runs on {where}{ends}"))

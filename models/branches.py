@@ -132,5 +132,5 @@ def _open(job: Job) -> Job:
 def only(timeline: Timeline, kept: Ints) -> Timeline:
     """Return what happened to some of the tasks, numbered in their order."""
     served = None if timeline.served is None else timeline.served.only(kept)
-    gpu, start_us, end_us = timeline.gpu[kept], timeline.start_us[kept], timeline.end_us[kept]
-    return replace(timeline, gpu=gpu, start_us=start_us, end_us=end_us, served=served)
+    gpu, start_us, end_us = timeline.place[kept], timeline.start_us[kept], timeline.end_us[kept]
+    return replace(timeline, place=gpu, start_us=start_us, end_us=end_us, served=served)

@@ -44,8 +44,8 @@ class InfeasibleTimelineError(RuntimeError):
 def check(instance: Instance, timeline: Timeline) -> list[Violation]:
     """Return every violation of the rules by a timeline; an empty list means that it is feasible."""
     # Every rule reads the timeline task by task: of another number nothing can be said.
-    if len(timeline.gpu) != instance.n_tasks:
-        return [Violation("T1", "timeline", "wrong number of tasks", len(timeline.gpu), instance.n_tasks)]
+    if len(timeline.place) != instance.n_tasks:
+        return [Violation("T1", "timeline", "wrong number of tasks", len(timeline.place), instance.n_tasks)]
     misplaced = [*_known_places(instance, timeline)]
     if misplaced:
         return misplaced  # the other rules need a GPU for every task and residency
@@ -69,8 +69,8 @@ def assert_feasible(instance: Instance, timeline: Timeline) -> None:
 def _known_places(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
     """Every task has a GPU of the cluster, every residency names a GPU and a model."""
     n_places = len(instance.places.gpus)
-    for task in np.flatnonzero((timeline.gpu < 0) | (timeline.gpu >= n_places)):
-        where = int(timeline.gpu[task])
+    for task in np.flatnonzero((timeline.place < 0) | (timeline.place >= n_places)):
+        where = int(timeline.place[task])
         problem = "is not placed" if where == UNPLACED else "is on no GPU of the cluster"
         yield Violation("T1", name_task(instance, int(task)), problem, where, f"0 to {n_places - 1}")
     for residency in timeline.residencies:
@@ -242,7 +242,7 @@ def _precedence(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
     # What comes before has ended on the GPU of its last run; it comes before every run of what follows.
     arc, run = _arcs_into(runs, target)
     source, edge = source[arc], edge[arc]
-    a, b = timeline.gpu[source], runs.gpu[run]
+    a, b = timeline.place[source], runs.gpu[run]
     same_server = (instance.gpu_server[a] == instance.gpu_server[b]).astype(np.int64)
     transfer = instance.transfer_us[edge, instance.gpu_class[a], instance.gpu_class[b], same_server]
     if instance.streams is not None:
@@ -336,7 +336,7 @@ def _batches(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
     for task in np.flatnonzero(batch != NONE):
         groups.setdefault(int(leaders[task]), []).append(int(task))
     for leader, members in groups.items():
-        kind = instance.cluster.gpus[timeline.gpu[leader]].kind
+        kind = instance.cluster.gpus[timeline.place[leader]].kind
         table = instance.batches[batch[leader]]
         most, size = table.largest_on(kind), len(members)
         subject = f"batch of {table.name} with {name_task(instance, leader)}"
@@ -370,7 +370,7 @@ def _compute(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
 
 def _overlapping_runs(instance: Instance, timeline: Timeline, runs: Ints, end_us: Ints) -> Iterator[Violation]:
     """Yield where a run that takes whole GPUs starts before the one before it on one of them has ended."""
-    each, gpu = instance.places.members(timeline.gpu[runs])
+    each, gpu = instance.places.members(timeline.place[runs])
     runs = runs[each]
     by_gpu = np.lexsort((end_us[runs], timeline.start_us[runs], gpu))
     order, gpu = runs[by_gpu], gpu[by_gpu]
@@ -386,7 +386,7 @@ def _overlapping_runs(instance: Instance, timeline: Timeline, runs: Ints, end_us
 def _shares(instance: Instance, timeline: Timeline, runs: Ints, end_us: Ints, share: Ints) -> Iterator[Violation]:
     """Yield every instant at which a start takes the shares on a GPU above 1; ends come before starts."""
     taken: dict[int, list[tuple[int, int, int]]] = {}
-    each, gpus = instance.places.members(timeline.gpu[runs])
+    each, gpus = instance.places.members(timeline.place[runs])
     for task, gpu, part in zip(runs[each].tolist(), gpus.tolist(), share[each].tolist(), strict=True):
         if end_us[task] > timeline.start_us[task]:  # an empty run takes nothing
             events = taken.setdefault(gpu, [])
@@ -413,7 +413,7 @@ def _availability(instance: Instance, timeline: Timeline) -> Iterator[Violation]
         plain = instance.streams.template[instance.task_template] == NONE
     for task in np.flatnonzero(plain).tolist():
         end = int(last_end[task])
-        gpu = instance.cluster.gpus[timeline.gpu[task]]
+        gpu = instance.cluster.gpus[timeline.place[task]]
         start = int(timeline.start_us[task])
         if not gpu.available.holds(start, end):
             found = f"[{start}, {end})"
@@ -427,12 +427,12 @@ def _run_ends(instance: Instance, timeline: Timeline) -> Ints:
     """Return when each run ends; of a realised timeline, when it would by its given time."""
     if not timeline.realised:
         return timeline.end_us
-    given = instance.run_us[instance.task_template, instance.place_class[timeline.gpu]]
+    given = instance.run_us[instance.task_template, instance.place_class[timeline.place]]
     if instance.batches:
         leaders, batch = batch_leaders(instance, timeline), instance.template_batch[instance.task_template]
         size = np.bincount(leaders, minlength=instance.n_tasks)[leaders]
         for task in np.flatnonzero(batch != NONE).tolist():
-            of_batch = instance.batch_time(int(batch[task]), int(timeline.gpu[task]), int(size[task]))
+            of_batch = instance.batch_time(int(batch[task]), int(timeline.place[task]), int(size[task]))
             given[task] = max(given[task], of_batch)
     return np.asarray(timeline.start_us + np.maximum(given, 0), np.int64)
 
@@ -455,7 +455,7 @@ def _residency(instance: Instance, timeline: Timeline, residency: Residency) -> 
 
 def _busy_until(timeline: Timeline, residency: Residency, gone_us: int) -> int:
     """Return until when loads and runs that began before a GPU had to go keep it busy."""
-    here = (timeline.gpu == residency.gpu) & (timeline.start_us < gone_us)
+    here = (timeline.place == residency.gpu) & (timeline.start_us < gone_us)
     runs = int(timeline.end_us[here].max(initial=gone_us))
     loads = (r.ready_us for r in timeline.residencies if r.gpu == residency.gpu and r.load_start_us < gone_us)
     return max(runs, *loads)

@@ -192,7 +192,7 @@ def model_uses(instance: Instance, timeline: Timeline) -> tuple[Ints, Ints]:
     if not timeline.cuts:
         return task, model
     needs = [instance.needs[instance.task_template[run.task]] for run in timeline.cuts]
-    more = [(run, used) for run, models in enumerate(needs, len(timeline.gpu)) for used in models]
+    more = [(run, used) for run, models in enumerate(needs, len(timeline.place)) for used in models]
     rows = np.array(more, np.int64).reshape(-1, 2)
     return np.concatenate((task, rows[:, 0])), np.concatenate((model, rows[:, 1]))
 

@@ -97,9 +97,9 @@ def _ties(instance: Instance, streams: StreamTables, timeline: Timeline) -> Iter
             continue
         for task in np.flatnonzero(instance.task_template == template).tolist():
             for offset in offsets:
-                if timeline.gpu[task + offset] != timeline.gpu[task]:
+                if timeline.place[task + offset] != timeline.place[task]:
                     subject = f"{name_task(instance, task)} with {name_task(instance, task + offset)}"
-                    here, there = (instance.cluster.gpus[timeline.gpu[at]].id for at in (task, task + offset))
+                    here, there = (instance.cluster.gpus[timeline.place[at]].id for at in (task, task + offset))
                     yield Violation("T1", subject, "is tied to another GPU", here, there)
 
 

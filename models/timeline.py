@@ -155,8 +155,9 @@ class Timeline:
 
     Parameters
     ----------
-    gpu, start_us, end_us
-        Per task; `gpu` is UNPLACED for a task that is left out. Shape [tasks].
+    place, start_us, end_us
+        Per task; `place` is the number of the GPU, or of a set of several (`Instance.places`), UNPLACED for a task that
+        is left out. Shape [tasks].
     residencies
         By GPU, then load start.
     realised
@@ -165,7 +166,7 @@ class Timeline:
         Of requests of streams; None where no task is one.
     """
 
-    gpu: Ints
+    place: Ints
     start_us: Ints
     end_us: Ints
     residencies: tuple[Residency, ...]
@@ -174,12 +175,12 @@ class Timeline:
 
     def __repr__(self) -> str:
         realised = ", realised" if self.realised else ""
-        return f"<Timeline of {len(self.gpu)} tasks, {len(self.residencies)} residencies{realised}>"
+        return f"<Timeline of {len(self.place)} tasks, {len(self.residencies)} residencies{realised}>"
 
     def __post_init__(self) -> None:
-        if not len(self.gpu) == len(self.start_us) == len(self.end_us):
+        if not len(self.place) == len(self.start_us) == len(self.end_us):
             raise ValueError("gpu, start and end of a timeline must have one entry per task")
-        for array in (self.gpu, self.start_us, self.end_us):
+        for array in (self.place, self.start_us, self.end_us):
             array.setflags(write=False)
 
     @classmethod
@@ -213,15 +214,15 @@ class Timeline:
     @property
     def runs(self) -> Runs:
         """Every run: those that ended, in task order, then those of requests that were cut."""
-        task = np.arange(len(self.gpu), dtype=np.int64)
+        task = np.arange(len(self.place), dtype=np.int64)
         if not self.cuts:
-            return Runs(task, self.gpu, self.start_us, self.end_us, np.zeros(len(task), bool))
+            return Runs(task, self.place, self.start_us, self.end_us, np.zeros(len(task), bool))
         rows = np.array([run[:4] for run in self.cuts], np.int64).T
         whose = np.concatenate((task, rows[0]))
         start_us = np.concatenate((self.start_us, rows[2]))
         begins_us = np.full(len(task), FOREVER, np.int64)
         np.minimum.at(begins_us, whose, start_us)
-        gpu, end_us = np.concatenate((self.gpu, rows[1])), np.concatenate((self.end_us, rows[3]))
+        gpu, end_us = np.concatenate((self.place, rows[1])), np.concatenate((self.end_us, rows[3]))
         return Runs(whose, gpu, start_us, end_us, start_us > begins_us[whose])
 
     @property
@@ -233,7 +234,7 @@ class Timeline:
     def placements(self) -> Iterator[Placement]:
         """The placed tasks, in task order."""
         for task, (gpu, start, end) in enumerate(
-            zip(self.gpu.tolist(), self.start_us.tolist(), self.end_us.tolist(), strict=True)
+            zip(self.place.tolist(), self.start_us.tolist(), self.end_us.tolist(), strict=True)
         ):
             if gpu != UNPLACED:
                 yield Placement(task, gpu, start, end)
@@ -275,7 +276,7 @@ def batch_leaders(instance: Instance, timeline: Timeline) -> Ints:
         return leaders
     batch = instance.template_batch[instance.task_template]
     members = np.flatnonzero(batch != NONE)
-    keys = np.stack((batch[members], timeline.gpu[members], timeline.start_us[members]))
+    keys = np.stack((batch[members], timeline.place[members], timeline.start_us[members]))
     _, first, group = np.unique(keys, axis=1, return_index=True, return_inverse=True)
     leaders[members] = members[first[group.reshape(-1)]]
     return leaders

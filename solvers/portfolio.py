@@ -9,6 +9,7 @@ shares of the time are data, in `tuning`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -208,12 +209,16 @@ def serve(search: Search, budget: Budget, hint: Timeline | None, starts: Starts)
     if hint is not None:
         search.offer(hint, PlanOrigin.HINT)
     _offer_starts(search, starts, budget)
-    formula = offer_formulas(search, budget)
-    if not search.proved:
-        from truenorth.solvers.search import queues
+    from truenorth.solvers.search import queues
 
-        queues.improve(search, budget.seed, budget.iterations)
-    return formula
+    # Bounds of long windows take as long as the limit, and nothing can interrupt them: plans do not wait for that.
+    with ThreadPoolExecutor(1) as pool:
+        bounding = pool.submit(offer_formulas, search, budget)
+        if budget.workers == 1 or budget.iterations is not None:
+            bounding.result()
+        if not search.proved:
+            queues.improve(search, budget.seed, budget.iterations)
+        return bounding.result()
 
 
 def _plan_and_prove(search: Search, budget: Budget, bound_share: float) -> Priced | None:

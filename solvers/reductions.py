@@ -106,18 +106,18 @@ class Lanes(Equivalent):
     def to_twin(self, timeline: Timeline) -> Timeline:
         """Return the plan on the twin: every task on the first of its GPU's lanes that is free."""
         free_us = np.zeros((self.instance.n_gpus, self.count), np.int64)
-        gpus = np.empty_like(timeline.gpu)
+        gpus = np.empty_like(timeline.place)
         for task in np.lexsort((timeline.end_us, timeline.start_us)).tolist():
-            gpu = int(timeline.gpu[task])
+            gpu = int(timeline.place[task])
             # One is free: the plan keeps the limit of k at a time, and tasks come in order of start.
             lane = int(np.flatnonzero(free_us[gpu] <= timeline.start_us[task])[0])
             free_us[gpu, lane] = timeline.end_us[task]
             gpus[task] = gpu * self.count + lane
-        return replace(timeline, gpu=gpus, residencies=())
+        return replace(timeline, place=gpus, residencies=())
 
     def back(self, timeline: Timeline) -> Timeline:
         """Return a plan of the twin as one of the window."""
-        gathered = replace(timeline, gpu=timeline.gpu // self.count)
+        gathered = replace(timeline, place=timeline.place // self.count)
         # A false twin must not become a false plan, nor a false bound.
         assert_feasible(self.instance, gathered)
         return gathered
@@ -202,18 +202,18 @@ class Visits(Equivalent):
     def to_twin(self, timeline: Timeline) -> Timeline:
         """Return the plan on the twin."""
         gpu = [
-            self._visit(g, start) for g, start in zip(timeline.gpu.tolist(), timeline.start_us.tolist(), strict=True)
+            self._visit(g, start) for g, start in zip(timeline.place.tolist(), timeline.start_us.tolist(), strict=True)
         ]
         stays = [replace(r, gpu=self._visit(r.gpu, r.load_start_us)) for r in timeline.residencies]
         # The order in which timelines list residencies, by GPU and load.
         stays.sort(key=lambda r: (r.gpu, r.load_start_us, r.ready_us, r.model))
-        return replace(timeline, gpu=np.array(gpu, np.int64), residencies=tuple(stays))
+        return replace(timeline, place=np.array(gpu, np.int64), residencies=tuple(stays))
 
     def back(self, timeline: Timeline) -> Timeline:
         """Return a plan of the twin as one of the window."""
         stays = (replace(r, gpu=int(self.of_gpu[r.gpu])) for r in timeline.residencies)
         ordered = sorted(stays, key=lambda r: (r.gpu, r.load_start_us, r.ready_us, r.model))
-        return replace(timeline, gpu=self.of_gpu[timeline.gpu], residencies=tuple(ordered))
+        return replace(timeline, place=self.of_gpu[timeline.place], residencies=tuple(ordered))
 
     def _visit(self, gpu: int, instant: int) -> int:
         """Return the GPU of the twin that a GPU is at an instant at which it is there."""
@@ -388,7 +388,7 @@ class Singles(Reduction):
         batch = self.instance.template_batch[self.instance.task_template]
         start_us, taken = timeline.start_us.copy(), set[tuple[int, int, int]]()
         for task in np.lexsort((timeline.end_us, timeline.start_us)).tolist():
-            gpu, of_class, at_us = int(timeline.gpu[task]), int(batch[task]), int(start_us[task])
+            gpu, of_class, at_us = int(timeline.place[task]), int(batch[task]), int(start_us[task])
             while of_class != NONE and (gpu, of_class, at_us) in taken:
                 at_us += 1
             taken.add((gpu, of_class, at_us))

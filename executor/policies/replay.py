@@ -67,7 +67,7 @@ class Replay(Policy):
 
     def __init__(self, instance: Instance, timeline: Timeline) -> None:
         self._instance, self._plan = instance, timeline
-        self._gpu: list[int] = timeline.gpu.tolist()
+        self._gpu: list[int] = timeline.place.tolist()
         self._operations = operations = _Operations(instance, timeline)
         loads = range(instance.n_tasks, len(operations.waiting))
         # Loads that wait for nothing may begin before any job is released.
@@ -302,7 +302,7 @@ class _Operations:
     def gpu_of(self, operation: int) -> int:
         """Return the GPU of an operation."""
         if operation < self._instance.n_tasks:
-            return int(self._plan.gpu[operation])
+            return int(self._plan.place[operation])
         residency = self.load_of.get(operation)
         return self._plan.residencies[self.eviction_of[operation] if residency is None else residency].gpu
 
@@ -312,7 +312,7 @@ class _Operations:
 
     def _sequences(self) -> None:
         """Put loads and runs of GPUs with requests in one order; what has ended by then leaves before the next."""
-        served = {int(self._plan.gpu[task]) for task in self._requests}
+        served = {int(self._plan.place[task]) for task in self._requests}
         # Requests that join at one instant do so in the order of the file.
         place = {task: at for at, task in enumerate(file_order(self._instance, self._plan).tolist())}
         begun: dict[int, list[tuple[int, int, int]]] = {gpu: [] for gpu in served}

@@ -56,10 +56,10 @@ def interchangeable_gpus(instance: Instance, windows: Windows | None = None) -> 
 
 def renumber(timeline: Timeline, groups: Iterable[tuple[int, ...]]) -> Timeline:
     """Return the timeline with the GPUs of each group in the order of their first tasks; unused ones come last."""
-    n_gpus = int(max([timeline.gpu.max(), *(r.gpu for r in timeline.residencies), *(g[-1] for g in groups)])) + 1
+    n_gpus = int(max([timeline.place.max(), *(r.gpu for r in timeline.residencies), *(g[-1] for g in groups)])) + 1
     # An unused GPU comes after every used one.
-    first = np.full(n_gpus, len(timeline.gpu))
-    np.minimum.at(first, timeline.gpu, np.arange(len(timeline.gpu)))
+    first = np.full(n_gpus, len(timeline.place))
+    np.minimum.at(first, timeline.place, np.arange(len(timeline.place)))
     new = np.arange(n_gpus)
     for group in groups:
         for target, source in zip(group, sorted(group, key=lambda gpu: int(first[gpu])), strict=True):
@@ -68,7 +68,7 @@ def renumber(timeline: Timeline, groups: Iterable[tuple[int, ...]]) -> Timeline:
         (replace(residency, gpu=int(new[residency.gpu])) for residency in timeline.residencies),
         key=lambda r: (r.gpu, r.load_start_us, r.ready_us, r.model),
     )
-    return replace(timeline, gpu=new[timeline.gpu], residencies=tuple(moved))
+    return replace(timeline, place=new[timeline.place], residencies=tuple(moved))
 
 
 @dataclass(frozen=True, slots=True)

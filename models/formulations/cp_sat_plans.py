@@ -40,13 +40,13 @@ def _hint_tasks(formulation: CpSatFormulation, timeline: Timeline) -> Assignment
     """Yield the values of assignment, start, end and GPU use."""
     v = formulation.variables
     for (task, gpu), literal in v.assign.items():
-        yield literal, int(timeline.gpu[task] == gpu)
+        yield literal, int(timeline.place[task] == gpu)
     for task, (start, end) in enumerate(zip(v.start, v.end, strict=True)):
         yield start, int(timeline.start_us[task])
         if isinstance(end, cp_model.IntVar):
             yield end, int(timeline.end_us[task])
     # In the order of tasks, as `used` counts them.
-    first = {gpu: task for task, gpu in reversed([*enumerate(timeline.gpu.tolist())])}
+    first = {gpu: task for task, gpu in reversed([*enumerate(timeline.place.tolist())])}
     for (task, gpu), literal in v.used.items():
         yield literal, int(first.get(gpu, len(v.start)) <= task)
 
@@ -59,7 +59,7 @@ def _hint_batches(formulation: CpSatFormulation, timeline: Timeline) -> Assignme
     lasts = (timeline.end_us - timeline.start_us).tolist()
     for (task, gpu), literal in v.carry.items():
         if literal is not v.assign[task, gpu]:
-            yield literal, int(leader[task] == task and timeline.gpu[task] == gpu)
+            yield literal, int(leader[task] == task and timeline.place[task] == gpu)
     for (a, b), literal in v.join.items():
         yield literal, int(leader[b] == a)
     for (task, count), literal in v.size.items():
@@ -95,7 +95,7 @@ def _hint_residencies(formulation: CpSatFormulation, timeline: Timeline) -> Assi
         rooms.update(dict.fromkeys(needs, room))
         there.add((residency.model, residency.gpu, room))
         first[residency.model, residency.gpu, room] = residency.load_start_us
-    where = [int(timeline.gpu[task]) for task, _ in choices.needs]
+    where = [int(timeline.place[task]) for task, _ in choices.needs]
     for pair, literal in v.hit.items():
         yield literal, int(pair in hits)
     for literals, initial in ((v.miss, False), (v.initial, True)):

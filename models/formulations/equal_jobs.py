@@ -59,7 +59,7 @@ def sort_equal_jobs(instance: Instance, objective: Objective, timeline: Timeline
         for job, other in zip(group, begun, strict=True):
             source[instance.tasks_of(job)] = instance.tasks_of(other)
     return replace(
-        timeline, gpu=timeline.gpu[source], start_us=timeline.start_us[source], end_us=timeline.end_us[source]
+        timeline, place=timeline.place[source], start_us=timeline.start_us[source], end_us=timeline.end_us[source]
     )
 
 

@@ -184,7 +184,7 @@ def add_hint(formulation: GangFormulation, instance: Instance, known: Timeline) 
     """Hint a known plan."""
     for task, ways in enumerate(formulation.options):
         formulation.model.add_hint(formulation.start[task], int(known.start_us[task]))
-        place = int(known.gpu[task])
+        place = int(known.place[task])
         servers = {int(instance.gpu_server[gpu]) for gpu in instance.places.gpus[place]}
         for way, at in zip(ways, formulation.chosen[task], strict=True):
             here = set(way.takes) == servers if formulation.pooled else way.place == place

@@ -48,7 +48,7 @@ def start_values(formulation: MilpFormulation, timeline: Timeline) -> dict[str, 
 def _start_tasks(formulation: MilpFormulation, timeline: Timeline) -> Assignment:
     """Yield the values of assignment, start, order and GPU use."""
     v = formulation.variables
-    gpu, start = timeline.gpu.tolist(), timeline.start_us.tolist()
+    gpu, start = timeline.place.tolist(), timeline.start_us.tolist()
     for (task, g), literal in v.assign.items():
         yield literal, gpu[task] == g
     for task, variable in enumerate(v.start):
@@ -65,7 +65,7 @@ class _Chains:
 
     def __init__(self, formulation: MilpFormulation, timeline: Timeline) -> None:
         self.v, self.choices, self.timeline = formulation.variables, formulation.choices, timeline
-        self.where = [int(timeline.gpu[task]) for task, _ in self.choices.needs]
+        self.where = [int(timeline.place[task]) for task, _ in self.choices.needs]
         self.end = [int(timeline.end_us[task]) for task, _ in self.choices.needs]
         self.since = [0] * len(self.choices.needs)
         self.room = [0] * len(self.choices.needs)
@@ -105,7 +105,7 @@ class _Chains:
         for (u, w), closed in self.v.closed.items():
             ended = u in self.last and w in self.loads and self.end[u] <= self.since[w]
             yield closed, ended and self._same_room(u, w)
-        gpu, start, end = self.timeline.gpu, self.timeline.start_us, self.timeline.end_us
+        gpu, start, end = self.timeline.place, self.timeline.start_us, self.timeline.end_us
         for (t, u), before in self.v.run_before_load.items():
             yield before, u in self.loads and bool(gpu[t] == self.where[u] and end[t] <= self.since[u])
         for (u, t), before in self.v.load_before_run.items():

@@ -104,7 +104,7 @@ def _tasks(instance: Instance, timeline: Timeline) -> Iterator[dict[str, Any]]:
     names = [[task.name for task in workflow.tasks] for workflow in instance.workflows]
     workflow_of = instance.job_workflow.tolist()
     served, attempts = timeline.served is not None, _attempts(timeline, gpus)
-    rows = (instance.task_job, timeline.gpu, timeline.start_us, timeline.end_us)
+    rows = (instance.task_job, timeline.place, timeline.start_us, timeline.end_us)
     for task, (job, gpu, start, end) in enumerate(zip(*(row.tolist() for row in rows), strict=True)):
         if gpu != UNPLACED:
             name = names[workflow_of[job]][task - first_task[job]]

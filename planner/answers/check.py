@@ -97,7 +97,7 @@ def checked(objective: Objective, instance: Instance, file: PlanFile) -> Checked
     """Check a timeline against every rule, and what its file says of it against the timeline."""
     timeline = file.timeline
     value = None
-    if bool((timeline.gpu != UNPLACED).all()):
+    if bool((timeline.place != UNPLACED).all()):
         value = reported_value(objective, timeline_value(objective, instance, timeline))
     claims = claims_of(instance, timeline, file.header)
     violations = [*check(instance, timeline), *claims.contradictions]
@@ -186,7 +186,7 @@ def _value(claims: Claims, instance: Instance, timeline: Timeline, header: Timel
         claims.against("objective", "is none", header.objective, ", ".join(Objective))
     elif header.value is not None:
         objective = Objective(header.objective)
-        if bool((timeline.gpu == UNPLACED).any()):
+        if bool((timeline.place == UNPLACED).any()):
             claims.against("value", "is given although a task is not placed", header.value, "none")
             return
         given = reported_value(objective, timeline_value(objective, instance, timeline))
@@ -226,7 +226,7 @@ def _status(claims: Claims, timeline: Timeline, header: TimelineHeader) -> None:
     """Hold the status against value and bound: a plan is optimal if they meet."""
     if header.status is None:
         return
-    placed = bool((timeline.gpu != UNPLACED).any())
+    placed = bool((timeline.place != UNPLACED).any())
     if header.status not in list(Status):
         claims.against("status", "is none", header.status, ", ".join(Status))
     elif timeline.realised:
@@ -266,7 +266,7 @@ def _trail(claims: Claims, header: TimelineHeader) -> None:
 
 def own_times(instance: Instance, timeline: Timeline) -> dict[str, int]:
     """Return how many runs and loads of a timeline take other times than the given ones, and how many there are."""
-    placed = timeline.gpu != UNPLACED
+    placed = timeline.place != UNPLACED
     given = given_us(instance, timeline)
     loads = [stay for stay in timeline.residencies if not stay.initial]
     return {
@@ -281,7 +281,7 @@ def own_times(instance: Instance, timeline: Timeline) -> dict[str, int]:
 
 def given_us(instance: Instance, timeline: Timeline) -> Ints:
     """Return how long each task runs where it is placed by the scenario, a batch by its size. Shape [tasks]."""
-    classes = instance.place_class[np.maximum(timeline.gpu, 0)]
+    classes = instance.place_class[np.maximum(timeline.place, 0)]
     given: Ints = instance.run_us[instance.task_template, classes]
     if not instance.batches:
         return given

@@ -102,7 +102,7 @@ class Replayed(WithTimelines):
     @property
     def same_placement(self) -> bool:
         """Whether every task ran on the GPU that was predicted."""
-        return bool((self.timeline.gpu == self.predicted.gpu).all())
+        return bool((self.timeline.place == self.predicted.place).all())
 
     @property
     def same_order(self) -> bool:
@@ -160,10 +160,10 @@ class Replayed(WithTimelines):
         value = None
         if not self.live.records.failures:
             value = reported_value(objective, timeline_value(objective, self.instance, self.timeline))
-        gpu = np.array(self.timeline.gpu)
+        gpu = np.array(self.timeline.place)
         # A run that failed did not take place.
         gpu[[run.subject for run in self.live.records.runs if run.error is not None]] = UNPLACED
-        kept = replace(self.timeline, gpu=gpu)
+        kept = replace(self.timeline, place=gpu)
         options = {"device": self.settings.device, "runner": self.runner, "virtual": self.settings.sharing}
         header = TimelineHeader(objective=str(objective), value=value, policy=self.policy, options=options)
         write_timeline(path, self.instance, kept, header)
@@ -175,7 +175,7 @@ def _orders(instance: Instance, timeline: Timeline) -> list[list[int]]:
     by_start = np.lexsort((timeline.end_us, timeline.start_us))
     if instance.streams is not None:
         by_start = file_order(instance, timeline)
-    runs = [by_start[timeline.gpu[by_start] == gpu].tolist() for gpu in range(instance.n_gpus)]
+    runs = [by_start[timeline.place[by_start] == gpu].tolist() for gpu in range(instance.n_gpus)]
     loads: list[list[int]] = [[] for _ in range(instance.n_gpus)]
     for residency in sorted(timeline.residencies, key=lambda r: r.load_start_us):
         if not residency.initial:
@@ -411,7 +411,7 @@ def _requests(replayed: Replayed) -> list[report.RequestMeasured]:
         report.RequestMeasured(
             int(instance.task_job[task]),
             instance.task_name(task),
-            _gpu(instance, int(replayed.timeline.gpu[task])),
+            _gpu(instance, int(replayed.timeline.place[task])),
             *(at for timeline in timelines for at in times(timeline, task)),
         )
         for task in np.flatnonzero(streams.template[instance.task_template] != NONE).tolist()

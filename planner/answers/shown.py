@@ -102,7 +102,7 @@ class WithTimelines:
                     "+".join(instance.models[model].name for model in instance.task_needs(task))
                     for task in range(instance.n_tasks)
                 ],
-                "gpu": [instance.cluster.gpus[gpu].id for gpu in timeline.gpu],
+                "gpu": [instance.cluster.gpus[gpu].id for gpu in timeline.place],
                 "start_s": timeline.start_us / MICROSECONDS_PER_SECOND,
                 "end_s": timeline.end_us / MICROSECONDS_PER_SECOND,
             }

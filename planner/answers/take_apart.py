@@ -165,7 +165,7 @@ def hold(scenario: Scenario, timeline: Timeline, policy: str, budget: Budget) ->
         steps.append(_with_free_batches(instance, objective, ran, steps[-1], budget.share(_BATCHES_SHARE)))
     # Wider clusters set order and placement free together, in the step that the plan is.
     if instance.n_tasks * instance.n_gpus**2 <= _WIDEST:
-        placed = replace(scenario, instance=with_placement(instance, ran.gpu))
+        placed = replace(scenario, instance=with_placement(instance, ran.place))
         start, most_s = steps[-1].timeline, max(_LEAST_ORDER_S, _ORDER_S_PER_TASK * instance.n_tasks)
         made = plan_within(placed, budget.share(1, most_s), hint=start, starts=())
         steps.append(_step(instance, objective, ORDER, made.timeline or start, made.result.lower_bound))
@@ -268,8 +268,8 @@ def _best_in_order(
 
 def _same_order(before: Timeline, after: Timeline) -> bool:
     """Say whether no task of a GPU starts before one that had started earlier there."""
-    by_start = np.lexsort((after.start_us, before.start_us, before.gpu))
-    together = np.diff(before.gpu[by_start]) == 0
+    by_start = np.lexsort((after.start_us, before.start_us, before.place))
+    together = np.diff(before.place[by_start]) == 0
     return bool((np.diff(after.start_us[by_start])[together] >= 0).all())
 
 

@@ -192,9 +192,9 @@ def _drawn_gpus(instance: Instance, timelines: Sequence[Timeline]) -> tuple[list
     """Return the GPUs that are drawn, in order, and in words which are not: idle ones, and the least busy."""
     work = np.zeros(instance.n_gpus)
     for timeline in timelines:
-        placed = timeline.gpu != UNPLACED
+        placed = timeline.place != UNPLACED
         run_us = (timeline.end_us - timeline.start_us)[placed]
-        each, gpus = instance.places.members(timeline.gpu[placed])
+        each, gpus = instance.places.members(timeline.place[placed])
         work += np.bincount(gpus, run_us[each], instance.n_gpus)
         for residency in timeline.residencies:
             work[residency.gpu] += 0 if residency.initial else residency.ready_us - residency.load_start_us

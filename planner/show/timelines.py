@@ -220,7 +220,7 @@ def _timeline(entry: Shown, instances: Sequence[Instance]) -> TimelineShown:
         next(index for index, other in enumerate(instances) if other is instance),
         slowdowns(entry),
         latency_us.tolist(),
-        timeline.gpu.tolist(),
+        timeline.place.tolist(),
         timeline.start_us.tolist(),
         (timeline.end_us - timeline.start_us).tolist(),
         [(r.gpu, r.model, r.load_start_us, r.ready_us, r.end_us, r.slot, r.initial) for r in timeline.residencies],

@@ -76,7 +76,7 @@ class JobsPart:
     def plan(self, timeline: Timeline) -> Timeline:
         """Return what a plan of the window does for these jobs."""
         at = self.tasks
-        return Timeline(timeline.gpu[at], timeline.start_us[at], timeline.end_us[at], timeline.residencies)
+        return Timeline(timeline.place[at], timeline.start_us[at], timeline.end_us[at], timeline.residencies)
 
 
 def cut(search: Search, priced: Priced) -> list[range]:
@@ -247,7 +247,7 @@ class _OpenPart:
 def _join(search: Search, timeline: Timeline, parts: Iterable[_OpenPart]) -> None:
     """Offer the plan with better ones of some parts in it, under the names of the GPUs that suit it best."""
     decoder, gpus = Decoder(search.instance, search.objective, idle_first=True), search.instance.n_gpus
-    start_us, gpu = timeline.start_us.copy(), timeline.gpu.copy()
+    start_us, gpu = timeline.start_us.copy(), timeline.place.copy()
     # GPUs are alike, so a part may use any names: those that load least at its seams are the best.
     names = list(permutations(range(gpus))) if gpus <= _MOST_RENAMED else [tuple(range(gpus))]
     for part, own in ((open_part.alone, open_part.search.timeline) for open_part in parts):
@@ -257,9 +257,9 @@ def _join(search: Search, timeline: Timeline, parts: Iterable[_OpenPart]) -> Non
         # Behind a part its neighbours may start sooner or later: the decoder times them anew.
         order, tried = np.lexsort((timeline.end_us, start_us)).astype(np.int64), []
         for name in names:
-            gpu[part.tasks] = np.array(name)[own.gpu]
+            gpu[part.tasks] = np.array(name)[own.place]
             tried.append((decoder.cost(Decisions(order, gpu)), name))
-        gpu[part.tasks] = np.array(min(tried)[1])[own.gpu]
+        gpu[part.tasks] = np.array(min(tried)[1])[own.place]
         joined = decoder.timeline(Decisions(order, gpu))
         if joined is not None:
             search.offer(joined)

@@ -128,10 +128,10 @@ class Decoder:
         """
         if self.service is None:
             order = np.lexsort((timeline.end_us, timeline.start_us))
-            return Decisions(order.astype(np.int64), timeline.gpu.copy())
+            return Decisions(order.astype(np.int64), timeline.place.copy())
         leaders = batch_leaders(self.instance, timeline)
         order = np.lexsort((np.arange(len(leaders)), leaders, timeline.start_us)).astype(np.int64)
-        return Decisions(order, timeline.gpu.copy(), (leaders != np.arange(len(leaders))).astype(np.int64))
+        return Decisions(order, timeline.place.copy(), (leaders != np.arange(len(leaders))).astype(np.int64))
 
     def timeline(self, decisions: Decisions) -> Timeline | None:
         """Return the timeline of some decisions, or None if a task cannot run on its GPU."""

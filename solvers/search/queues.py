@@ -145,7 +145,7 @@ def enqueue(queues: Queues, instance: Instance, timeline: Timeline) -> bool:
         for gpu, most in timeline.served.limits.items():
             plan.limit[gpu] = most
     for task in file_order(instance, timeline).tolist():
-        gpu = int(timeline.gpu[task])
+        gpu = int(timeline.place[task])
         if not requests.able[task, instance.gpu_class[gpu]]:
             return False
         plan.gpu[task], plan.place[task] = gpu, plan.length[gpu]

@@ -43,7 +43,7 @@ class Script(Policy):
 
 def runs(timeline: Timeline) -> list[tuple[int, int, int]]:
     """Return (GPU, start, end) of every task."""
-    return list(zip(timeline.gpu.tolist(), timeline.start_us.tolist(), timeline.end_us.tolist(), strict=True))
+    return list(zip(timeline.place.tolist(), timeline.start_us.tolist(), timeline.end_us.tolist(), strict=True))
 
 
 def loads(instance: Instance, timeline: Timeline) -> list[tuple[str, int, int, int, int | None]]:

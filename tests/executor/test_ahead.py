@@ -35,7 +35,7 @@ def test_a_list_that_is_kept_is_the_list_that_would_be_made_anew(noisy: bool, be
         on = crowded(random.Random(seed), random_instance(random.Random(seed), 9))
         noise = NOISE if noisy else None
         kept, anew = (simulate(on, policy, seed, noise) for policy in (Ahead, Anew))
-        assert (kept.start_us.tolist(), kept.gpu.tolist()) == (anew.start_us.tolist(), anew.gpu.tolist())
+        assert (kept.start_us.tolist(), kept.place.tolist()) == (anew.start_us.tolist(), anew.place.tolist())
         assert kept.residencies == anew.residencies
 
 

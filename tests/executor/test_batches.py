@@ -126,7 +126,7 @@ def test_compass_counts_shares_of_what_waits() -> None:
         Job(chain(task("t", 1)), 0, ingress=1),
     ]
     timeline = simulate(instance(jobs, on=kinds), parse_policy("compass:period=0us"))
-    assert timeline.gpu.tolist() == [0, 1, 0]
+    assert timeline.place.tolist() == [0, 1, 0]
 
 
 REFUSED: dict[str, list[tuple[int, Callable[[Site], None]]]] = {

@@ -68,7 +68,7 @@ def test_conservative_backfill_delays_nobody_before() -> None:
 def test_the_fullest_server_with_room_is_taken() -> None:
     made = window(job(1, 9, 0), job(1, 9, 1), job(4, 9, 2), on=servers(2, 4, "any"))
     timeline = simulate(made, parse_policy("fifo"))
-    places = [made.places.gpus[place] for place in timeline.gpu.tolist()]
+    places = [made.places.gpus[place] for place in timeline.place.tolist()]
     assert places == [(0,), (1,), (4, 5, 6, 7)]
     assert timeline.start_us.tolist() == [0, 1, 2]
 
@@ -77,7 +77,7 @@ def test_runs_beyond_a_server_take_whole_aligned_servers() -> None:
     made = window(job(1, 9, 0), job(4, 5, 1), on=servers(4, 2))
     timeline = simulate(made, parse_policy("fifo"))
     # Servers 0 and 1 are no pair while s0/g0 runs.
-    assert made.places.gpus[int(timeline.gpu[1])] == (4, 5, 6, 7)
+    assert made.places.gpus[int(timeline.place[1])] == (4, 5, 6, 7)
 
 
 def test_a_policy_without_such_runs_refuses_them() -> None:
@@ -103,7 +103,7 @@ def test_every_policy_keeps_the_rules_and_its_plan_replays(seed: int) -> None:
         again = simulate(made, replay(made, timeline))
         # No sooner than released, no later than planned: fifo leaves GPUs idle that a replay need not.
         assert (again.start_us <= timeline.start_us).all(), policy
-        assert np.array_equal(again.gpu, timeline.gpu), policy
+        assert np.array_equal(again.place, timeline.place), policy
 
 
 @pytest.mark.parametrize("policy", POLICIES)

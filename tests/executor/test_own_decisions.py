@@ -23,7 +23,7 @@ def test_jobs_at_one_instant_go_to_one_gpu_each(policy: str) -> None:
     # Four jobs of 1 s for four GPUs, all decided by server 0: nothing is published yet, but it knows where it sent the
     # others. So each starts at once.
     timeline = simulate(at_once(0, 0, 0, 0), parse_policy(policy))
-    assert timeline.gpu.tolist() == [0, 1, 2, 3]
+    assert timeline.place.tolist() == [0, 1, 2, 3]
     assert set(timeline.end_us.tolist()) == {1_000_000}
 
 
@@ -31,15 +31,15 @@ def test_jobs_at_one_instant_go_to_one_gpu_each(policy: str) -> None:
 def test_without_the_option_only_what_is_published_counts(policy: str) -> None:
     # Server 0 sees its own GPU busy with the first job, and the others idle, whatever it has sent there: all go to g1.
     timeline = simulate(at_once(0, 0, 0, 0), parse_policy(f"{policy}:own_decisions=off"))
-    assert timeline.gpu.tolist() == [0, 1, 1, 1]
+    assert timeline.place.tolist() == [0, 1, 1, 1]
 
 
 def test_jit_is_one_dispatcher_and_compass_decides_by_server() -> None:
     # Servers 0 and 1 get two jobs each. One dispatcher knows all four. By server: 0 takes g0 and g1; 1 sees its own g1
     # taken, not g0, and sends its second job to g2, for it knows of the one on g0.
     on = at_once(0, 0, 1, 1)
-    assert simulate(on, parse_policy("jit")).gpu.tolist() == [0, 1, 2, 3]
-    assert simulate(on, parse_policy("compass")).gpu.tolist() == [0, 1, 0, 2]
+    assert simulate(on, parse_policy("jit")).place.tolist() == [0, 1, 2, 3]
+    assert simulate(on, parse_policy("compass")).place.tolist() == [0, 1, 0, 2]
 
 
 @pytest.mark.parametrize(("own", "where"), [("on", 2), ("off", 1)])
@@ -49,7 +49,7 @@ def test_what_is_on_its_way_counts_until_a_publication_contains_it(own: str, whe
     long, sent, short = chain(task("t", 100), name="u"), chain(task("t", 10, input_bytes=20)), chain(task("t", 1))
     jobs = [Job(long, 0, ingress=0), Job(sent, 10, ingress=0), Job(short, 20, ingress=0)]
     timeline = simulate(instance(jobs, on=cluster(3)), parse_policy(f"jit:period=1us,own_decisions={own}"))
-    assert timeline.gpu.tolist() == [0, 1, where]
+    assert timeline.place.tolist() == [0, 1, where]
 
 
 @pytest.mark.parametrize(("release_us", "where"), [(3, 2), (5, 1)])
@@ -60,7 +60,7 @@ def test_what_is_published_counts_once(release_us: int, where: int) -> None:
     long, ten, twelve = (chain(task("t", us), name=f"w{us}") for us in (100, 10, 12))
     jobs = [Job(long, 0, ingress=0), Job(ten, 0, ingress=0), Job(twelve, 0, ingress=2)]
     on = instance([*jobs, Job(chain(task("t", 1)), release_us, ingress=0)], on=cluster(3))
-    assert simulate(on, parse_policy("compass:period=4us")).gpu.tolist() == [0, 1, 2, where]
+    assert simulate(on, parse_policy("compass:period=4us")).place.tolist() == [0, 1, 2, where]
 
 
 def test_successors_of_one_end_are_not_sent_to_one_gpu() -> None:

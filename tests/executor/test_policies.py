@@ -26,8 +26,8 @@ def test_jit_takes_the_least_wait_and_load() -> None:
 def test_jit_may_send_roots_by_hash() -> None:
     # crc32 of "0/a" is odd (4085470497), so a goes to g1; b follows to where nothing waits, the ingress g0.
     on = instance([Job(chain(task("a", 1), task("b", 1, after={"a": 0})), 0, ingress=0)], on=cluster(2))
-    assert simulate(on, parse_policy("jit:roots=hash")).gpu.tolist() == [1, 0]
-    assert simulate(on, parse_policy("jit")).gpu.tolist() == [0, 0]
+    assert simulate(on, parse_policy("jit:roots=hash")).place.tolist() == [1, 0]
+    assert simulate(on, parse_policy("jit")).place.tolist() == [0, 0]
 
 
 def test_jit_places_a_task_when_its_last_predecessor_ends() -> None:
@@ -57,7 +57,7 @@ def test_hash_is_the_crc32_of_job_and_task() -> None:
     # crc32 of "0/a" 4085470497, of "0/b" 1787430043, of "1/a" 4064362262, of "1/b" 1799909036; modulo 3.
     work = chain(task("a", 1), task("b", 1))
     timeline = simulate(instance([Job(work, 0), Job(work, 0)], on=cluster(3)), parse_policy("hash"))
-    assert timeline.gpu.tolist() == [0, 1, 2, 2]
+    assert timeline.place.tolist() == [0, 1, 2, 2]
 
 
 def chain_of_jobs(count: int) -> Instance:
@@ -97,7 +97,7 @@ def test_static_gives_room_that_is_left_to_the_greatest_demand_per_copy() -> Non
     on = instance([Job(a, 0), Job(a, 0), Job(b, 0)], {"a": 6, "b": 6}, cluster(3))
     timeline = simulate(on, parse_policy("static:period=0us"))
     assert [(model, gpu) for model, gpu, *_ in loads(on, timeline)] == [("a", 0), ("b", 1), ("a", 2)]
-    assert timeline.gpu.tolist() == [0, 2, 1]
+    assert timeline.place.tolist() == [0, 2, 1]
 
 
 def test_static_falls_back_on_filling_up() -> None:
@@ -173,8 +173,8 @@ def test_released_does_not_count_the_running_task() -> None:
     # At 5 the task on g0 has 95 us to go, but the queue is empty: g0 again. Corrected, it goes to g1.
     jobs = [Job(chain(task("t", 100), name="v"), 0), Job(chain(task("t", 1)), 5, ingress=1)]
     on = instance(jobs, on=cluster(2))
-    assert simulate(on, parse_policy("compass-released")).gpu.tolist() == [0, 0]
-    assert simulate(on, parse_policy("compass-released:remaining=on")).gpu.tolist() == [0, 1]
+    assert simulate(on, parse_policy("compass-released")).place.tolist() == [0, 0]
+    assert simulate(on, parse_policy("compass-released:remaining=on")).place.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(("ingress", "where"), [(0, 0), (1, 1)])
@@ -188,7 +188,7 @@ def test_released_sees_its_own_queue_stale_and_others_fresh(ingress: int, where:
         Job(chain(task("t", 1)), 8, ingress=ingress),
     ]
     timeline = simulate(instance(jobs, on=cluster(2)), parse_policy("compass-released:staleness=10us"))
-    assert timeline.gpu.tolist() == [0, 0, where]
+    assert timeline.place.tolist() == [0, 0, where]
 
 
 def test_released_adjusts_when_the_predecessor_starts() -> None:

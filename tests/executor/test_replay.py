@@ -31,7 +31,7 @@ NOISE = parse_noise("run=lognormal:0.5,load=normal:0.4")
 def orders(timeline: Timeline) -> list[tuple[list[int], list[tuple[int, int | None]]]]:
     """Return, per GPU, its tasks and its loaded (model, slot) pairs in order of start."""
     listed = []
-    for gpu in range(int(timeline.gpu.max()) + 1):
+    for gpu in range(int(timeline.place.max()) + 1):
         placed = sorted((p.start_us, p.task) for p in timeline.placements if p.gpu == gpu)
         loaded = sorted(
             (r.load_start_us, r.model, r.slot) for r in timeline.residencies if r.gpu == gpu and not r.initial

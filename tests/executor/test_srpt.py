@@ -52,7 +52,7 @@ def test_a_task_waits_for_a_model_or_loads_it(weights: int, where: int) -> None:
     work = chain(task("t", 3, ["m"]))
     on = instance([Job(work, 0), Job(work, 0)], {"m": weights}, cluster(2), initial=(InitialResidency(1, 0),))
     timeline = simulate(on, parse_policy("srpt"))
-    assert timeline.gpu.tolist() == [1, where]
+    assert timeline.place.tolist() == [1, where]
     assert len(loads(on, timeline)) == (where == 0)
     assert int(timeline.start_us[1]) == (3 if where == 1 else 2)
 

@@ -89,7 +89,7 @@ def decisions(policy: str) -> dict[str, str]:
             except PolicyError as refused:
                 digest.update(str(refused).encode())
                 continue
-            what = made.gpu.tolist(), made.start_us.tolist(), made.end_us.tolist(), made.residencies
+            what = made.place.tolist(), made.start_us.tolist(), made.end_us.tolist(), made.residencies
             digest.update(repr(what).encode())
         found[kind] = digest.hexdigest()[:16]
     return found

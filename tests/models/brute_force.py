@@ -21,7 +21,7 @@ def broken_rules(instance: Instance, timeline: Timeline) -> set[str]:
     for task in range(instance.n_tasks):
         broken |= _task_rules(instance, timeline, task)
         start, end = int(timeline.start_us[task]), int(timeline.end_us[task])
-        broken |= _absence(instance, int(timeline.gpu[task]), start, end)
+        broken |= _absence(instance, int(timeline.place[task]), start, end)
     marks = [r.load_start_us for r in timeline.residencies] + [r.ready_us for r in timeline.residencies]
     marks += [r.end_us for r in timeline.residencies if r.end_us is not None]
     marks += timeline.start_us.tolist() + timeline.end_us.tolist()
@@ -83,7 +83,7 @@ def _absence(instance: Instance, where: int, begin: int, end: float) -> set[str]
 def _task_rules(instance: Instance, timeline: Timeline, number: int) -> set[str]:
     broken = set()
     job, workflow, task = _parts(instance, number)
-    where, start, end = int(timeline.gpu[number]), int(timeline.start_us[number]), int(timeline.end_us[number])
+    where, start, end = int(timeline.place[number]), int(timeline.start_us[number]), int(timeline.end_us[number])
     gpu = instance.cluster.gpus[where]
     needed = [model for model in instance.models if model.name in task.models]
     runtime = task.runtime_us.get(gpu.kind) or task.runtime_us.get("*")
@@ -105,7 +105,7 @@ def _task_rules(instance: Instance, timeline: Timeline, number: int) -> set[str]
     for edge in task.inputs:
         before = number + workflow.tasks.index(_named(workflow, edge.source)) - workflow.tasks.index(task)
         if start < int(timeline.end_us[before]) + _transfer(
-            instance, int(timeline.gpu[before]), where, edge.size_bytes
+            instance, int(timeline.place[before]), where, edge.size_bytes
         ):
             broken.add("T2")
     owner, far = instance.jobs[job], Fraction(0)
@@ -124,7 +124,7 @@ def _task_rules(instance: Instance, timeline: Timeline, number: int) -> set[str]
 
 def _batch_rules(instance: Instance, timeline: Timeline, number: int) -> set[str]:
     """Look at the batch of a task that has a class, and can run on its GPU's kind."""
-    where, start = int(timeline.gpu[number]), int(timeline.start_us[number])
+    where, start = int(timeline.place[number]), int(timeline.start_us[number])
     batch = _members(instance, timeline, number)
     ends = {int(timeline.end_us[member]) for member in batch}
     table = _parts(instance, number)[2].batch
@@ -146,7 +146,7 @@ def _members(instance: Instance, timeline: Timeline, number: int) -> list[int]:
         other
         for other in range(instance.n_tasks)
         if _parts(instance, other)[2].batch == task.batch
-        and timeline.gpu[other] == timeline.gpu[number]
+        and timeline.place[other] == timeline.place[number]
         and timeline.start_us[other] == timeline.start_us[number]
     ]
 
@@ -158,7 +158,7 @@ def _instant_rules(instance: Instance, timeline: Timeline, instant: int) -> set[
     running = [t for t in range(instance.n_tasks) if timeline.start_us[t] <= instant < timeline.end_us[t]]
     for where, gpu in enumerate(instance.cluster.gpus):
         here = [r for r in held if r.gpu == where]
-        busy = [t for t in running if timeline.gpu[t] == where]
+        busy = [t for t in running if timeline.place[t] == where]
         loads = [r for r in loading if r.gpu == where]
         working = sum(_parts(instance, t)[2].memory_bytes for t in busy)
         if len(loads) > 1:

@@ -102,7 +102,7 @@ def mutant(rng: random.Random, instance: Instance, timeline: Timeline) -> Timeli
 
 def serving_mutant(rng: random.Random, instance: Instance, timeline: Timeline) -> Timeline:
     """Return a timeline in which some tasks have moved to other tasks' starts, or so near that runs overlap."""
-    gpu, start, end = timeline.gpu.copy(), timeline.start_us.copy(), timeline.end_us.copy()
+    gpu, start, end = timeline.place.copy(), timeline.start_us.copy(), timeline.end_us.copy()
     for _ in range(rng.randint(1, 3)):
         task, beside = rng.randrange(instance.n_tasks), rng.randrange(instance.n_tasks)
         batch = instance.template_batch[instance.task_template]

@@ -115,7 +115,7 @@ def follow(instance: Instance, timeline: Timeline) -> set[str]:
     events: list[tuple[int, int, int, int]] = []
     leaders = batch_leaders(instance, timeline).tolist()
     for task in sorted(set(leaders)):
-        where = int(timeline.gpu[task])
+        where = int(timeline.place[task])
         events += [(int(timeline.start_us[task]), START, where, task), (int(timeline.end_us[task]), END, where, task)]
     for index, r in enumerate(timeline.residencies):
         events += [] if r.initial else [(r.load_start_us, LOAD, r.gpu, index), (r.ready_us, READY, r.gpu, index)]

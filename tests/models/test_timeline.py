@@ -13,7 +13,7 @@ def test_placements_come_back_in_task_order_and_residencies_by_gpu_and_load() ->
     late, early, other = Residency(0, 0, 5, 6), Residency(1, 0, 2, 3), Residency(0, 1, 0, 1)
     timeline = Timeline.build(3, [Placement(2, 1, 4, 6), Placement(0, 0, 1, 2)], [late, other, early])
     assert list(timeline.placements) == [Placement(0, 0, 1, 2), Placement(2, 1, 4, 6)]
-    assert timeline.gpu.tolist() == [0, UNPLACED, 1]
+    assert timeline.place.tolist() == [0, UNPLACED, 1]
     assert timeline.residencies == (early, late, other)
     assert not timeline.realised
 

@@ -24,7 +24,7 @@ def same(one: Result, other: Result) -> bool:
     assert one.timeline is not None
     assert other.timeline is not None
     starts = (one.timeline.start_us == other.timeline.start_us).all()
-    gpus = (one.timeline.gpu == other.timeline.gpu).all()
+    gpus = (one.timeline.place == other.timeline.place).all()
     bounds = (one.lower_bound, one.bound_method) == (other.lower_bound, other.bound_method)
     return bool(starts and gpus and bounds) and one.timeline.residencies == other.timeline.residencies
 

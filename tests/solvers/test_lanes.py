@@ -44,7 +44,7 @@ def test_a_plan_is_spread_and_gathered_again() -> None:
     spread = lanes.to_twin(best)
     assert check(lanes.twin, spread) == []
     again = lanes.back(spread)
-    assert [part.tolist() for part in (again.gpu, again.start_us)] == [best.gpu.tolist(), best.start_us.tolist()]
+    assert [part.tolist() for part in (again.place, again.start_us)] == [best.place.tolist(), best.start_us.tolist()]
 
 
 def test_where_shares_are_no_lanes() -> None:

@@ -100,9 +100,9 @@ def test_checker_refuses_a_changed_gpu_where_iterations_disagree(seed: int) -> N
         timeline = simulate(instance, parse_policy(rng.choice(POLICIES)), seed)
         for task in range(instance.n_tasks):
             for gpu in range(instance.n_gpus):
-                gpus = timeline.gpu.copy()
+                gpus = timeline.place.copy()
                 gpus[task] = gpu
-                changed = replace(timeline, gpu=gpus)
+                changed = replace(timeline, place=gpus)
                 eligible = gpu in instance.eligible_gpus(task)
                 same = eligible and agrees(instance, changed)
                 assert (check(instance, changed) == []) == same, (task, gpu)
@@ -119,7 +119,7 @@ def test_replay_keeps_every_time(seed: int) -> None:
         timeline = simulate(instance, parse_policy(rng.choice(POLICIES)), seed)
         again = simulate(instance, replay(instance, timeline))
         assert as_served(again) == as_served(timeline)
-        assert np.array_equal(again.gpu, timeline.gpu)
+        assert np.array_equal(again.place, timeline.place)
 
 
 @pytest.mark.parametrize("seed", range(6))

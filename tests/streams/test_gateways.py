@@ -17,7 +17,7 @@ from truenorth.models.streams import StreamSpeed
 
 def nodes_of(instance: Instance, policy: str) -> str:
     """Return to which node each request goes, in the order of release."""
-    return "".join("AB"[gpu] for gpu in simulate(instance, parse_policy(f"{policy}:known=yes")).gpu.tolist())
+    return "".join("AB"[gpu] for gpu in simulate(instance, parse_policy(f"{policy}:known=yes")).place.tolist())
 
 
 def burst(a: StreamSpeed, b: StreamSpeed, tokens: Tokens, count: int) -> Instance:
@@ -116,7 +116,7 @@ def test_a_limited_node_is_weighed_by_the_step_that_it_can_have() -> None:
     1 + 110 = 111 < 199; 2 + 220 = 222 > 199; 222 < 2 + 2 x 198 = 398; 333 < 398; 444 > 398.
     """
     instance = burst(speed(1_000_000, {1: 10, 2: 30}, 2), speed(1_000_000, {1: 18, 2: 18}, 2), Tokens(1, 1, 11), 5)
-    nodes = simulate(instance, parse_policy("least_work:known=yes,limit=1")).gpu.tolist()
+    nodes = simulate(instance, parse_policy("least_work:known=yes,limit=1")).place.tolist()
     assert "".join("AB"[gpu] for gpu in nodes) == "ABAAB"
 
 

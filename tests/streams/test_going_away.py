@@ -209,7 +209,7 @@ def test_a_rolling_restart_by_hand() -> None:
     ends[2], ends[3], ends[7] = (80, 90, 110), (110, 120, 140), (215, 225, 245)
     assert as_served(timeline) == [Served(*each) for each in ends]
     assert check(drained, timeline) == []
-    assert timeline.gpu.tolist() == [0, 1, 1, 1, 0, 1, 0, 0]
+    assert timeline.place.tolist() == [0, 1, 1, 1, 0, 1, 0, 0]
 
 
 def test_a_plan_may_not_be_cut(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_plan_may_not_be_cut(tmp_path: Path) -> None:
     timeline = simulate(instance, parse_policy("least_requests"))
     assert timeline.served is not None
     whole = replace(timeline.served, cut=(), order=None, first_us=np.array([20]))
-    plan = replace(timeline, gpu=np.array([0]), start_us=np.array([0]), end_us=np.array([65]), served=whole)
+    plan = replace(timeline, place=np.array([0]), start_us=np.array([0]), end_us=np.array([65]), served=whole)
     said = "E3 job 0 task answer: has not ended when s0/g0 goes (found 65, allowed 50)"
     assert [str(violation) for violation in check(instance, plan)] == [said]
     with pytest.raises(PolicyError, match="no plan to carry out: 1 runs of requests were cut"):

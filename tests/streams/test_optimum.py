@@ -103,7 +103,7 @@ def test_bounds_lie_below_all_plans_and_policies_above(seed: int) -> None:
 
 def test_where_nothing_is_searched_it_is_said_why() -> None:
     instance = random_chats(random.Random(1), 5, measured=True)
-    search = Search(instance, Objective.MEAN_LATENCY, time_limit_s=60.0)
+    search = Search(instance, Objective.MEAN_LATENCY, 60.0)
     search.offer(simulate(instance, parse_policy("least_tokens")))
     queues.improve(search, 0, iterations=10)
     assert search.left_out["search"] == (

@@ -149,7 +149,7 @@ def plain_requests(instance: Instance, timeline: Timeline, not_before: Sequence[
         stream = streams.classes[streams.template[instance.task_template[task]]]
         after = []
         for before, edge in instance.task_inputs(task):
-            here, there = int(timeline.gpu[before]), int(timeline.gpu[task])
+            here, there = int(timeline.place[before]), int(timeline.place[task])
             moved = instance.kv_transfer_time(before, here, there) if streams.kv_edge[edge] else None
             after.append((before, instance.transfer_time(edge, here, there) if moved is None else moved))
         release = int(instance.job_release_us[instance.task_job[task]])
@@ -177,7 +177,7 @@ def queues(instance: Instance, timeline: Timeline) -> list[list[int]]:
     """Return, per GPU, its requests in the order in which they joined."""
     found: list[list[int]] = [[] for _ in instance.cluster.gpus]
     for task in file_order(instance, timeline).tolist():
-        found[timeline.gpu[task]].append(task)
+        found[timeline.place[task]].append(task)
     return found
 
 

@@ -36,12 +36,12 @@ def plan(instance: Instance) -> Timeline:
 
 def bars(axes: Axes, timeline: Timeline, colours: list[str], labels: list[str]) -> None:
     """Draw the runs of a timeline, one row per GPU."""
-    for task, (gpu, start, end) in enumerate(zip(timeline.gpu, timeline.start_us, timeline.end_us, strict=True)):
+    for task, (gpu, start, end) in enumerate(zip(timeline.place, timeline.start_us, timeline.end_us, strict=True)):
         if colours[task]:
             axes.barh(gpu, (end - start) / 1e6, left=start / 1e6, height=0.7, color=colours[task], edgecolor="white")
             if labels[task] and end - start > 150_000:
                 axes.text((start + end) / 2e6, gpu, labels[task], ha="center", va="center", fontsize=7, clip_on=True)
-    gpus = range(int(timeline.gpu.max()) + 1)
+    gpus = range(int(timeline.place.max()) + 1)
     axes.set_yticks(gpus, [f"s{gpu}/g0" for gpu in gpus])
     axes.invert_yaxis()
     axes.set_xlabel("time in s")
@@ -59,7 +59,7 @@ def beam_state(instance: Instance, timeline: Timeline) -> Figure:
     colours = [AGAIN if known[task] else OPEN if started[task] else "" for task in range(instance.n_tasks)]
     bars(axes, timeline, colours, [f"job {job}" for job in jobs.tolist()])
     for gpu in range(instance.n_gpus):
-        ends = timeline.end_us[started & (timeline.gpu == gpu)]
+        ends = timeline.end_us[started & (timeline.place == gpu)]
         free_s = max(NOW_S, int(ends.max(initial=now_us)) / 1e6)
         held = [r for r in timeline.residencies if r.gpu == gpu and r.load_start_us < now_us]
         names = sorted({instance.models[r.model].name for r in held if r.end_us is None or r.end_us > now_us})
@@ -93,7 +93,7 @@ def retimed_window(instance: Instance, timeline: Timeline) -> Figure:
     colours, labels = [""] * instance.n_tasks, [""] * instance.n_tasks
     for position in range(LEAD, LAST):
         other = int(before.order[position])
-        same = moved.start_us[other] == decoded.start_us[other] and moved.gpu[other] == decoded.gpu[other]
+        same = moved.start_us[other] == decoded.start_us[other] and moved.place[other] == decoded.place[other]
         colours[other], labels[other] = STANDS if same else AGAIN, str(position)
     colours[task] = MOVED
     figure, axes = plt.subplots(figsize=(9, 3.4), layout="constrained")

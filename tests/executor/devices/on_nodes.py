@@ -103,7 +103,7 @@ def told(run: LiveRun, alike: LiveRun) -> dict[str, Any]:
         "outputs": len(of),
         "same": all(alike.digests[task] == run.digests[task] for task in of),
         "kept": all(run.outputs[task].equal(alike.outputs[task]) for task in of),
-        "gpus": run.timeline.gpu.tolist() == alike.timeline.gpu.tolist(),
+        "gpus": run.timeline.place.tolist() == alike.timeline.place.tolist(),
         "broken": [] if failed else [str(each) for each in check(planned(len(run.devices)), run.timeline)],
         "transfers": len(run.records.transfers) == len(alike.records.transfers) > 0,
         "failed": sorted(failed),

@@ -26,7 +26,7 @@ def swapping(gpus: int = 1) -> Instance:
 def backwards(plan: Timeline) -> Timeline:
     """Return the plan with the jobs of each model in the opposite order."""
     order = np.array([4, 5, 2, 3, 0, 1])
-    return Timeline(plan.gpu[order], plan.start_us[order], plan.end_us[order], plan.residencies)
+    return Timeline(plan.place[order], plan.start_us[order], plan.end_us[order], plan.residencies)
 
 
 def test_jobs_are_equal_if_no_rule_and_no_objective_tells_them_apart() -> None:

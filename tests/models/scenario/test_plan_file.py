@@ -47,7 +47,7 @@ def timeline() -> Timeline:
 
 
 def same(a: Timeline, b: Timeline) -> bool:
-    arrays = ((a.gpu, b.gpu), (a.start_us, b.start_us), (a.end_us, b.end_us))
+    arrays = ((a.place, b.place), (a.start_us, b.start_us), (a.end_us, b.end_us))
     return all(np.array_equal(x, y) for x, y in arrays) and (a.residencies, a.realised) == (b.residencies, b.realised)
 
 
@@ -78,7 +78,7 @@ def test_round_trip(tmp_path: Path, instance: Instance, header: TimelineHeader) 
     read = read_timeline(path, instance)
     assert read.header == header
     assert same(read.timeline, timeline())
-    assert read.timeline.gpu[2] == UNPLACED
+    assert read.timeline.place[2] == UNPLACED
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -106,7 +106,7 @@ def test_least_that_a_hand_made_plan_needs(tmp_path: Path, instance: Instance) -
     (tmp_path / "plan.json").write_text(json.dumps(plan | {"objective": "makespan"}))
     read = read_timeline(tmp_path / "plan.json", instance)
     assert read.header == TimelineHeader(objective="makespan")
-    assert (read.timeline.gpu == UNPLACED).all()
+    assert (read.timeline.place == UNPLACED).all()
     assert not read.timeline.realised
 
 

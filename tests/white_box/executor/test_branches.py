@@ -60,7 +60,7 @@ def done(on: Instance, timeline: Timeline, before_us: int) -> set[tuple[object, 
     """Return every start before a time, of runs and of loads."""
     starts: set[tuple[object, ...]] = set()
     for ran in np.flatnonzero(timeline.start_us < before_us).tolist():
-        place = int(timeline.gpu[ran]), int(timeline.start_us[ran])
+        place = int(timeline.place[ran]), int(timeline.start_us[ran])
         starts.add((int(on.task_job[ran]), on.task_name(ran), *place))
     loads = (r for r in timeline.residencies if r.load_start_us < before_us)
     return starts | {(on.models[r.model].name, r.gpu, r.slot, r.load_start_us) for r in loads}
@@ -155,7 +155,7 @@ def test_compass_lets_a_task_of_a_branch_keep_its_worker_as_long_as_it_is_likely
     whole = Workflow("w", tasks, (Branch(HALF, ("a",)), Branch(HALF, ())))
     for workflow, gpu in ((paths_of(whole)[0], 0), (Workflow("w", tasks), 1)):
         on = instance([Job(workflow, 0, ingress=0)], on=cluster(2))
-        assert int(simulate(on, parse_policy("compass:adjust=off")).gpu[4]) == gpu
+        assert int(simulate(on, parse_policy("compass:adjust=off")).place[4]) == gpu
 
 
 def test_srpt_counts_work_as_it_is_likely_until_the_path_shows() -> None:

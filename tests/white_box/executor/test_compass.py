@@ -108,7 +108,7 @@ def test_others_are_seen_as_of_the_latest_multiple_of_the_period(first: int, sec
     busy, long, short = chain(task("t", {"B": 30}), name="u"), chain(task("t", 100), name="v"), chain(task("t", 1))
     jobs = [Job(busy, 0, ingress=1), Job(long, first, ingress=0), Job(short, second, ingress=1)]
     timeline = simulate(instance(jobs, on=two_kinds()), parse_policy("compass:period=10us"))
-    assert timeline.gpu.tolist() == [1, 0, where]
+    assert timeline.place.tolist() == [1, 0, where]
 
 
 def test_the_own_row_is_fresh() -> None:
@@ -116,7 +116,7 @@ def test_the_own_row_is_fresh() -> None:
     long, short = chain(task("t", 100), name="v"), chain(task("t", 1))
     jobs = [Job(long, 5, ingress=0), Job(short, 6, ingress=0)]
     timeline = simulate(instance(jobs, on=cluster(2)), parse_policy("compass:period=10us"))
-    assert timeline.gpu.tolist() == [0, 1]
+    assert timeline.place.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(("remaining", "where"), [("on", 0), ("off", 1)])
@@ -125,7 +125,7 @@ def test_the_running_task_counts_with_its_remaining_time(remaining: str, where: 
     jobs = [Job(chain(task("t", {"A": 10}), name="v"), 0), Job(chain(task("t", {"B": 5}), name="u"), 5)]
     on = instance([*jobs, Job(chain(task("t", 1)), 8)], on=two_kinds())
     timeline = simulate(on, parse_policy(f"compass:period=0us,remaining={remaining}"))
-    assert int(timeline.gpu[2]) == where
+    assert int(timeline.place[2]) == where
 
 
 CHAIN = chain(task("a", 10), task("b", 4, after={"a": 0}))
@@ -163,7 +163,7 @@ def test_nothing_is_reserved_by_a_plan() -> None:
     other = chain(task("t", {"B": 12}), name="u")
     on = instance([Job(CHAIN, 0), Job(other, 0), Job(chain(task("t", 1), name="v"), 1)], on=two_kinds())
     timeline = simulate(on, parse_policy("compass:period=0us"))
-    assert int(timeline.gpu[3]) == 0
+    assert int(timeline.place[3]) == 0
 
 
 @pytest.mark.parametrize(("ingress", "policy"), list(product((0, 1, 2), ("compass", "jit", "heft", "srpt", "static"))))
@@ -172,14 +172,14 @@ def test_equal_workers_leave_a_task_at_the_ingress_server(ingress: int, policy: 
     resident = tuple(InitialResidency(gpu, 0) for gpu in range(3))
     jobs = [Job(chain(task("t", 1, ["m"])), 10 * release, ingress=ingress) for release in range(2)]
     timeline = simulate(instance(jobs, {"m": 4}, cluster(3), initial=resident), parse_policy(policy))
-    assert timeline.gpu.tolist() == [ingress, ingress]
+    assert timeline.place.tolist() == [ingress, ingress]
 
 
 def test_equal_workers_elsewhere_count_by_their_number() -> None:
     # The job arrives at g2, which is busy with a task of kind C until 9: g0 and g1 are equal.
     kinds = Cluster((gpu(0), gpu(1), gpu(2, kind="C")), network())
     jobs = [Job(chain(task("t", {"C": 9}), name="v"), 0), Job(chain(task("t", 1)), 0, ingress=2)]
-    assert simulate(instance(jobs, on=kinds), parse_policy("compass:period=0us")).gpu.tolist() == [2, 0]
+    assert simulate(instance(jobs, on=kinds), parse_policy("compass:period=0us")).place.tolist() == [2, 0]
 
 
 def random_workflow(rng: random.Random, size: int) -> Workflow:
@@ -209,4 +209,4 @@ def test_placement_equals_that_of_a_plain_loop(seed: int) -> None:
         where[t] = min(range(count), key=lambda w: (starts[w], w != ingress, w))
         finish[t] = available[where[t]] = starts[where[t]] + on.run_time(t, where[t])
     timeline = simulate(on, parse_policy("compass:adjust=off"))
-    assert timeline.gpu.tolist() == [where[t] for t in range(7)]
+    assert timeline.place.tolist() == [where[t] for t in range(7)]

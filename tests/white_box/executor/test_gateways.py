@@ -119,7 +119,7 @@ def test_rltune_counts_what_it_evicts_and_the_queue_needs(reload: str, where: in
     jobs = [Job(first, 0, ingress=0), Job(second, 0, ingress=0)]
     on = instance(jobs, sizes, cluster(2), initial=held)
     timeline = simulate(on, parse_policy(f"rltune:reload={reload},balance=0,room=0"))
-    assert int(timeline.gpu[0]) == where
+    assert int(timeline.place[0]) == where
 
 
 def test_hadar_takes_the_kind_of_least_finish_and_price() -> None:
@@ -191,4 +191,4 @@ def test_hadar_breaks_ties_by_the_ingress_server_then_the_lowest_index() -> None
         [Job(work, 0, ingress=server) for server in (3, 3, 1, 0, 0)],
         on=Cluster(tuple(gpu(i) for i in range(5)), network()),
     )
-    assert simulate(on, parse_policy("hadar:window=10us,windows=40")).gpu.tolist() == [3, 0, 1, 2, 4]
+    assert simulate(on, parse_policy("hadar:window=10us,windows=40")).place.tolist() == [3, 0, 1, 2, 4]

@@ -152,7 +152,7 @@ def test_noise_falls_on_tasks_not_on_events() -> None:
     on = instance([Job(chain(task("t", 1_000)), release) for release in range(6)], on=cluster(2))
     noise = parse_noise("run=lognormal:0.5")
     one, other = (simulate(on, parse_policy(name), 3, noise) for name in ("heft", "hash"))
-    assert one.gpu.tolist() != other.gpu.tolist()
+    assert one.place.tolist() != other.place.tolist()
     assert (one.end_us - one.start_us).tolist() == (other.end_us - other.start_us).tolist()
     assert len(set((one.end_us - one.start_us).tolist())) == 6
 

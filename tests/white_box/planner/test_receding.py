@@ -71,7 +71,7 @@ def test_a_successor_stays_where_its_input_is() -> None:
     on = instance([Job(chain(task("x", 3), task("y", 4, after={"x": 0})), 0), *jobs(("z", 4, 2))], on=cluster(2))
     timeline = run(on, receding(on))
     assert timeline.start_us.tolist() == [0, 3, 2]
-    assert timeline.gpu[0] == timeline.gpu[1] != timeline.gpu[2]
+    assert timeline.place[0] == timeline.place[1] != timeline.place[2]
 
 
 @pytest.mark.parametrize(("lookahead", "starts", "sum_of_slowdowns"), [(0, [0, 10], 11), (1, [2, 1], Fraction("2.2"))])

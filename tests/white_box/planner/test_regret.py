@@ -153,12 +153,12 @@ def test_steps_of_windows_with_batches_are_feasible_and_keep_what_they_say(scena
     for before, after in pairwise(steps):
         assert check(window, after.timeline) == []
         assert after.value <= before.value
-        assert after.timeline.gpu.tolist() == ran.gpu.tolist()
+        assert after.timeline.place.tolist() == ran.place.tolist()
     residency, batches = (step.timeline for step in steps[1:3])
     assert (batch_leaders(window, residency) == batch_leaders(window, ran)).all()
     for timeline in (residency, batches):
-        by_start = np.lexsort((timeline.start_us, ran.start_us, ran.gpu))
-        on_one_gpu = ran.gpu[by_start][1:] == ran.gpu[by_start][:-1]
+        by_start = np.lexsort((timeline.start_us, ran.start_us, ran.place))
+        on_one_gpu = ran.place[by_start][1:] == ran.place[by_start][:-1]
         assert (np.diff(timeline.start_us[by_start])[on_one_gpu] >= 0).all()
 
 
@@ -210,8 +210,8 @@ def test_no_step_is_worse_than_the_one_before_and_every_timeline_is_feasible(sce
         assert before.lower_bound >= after.lower_bound
     as_ran, _, order, _ = apart.steps
     for step in apart.steps[:3]:
-        assert step.timeline.gpu.tolist() == as_ran.timeline.gpu.tolist()
-    best, best_there = (solve(world, objective).value for world in (window, with_placement(window, timeline.gpu)))
+        assert step.timeline.place.tolist() == as_ran.timeline.place.tolist()
+    best, best_there = (solve(world, objective).value for world in (window, with_placement(window, timeline.place)))
     assert best is not None
     assert best_there is not None
     assert apart.lower_bound <= best <= apart.steps[-1].value
@@ -224,7 +224,7 @@ def test_order_is_kept_while_only_residency_is_free(scenario: Scenario, seed: in
     timeline = run(window, parse_policy("hash"))
     steps = hold(replace(scenario, instance=window), timeline, "hash", Budget(0.1)).steps
     for gpu in range(window.n_gpus):
-        here = [task for task in range(window.n_tasks) if timeline.gpu[task] == gpu]
+        here = [task for task in range(window.n_tasks) if timeline.place[task] == gpu]
         before, after = (sorted(here, key=lambda t: step.timeline.start_us[t]) for step in steps[:2])
         assert before == after
 
@@ -236,10 +236,10 @@ def test_instances_with_a_part_given_have_the_same_timelines_and_bounds(
 ) -> None:
     window = draw(random.Random(seed), 4)
     timeline = run(window, parse_policy("hash"))
-    fixed = with_placement(window, timeline.gpu)
+    fixed = with_placement(window, timeline.place)
     assert check(fixed, timeline) == []
     assert fixed.job_critical_us.tolist() == window.job_critical_us.tolist()
-    assert [fixed.eligible_gpus(task) for task in range(fixed.n_tasks)] == [[gpu] for gpu in timeline.gpu.tolist()]
+    assert [fixed.eligible_gpus(task) for task in range(fixed.n_tasks)] == [[gpu] for gpu in timeline.place.tolist()]
     objective = Objective.MEAN_SLOWDOWN
     bare, free, held = (solve(world, objective).value for world in (without_models(window), window, fixed))
     assert bare is not None

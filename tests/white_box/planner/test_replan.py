@@ -107,9 +107,9 @@ def test_what_has_started_stands_and_every_rule_is_kept(scenario: Scenario) -> N
         made = tn.replan(replace(scenario, instance=on), plan, at_us, logs, moves=100)
         assert check(made.truth, replace(made.timeline, realised=False)) == []
         begun = plan.start_us < at_us
-        assert (made.timeline.gpu[begun] == plan.gpu[begun]).all()
+        assert (made.timeline.place[begun] == plan.place[begun]).all()
         assert (made.timeline.start_us[begun] == plan.start_us[begun]).all()
-        moved += int((made.timeline.gpu != plan.gpu).sum())
+        moved += int((made.timeline.place != plan.place).sum())
     assert moved
 
 

@@ -245,7 +245,7 @@ class PretendedRuns:
             raise Killed
         takes = {task: 1000 + (task * 7919 + number * 104729) % 5000 for task in range(instance.n_tasks)}
         timeline = simulate_recorded(instance, policy, Durations(runs=takes))
-        placed = (timeline.gpu.tolist(), timeline.start_us.tolist(), timeline.end_us.tolist())
+        placed = (timeline.place.tolist(), timeline.start_us.tolist(), timeline.end_us.tolist())
         runs = [
             DeviceRecord(task, gpu, at, at, end, 1000) for task, (gpu, at, end) in enumerate(zip(*placed, strict=True))
         ]

@@ -54,7 +54,7 @@ def test_a_run_keeps_every_rule_races_nowhere_and_puts_out_what_it_should(
     assert different_outputs(made, Small, "cuda", run.outputs, 30) == []
     assert len(run.digests) == made.n_tasks
     if plan is not None:
-        assert run.timeline.gpu.tolist() == plan.gpu.tolist()
+        assert run.timeline.place.tolist() == plan.place.tolist()
 
 
 def test_what_tasks_take_beside_the_weights_is_known_from_the_warm_up(
@@ -70,7 +70,7 @@ def test_what_tasks_take_beside_the_weights_is_known_from_the_warm_up(
     assert run.held_bytes == {0: 192, 1: 320}
     found = list(exceeded_memory(made, run.timeline, np.array([192, 193])))
     assert {(violation.found, violation.allowed) for violation in found} == {(1088 + 193, 1280)}
-    begun = zip(run.timeline.gpu[1::2], run.timeline.start_us[1::2], strict=True)  # every b
+    begun = zip(run.timeline.place[1::2], run.timeline.start_us[1::2], strict=True)  # every b
     assert {violation.subject for violation in found} == {f"s{gpu}/g0 at {start} us" for gpu, start in begun}
     assert len(found) == JOBS
 

@@ -202,7 +202,7 @@ def test_a_process_that_ends_again_and_again_is_done_without() -> None:
     assert sorted(failure.job for failure in run.records.failures) == [0, 1, 2, 3]
     assert [fault.what for fault in run.records.faults] == [STARTED_AGAIN] * 4 + [SET_ASIDE]
     assert ran(run) == {4, 5}
-    assert run.timeline.gpu.tolist() == [0, 0, 0, 0, 1, 1]
+    assert run.timeline.place.tolist() == [0, 0, 0, 0, 1, 1]
     assert check(on, run.timeline) == []
 
 
@@ -255,7 +255,7 @@ def test_a_load_that_fails_is_tried_again() -> None:
     assert [replace(fault, at_us=0) for fault in run.records.faults] == [said, said]
     assert run.records.failures == []
     assert ran(run) == {0, 1, 2, 3, 4}
-    assert run.timeline.gpu.tolist() == [0, 0, 0, 1, 0]
+    assert run.timeline.place.tolist() == [0, 0, 0, 1, 0]
     assert check(on, run.timeline) == []
 
 
@@ -267,7 +267,7 @@ def test_a_gpu_that_cannot_load_is_set_aside_and_its_work_moved(stalls: bool) ->
     assert [fault.what for fault in run.records.faults] == [*before, SET_ASIDE]
     assert run.records.failures == []
     assert ran(run) == {0, 1, 2, 3, 4}
-    assert run.timeline.gpu[[1, 3, 4]].tolist() == [1, 1, 1]
+    assert run.timeline.place[[1, 3, 4]].tolist() == [1, 1, 1]
     assert [stay.gpu for stay in run.timeline.residencies if stay.model == 1] == [1]
     assert check(on, run.timeline) == []
 
@@ -335,7 +335,7 @@ def test_runs_that_fail_in_a_row_set_a_gpu_aside_unless_the_task_is_at_fault() -
         on = instance(jobs, ["m0", "m1"], gpus(2, 2 * BYTES))
         run = run_live(on, lambda: Listed([0] * 6, prefetch=0), runner, PATIENT)
         assert [f.job for f in run.records.failures] == list(range(failed))
-        assert run.timeline.gpu.tolist() == [0] * failed + [1] * (6 - failed)
+        assert run.timeline.place.tolist() == [0] * failed + [1] * (6 - failed)
         assert check(on, run.timeline) == []
 
 

@@ -51,8 +51,8 @@ class Bytes:
 
 
 def orders(timeline: Timeline, n_gpus: int) -> list[list[int]]:
-    by_start = sorted(range(len(timeline.gpu)), key=lambda t: (timeline.start_us[t], timeline.end_us[t]))
-    return [[t for t in by_start if timeline.gpu[t] == gpu] for gpu in range(n_gpus)]
+    by_start = sorted(range(len(timeline.place)), key=lambda t: (timeline.start_us[t], timeline.end_us[t]))
+    return [[t for t in by_start if timeline.place[t] == gpu] for gpu in range(n_gpus)]
 
 
 def loads(timeline: Timeline, n_gpus: int) -> list[list[int]]:
@@ -70,7 +70,7 @@ def test_random_plans_keep_rules_order_and_placement(seed: int) -> None:
     run = run_live(made, replay(made, plan), Bytes, SHARED, plan=plan)
     assert run.records.failures == []
     assert check(made, run.timeline) == []
-    assert run.timeline.gpu.tolist() == plan.gpu.tolist()
+    assert run.timeline.place.tolist() == plan.place.tolist()
     assert orders(run.timeline, made.n_gpus) == orders(plan, made.n_gpus)
     assert loads(run.timeline, made.n_gpus) == loads(plan, made.n_gpus)
 
@@ -244,6 +244,6 @@ def test_inputs_sent_to_a_gpu_that_the_task_has_left_are_freed(monkeypatch: pyte
     monkeypatch.setattr(LiveDevice, "__init__", remember)
     tasks = [task("x", 10), task("y", 10, (), {"x": 64}), task("z", 10, (), {"y": 64, "x": 64})]
     run = run_live(instance([chain(*tasks)], [], gpus(2, BYTES)), Mover, Small, SHARED)
-    assert run.timeline.gpu.tolist() == [0, 0, 1]
+    assert run.timeline.place.tolist() == [0, 0, 1]
     assert [(sent.subject, sent.target) for sent in run.records.transfers].count((0, 1)) == 1
     assert devices[0].outputs._received == {}

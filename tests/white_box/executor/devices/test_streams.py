@@ -127,7 +127,7 @@ def test_iterations_of_given_length_are_the_strides(seed: int) -> None:
             strides = simulate(made, parse_policy(policy))
             one_by_one = simulate_recorded(made, parse_policy(policy), Durations(iterations={0: ()}))
             assert as_served(one_by_one) == as_served(strides)
-            assert one_by_one.gpu.tolist() == strides.gpu.tolist()
+            assert one_by_one.place.tolist() == strides.place.tolist()
 
 
 def test_what_happened_follows_from_its_iterations() -> None:
@@ -149,7 +149,7 @@ def test_a_plan_keeps_its_nodes_and_its_order(policy: str) -> None:
     run = run_live(made, replay(made, plan), Decoding, KEPT, plan=plan)
     assert run.records.failures == []
     assert check(made, run.timeline) == []
-    assert run.timeline.gpu.tolist() == plan.gpu.tolist()
+    assert run.timeline.place.tolist() == plan.place.tolist()
     assert queues(made, run.timeline) == queues(made, plan)
     assert (run.timeline.start_us >= plan.start_us).all()
 
@@ -212,7 +212,7 @@ def test_what_ends_a_process_costs_the_requests_that_it_served(do: Callable[[], 
     assert [fault.what for fault in run.records.faults] == [STARTED_AGAIN]
     assert set(run.outputs) == {1, 2, 3, 4, 5}
     assert different_outputs(made, Decoding, "cpu", run.outputs, 30) == []
-    assert set(run.timeline.gpu.tolist()[1:]) == {0, 1}
+    assert set(run.timeline.place.tolist()[1:]) == {0, 1}
 
 
 def test_what_devices_do_not_serve_is_refused_in_one_line(module: nn.Module) -> None:

@@ -166,7 +166,7 @@ def test_a_plan_is_the_same_on_the_twin_and_hints_its_formulation() -> None:
         assert check(visits.twin, spread) == []
         gathered = visits.back(spread)
         assert gathered.residencies == plan.residencies
-        assert (gathered.gpu == plan.gpu).all()
+        assert (gathered.place == plan.place).all()
         part = replace(visits.twin, jobs=visits.twin.jobs[:1])
         assert check(part, restrict(visits.twin, spread, part)) == []
         formulation = formulate(visits.twin, objective, spread)

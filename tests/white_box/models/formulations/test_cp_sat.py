@@ -81,7 +81,7 @@ def test_hint_is_read_back_in_normal_form() -> None:
     values = dict(zip(hint.vars, hint.values, strict=True))
     read = read_timeline(formulation, [values[index] for index in range(len(formulation.model.proto.variables))])
     # The first task is on the first of the equal GPUs, and one early load of m is all that is left of the residencies.
-    assert read.gpu.tolist() == [0, 0]
+    assert read.place.tolist() == [0, 0]
     assert read.residencies == (Residency(0, 0, 5, 9),)
     assert timeline_value(Objective.MEAN_LATENCY, built, read) == (12 + 32) / 2
 
@@ -113,7 +113,7 @@ def test_equal_gpus_are_numbered(count: int) -> None:
     class Collect(cp_model.CpSolverSolutionCallback):
         def on_solution_callback(self) -> None:
             values = list(self.response_proto.solution)
-            seen.add(tuple(read_timeline(formulation, values).gpu.tolist()))
+            seen.add(tuple(read_timeline(formulation, values).place.tolist()))
 
     formulation.model.proto.ClearField("objective")
     formulation.model.add(formulation.variables.start[0] <= 1)

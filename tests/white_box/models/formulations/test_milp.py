@@ -86,7 +86,7 @@ def test_plan_is_read_with_the_earliest_times_of_its_decisions() -> None:
     values = start_values(formulation, plan)
     read = read_timeline(formulation, lambda variable: values[variable.name])
     # On the first of the equal GPUs; m loads at 0, the runs follow their release at once.
-    assert read.gpu.tolist() == [0, 0]
+    assert read.place.tolist() == [0, 0]
     assert read.start_us.tolist() == [20, 22]
     assert read.residencies == (Residency(0, 0, 0, 4),)
 

@@ -65,8 +65,8 @@ def test_an_optimum_lies_inside_the_windows_of_its_value(seed: int, objective: O
     scaled = ScaledObjective.of(objective, built, horizon)
     windows = time_windows(built, scaled, scaled.floor(best.value), horizon)
     tasks = np.arange(built.n_tasks)
-    assert np.all(windows.earliest_start_us[tasks, best.timeline.gpu] <= best.timeline.start_us)
-    assert np.all(best.timeline.end_us <= windows.latest_end_us[tasks, best.timeline.gpu])
+    assert np.all(windows.earliest_start_us[tasks, best.timeline.place] <= best.timeline.start_us)
+    assert np.all(best.timeline.end_us <= windows.latest_end_us[tasks, best.timeline.place])
     assert np.all(completion_us(built, best.timeline) <= windows.completion_upper_us)
 
 
@@ -124,7 +124,7 @@ def test_renumbering_orders_gpus_by_their_first_task() -> None:
     runs = [Placement(0, 2, 4, 7), Placement(1, 0, 4, 7), Placement(2, 2, 7, 10)]
     plan = normal_form(built, runs, [Chain(0, 2, 0, False, 10), Chain(0, 0, 0, False, 7)])
     moved = renumber(plan, interchangeable_gpus(built))
-    assert moved.gpu.tolist() == [0, 1, 0]
+    assert moved.place.tolist() == [0, 1, 0]
     assert [residency.gpu for residency in moved.residencies] == [0, 1]
     assert check(built, moved) == []
 

@@ -53,8 +53,8 @@ def test_the_optimum_keeps_to_the_limits_of_every_plan(seed: int, objective: Obj
     cost = scaled.combine(scaled.terms(built, completion_us(built, best)))
     for known in (best, other):
         given = _limits(built, objective, priced, known)
-        assert np.all(given.earliest_start_us[tasks, best.gpu] <= best.start_us)
-        assert np.all(best.start_us <= given.latest_start_us[tasks, best.gpu])
+        assert np.all(given.earliest_start_us[tasks, best.place] <= best.start_us)
+        assert np.all(best.start_us <= given.latest_start_us[tasks, best.place])
         assert np.all(completion_us(built, best) <= given.latest_completion_us)
         starts = best.start_us.tolist()
         assert given.surcharges is not None

@@ -70,7 +70,7 @@ def test_without_error_it_does_what_was_planned() -> None:
         plan = anneal(on, Objective.MEAN_LATENCY, 200, seed)
         assert plan is not None
         happened, policy = followed(Told.exactly(on), plan, on)
-        assert happened.gpu.tolist() == plan.gpu.tolist()
+        assert happened.place.tolist() == plan.place.tolist()
         assert (happened.start_us <= plan.start_us).all()
         assert policy.decision_s == []
 

@@ -97,7 +97,7 @@ def test_without_error_what_happens_is_the_plan() -> None:
         assert same is not on
         happened = retime(on, plan, same)
         assert happened.start_us.tolist() == plan.start_us.tolist()
-        assert happened.gpu.tolist() == plan.gpu.tolist()
+        assert happened.place.tolist() == plan.place.tolist()
 
 
 def test_every_run_under_errors_keeps_the_rules_and_repeats() -> None:
