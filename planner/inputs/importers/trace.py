@@ -486,11 +486,11 @@ def _fit_servers(
     whole = np.where(gpus > held, -(-gpus // held) * held, gpus)
     widened = int((whole[rows] > gpus[rows]).sum())
     if widened:
-        tally.warnings.append(f"{widened:,} jobs take whole servers, more GPUs than in the log: {held} in each")
+        tally.warnings.append(f"jobs that take whole servers of {held} GPUs, more than in the log: {widened:,}")
     fits = whole[rows] <= hardware.gpus
     if not fits.all():
-        most = f"{int((~fits).sum()):,} jobs take more than the {hardware.gpus} GPUs that there are"
-        tally.warnings.append(f"{most}, and are left out; --servers gives more")
+        most = f"jobs left out that take more than the {hardware.gpus} GPUs that there are (--servers gives more)"
+        tally.warnings.append(f"{most}: {int((~fits).sum()):,}")
     if not fits.any():
         raise QuestionError(f"every job takes more than {hardware.gpus} GPUs; allowed are more servers", "servers")
     return replace(found, gpus=whole), rows[fits], release_us[fits]

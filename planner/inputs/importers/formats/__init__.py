@@ -37,6 +37,7 @@ FORMATS: Mapping[str, Format] = {
         _format("helios", cluster_jobs.Helios),
         _format("philly", cluster_jobs.Philly),
         _format("rltune", cluster_jobs.RLTune),
+        _format("elasticflow", cluster_jobs.ElasticFlow),
         _format("wfcommons", dags.WfCommons),
         _format("asynchow", dags.AsyncHow),
         _format("table", table.TableReader, dated=_is_dated, any_clock=True),

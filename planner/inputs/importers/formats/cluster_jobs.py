@@ -1,4 +1,4 @@
-"""Jobs of a cluster's scheduler: Helios, Acme, Philly, and RLTune's traces.
+"""Jobs of a cluster's scheduler: Helios, Acme, Philly, and the traces of RLTune and ElasticFlow.
 
 A job on several GPUs is one run that takes them all together, unless the user asks for jobs on one GPU alone, or to
 split: then a job on n GPUs becomes n tasks on one GPU each, which occupy as much GPU time but need not start together.
@@ -17,6 +17,9 @@ github.com/dshruti20/RLTune, GPU_Traces/README.md (commit fad68ad2): job_id, sub
 (seconds), num_gpus, cpu_time, used_memory, request_cpus, request_time, request_memory, status, user_id, group_id,
 executable_number, queue_number, partition_number, proceeding_job_number, vc_id, gpu_type; -1 stands for a field that is
 not available.
+
+ElasticFlow's traces are jobs of ten clusters: github.com/microsoft/elasticflow-traces (commit 277ed24d), columns
+job_id, submission_time, duration (seconds) and num_gpu.
 
 Philly are training jobs of Microsoft's internal clusters, August to December 2017. Schema:
 github.com/msr-fiddle/philly-traces, README, section cluster_job_log (commit 29a1b87f): one JSON list of objects with
@@ -259,6 +262,21 @@ def _unavailable(texts: Texts) -> Mask:
 
 def _unknown(model: str) -> str:
     return f"unknown {model}"
+
+
+@dataclass(frozen=True, slots=True)
+class ElasticFlow(GPUOptions):
+    """Reads the traces that were published with ElasticFlow."""
+
+    def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests]:
+        """Yield the jobs of the files."""
+        for path in files:
+            for rows in csv_rows(path, ("submission_time", "duration", "num_gpu"), tally):
+                gpus = gpus_that_count(rows, "num_gpu", self)
+                submit_us, run_us = rows.times("submission_time"), rows.times("duration")
+                rows.leave_out(run_us == 0, "ran for 0 s")
+                model = np.full(len(run_us), "", np.object_)
+                yield rows.requests(submit_us, model, run_us, gpus=gpus, split=self.gpus == "split")
 
 
 _EPOCH = datetime(1970, 1, 1)

@@ -29,19 +29,19 @@ k2,u3,1,1,96,1000,100.0,Debug,CANCELLED,2023-05-17 11:02:00+00:00,NaT,,,,,,
 
 def test_zones_are_heeded_and_durations_are_not(tmp_path: Path) -> None:
     files = [written(tmp_path, SEREN, "trace_seren.csv"), written(tmp_path, KALOS, "trace_kalos.csv")]
-    made = tn.import_trace("acme", files)
+    made = tn.import_trace("acme:gpus=single", files)
     # 19:00:50 in Shanghai is 11:00:50 UTC, the first submission; k1 follows after 8 s and runs for 8 s, not 18 s.
     assert jobs(made) == [(0, "u1/Eval 117 s"), (8_000_000, "u1/Eval 8 s"), (9_000_000, "u2/Other 1 s")]
     assert made.tally.left_out == {"several GPUs": 1, "no start_time": 1}
     window = ("2023-05-17T11:00:58", "2023-05-17T19:00:59+08:00")
-    assert jobs(tn.import_trace("acme", files, window=window)) == [(0, "u1/Eval 8 s")]
+    assert jobs(tn.import_trace("acme:gpus=single", files, window=window)) == [(0, "u1/Eval 8 s")]
 
 
 def test_options_split_jobs_choose_states_and_name_models(tmp_path: Path) -> None:
     made = tn.import_trace("acme:gpus=split,state=completed,model=type", [written(tmp_path, SEREN)])
     # 19:23:58 is 23 min 8 s after the first submission; 19:24:11 to 20:09:04 are 44 min 53 s.
     assert jobs(made) == [(0, "Eval 117 s"), (1_388_000_000, "SFT 2693 s x 8")]
-    made = tn.import_trace("acme:model=user", [written(tmp_path, SEREN)])
+    made = tn.import_trace("acme:gpus=single,model=user", [written(tmp_path, SEREN)])
     assert made.summary.model_requests == {"u1": 1, "u2": 1}
 
 
@@ -59,5 +59,5 @@ def test_options_split_jobs_choose_states_and_name_models(tmp_path: Path) -> Non
 def test_malformed_jobs_are_refused_by_line_or_counted(tmp_path: Path, old: str, new: str, message: str) -> None:
     log = written(tmp_path, SEREN.replace(old, new, 1))
     with pytest.raises(InputError, match=message):
-        tn.import_trace("acme", [log])
-    assert tn.import_trace("acme", [log], skip_malformed=True).tally.refused.total() == 1
+        tn.import_trace("acme:gpus=single", [log])
+    assert tn.import_trace("acme:gpus=single", [log], skip_malformed=True).tally.refused.total() == 1

@@ -30,7 +30,7 @@ SMALL, LARGE = "cpu6000-memory12288-gpu460", "cpu12000-memory16384-gpu1000"
 
 
 def test_pods_on_one_gpu_that_ran_count_from_their_creation(tmp_path: Path) -> None:
-    made = tn.import_trace("alibaba-gpu-2023", [written(tmp_path, LOG)])
+    made = tn.import_trace("alibaba-gpu-2023:gpus=single", [written(tmp_path, LOG)])
     # Run times count from being scheduled: 100 - 0, 90 - 50 and 45 - 40 s.
     assert jobs(made) == [(0, f"{LARGE} 100 s"), (20_000_000, f"{SMALL} 40 s"), (30_000_000, f"{SMALL} 5 s")]
     assert made.tally.left_out == {"never scheduled": 1, "no GPU": 1, "several GPUs": 1, "ran for 0 s": 1}
@@ -48,7 +48,7 @@ def test_pods_on_several_gpus_can_be_split(tmp_path: Path) -> None:
 
 
 def test_the_quality_of_service_can_tell_models_apart(tmp_path: Path) -> None:
-    made = tn.import_trace("alibaba-gpu-2023:model=shape-qos", [written(tmp_path, LOG)])
+    made = tn.import_trace("alibaba-gpu-2023:gpus=single,model=shape-qos", [written(tmp_path, LOG)])
     assert made.summary.model_requests == {f"{LARGE}-LS": 1, f"{SMALL}-BE": 1, f"{SMALL}-LS": 1}
 
 
@@ -66,11 +66,13 @@ def test_the_quality_of_service_can_tell_models_apart(tmp_path: Path) -> None:
 def test_malformed_pods_are_refused_by_line_or_counted(tmp_path: Path, row: str, message: str) -> None:
     log = written(tmp_path, HEADER + "pod-0,12000,16384,1,1000,,LS,Running,0,100,0\n" + row + "\n")
     with pytest.raises(InputError, match=message):
-        tn.import_trace("alibaba-gpu-2023", [log])
-    made = tn.import_trace("alibaba-gpu-2023", [log], skip_malformed=True)
+        tn.import_trace("alibaba-gpu-2023:gpus=single", [log])
+    made = tn.import_trace("alibaba-gpu-2023:gpus=single", [log], skip_malformed=True)
     assert (made.tally.refused.total(), jobs(made)) == (1, [(0, f"{LARGE} 100 s")])
 
 
 def test_a_list_of_nodes_is_no_list_of_pods(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"log.csv:1: header: has no column 'name'"):
-        tn.import_trace("alibaba-gpu-2023", [written(tmp_path, "sn,cpu_milli,memory_mib,gpu,model\nn,1,1,8,G3\n")])
+        tn.import_trace(
+            "alibaba-gpu-2023:gpus=single", [written(tmp_path, "sn,cpu_milli,memory_mib,gpu,model\nn,1,1,8,G3\n")]
+        )

@@ -26,7 +26,7 @@ LOG = (
 
 
 def test_jobs_on_one_gpu_count_from_the_first_submission(tmp_path: Path) -> None:
-    made = tn.import_trace("helios", [written(tmp_path, LOG)])
+    made = tn.import_trace("helios:gpus=single", [written(tmp_path, LOG)])
     # From 18:41:11 to 04:55:09 on the next day: 5 h 18 min 49 s to midnight, 4 h 55 min 9 s after it.
     assert jobs(made) == [(0, f"uA {19_129 + 17_709} s"), (27_000_000, "uA 30 s")]
     assert made.tally.left_out == {"several GPUs": 1, "no GPU": 1, "no start_time": 1, "ran for 0 s": 1}
@@ -36,16 +36,16 @@ def test_jobs_on_one_gpu_count_from_the_first_submission(tmp_path: Path) -> None
 def test_options_split_jobs_choose_states_and_name_models(tmp_path: Path) -> None:
     made = tn.import_trace("helios:gpus=split,model=vc", [written(tmp_path, LOG)])
     assert jobs(made) == [(0, "vc1 36838 s"), (26_000_000, "vc1 249 s x 4"), (27_000_000, "vc2 30 s")]
-    made = tn.import_trace("helios:state=completed", [written(tmp_path, LOG)])
+    made = tn.import_trace("helios:gpus=single,state=completed", [written(tmp_path, LOG)])
     assert jobs(made) == [(0, "uA 36838 s")]
     assert made.tally.left_out == {"state FAILED": 1, "state CANCELLED": 2, "no GPU": 1, "ran for 0 s": 1}
 
 
 def test_ids_count_per_file(tmp_path: Path) -> None:
     files = [written(tmp_path, LOG, name) for name in ("Venus.csv", "Earth.csv")]
-    assert len(jobs(tn.import_trace("helios", files))) == 4
+    assert len(jobs(tn.import_trace("helios:gpus=single", files))) == 4
     with pytest.raises(InputError, match=r"Venus.csv:8: job_id: '1' stands in an earlier row"):
-        tn.import_trace("helios", [written(tmp_path, LOG + LOG.splitlines()[1] + "\n", "Venus.csv")])
+        tn.import_trace("helios:gpus=single", [written(tmp_path, LOG + LOG.splitlines()[1] + "\n", "Venus.csv")])
 
 
 @pytest.mark.parametrize(
@@ -66,11 +66,11 @@ def test_ids_count_per_file(tmp_path: Path) -> None:
 def test_malformed_jobs_are_refused_by_line_or_counted(tmp_path: Path, old: str, new: str, message: str) -> None:
     log = written(tmp_path, LOG.replace(old, new, 1))
     with pytest.raises(InputError, match=message):
-        tn.import_trace("helios", [log])
-    made = tn.import_trace("helios", [log], skip_malformed=True)
+        tn.import_trace("helios:gpus=single", [log])
+    made = tn.import_trace("helios:gpus=single", [log], skip_malformed=True)
     assert (made.tally.refused.total(), jobs(made)) == (1, [(0, "uA 30 s")])
 
 
 def test_a_missing_column_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"log.csv:1: header: has no column 'gpu_num'"):
-        tn.import_trace("helios", [written(tmp_path, LOG.replace("gpu_num", "gpus"))])
+        tn.import_trace("helios:gpus=single", [written(tmp_path, LOG.replace("gpu_num", "gpus"))])

@@ -52,7 +52,7 @@ def text(log: object) -> str:
 
 
 def test_run_times_are_sums_over_attempts(tmp_path: Path) -> None:
-    made = tn.import_trace("philly", [written(tmp_path, text(LOG), "cluster_job_log")])
+    made = tn.import_trace("philly:gpus=single", [written(tmp_path, text(LOG), "cluster_job_log")])
     # 50 s and 30 s; a2 was submitted two seconds earlier, which is time zero.
     assert jobs(made) == [(0, "u1 20 s"), (2_000_000, "u1 80 s")]
     assert made.tally.read == 9
@@ -111,8 +111,8 @@ def changed(*way: Any, to: object) -> str:
 def test_malformed_jobs_are_refused_by_line_or_counted(tmp_path: Path, log: str, message: str) -> None:
     path = written(tmp_path, log, "log")
     with pytest.raises(InputError, match=message):
-        tn.import_trace("philly", [path])
-    made = tn.import_trace("philly", [path], skip_malformed=True)
+        tn.import_trace("philly:gpus=single", [path])
+    made = tn.import_trace("philly:gpus=single", [path], skip_malformed=True)
     assert (made.tally.refused.total(), jobs(made)) == (1, [(0, "u1 80 s")])
 
 
@@ -135,4 +135,4 @@ def test_what_is_no_list_of_objects_is_refused_even_if_malformed_jobs_are_skippe
     tmp_path: Path, log: str, message: str
 ) -> None:
     with pytest.raises((InputError, ValueError), match=message):
-        tn.import_trace("philly", [written(tmp_path, log, "log")], skip_malformed=True)
+        tn.import_trace("philly:gpus=single", [written(tmp_path, log, "log")], skip_malformed=True)

@@ -29,7 +29,7 @@ LOG = (
 
 
 def test_the_first_line_is_a_job_and_time_zero_the_first_submission(tmp_path: Path) -> None:
-    made = tn.import_trace("rltune", [written(tmp_path, LOG)])
+    made = tn.import_trace("rltune:gpus=single", [written(tmp_path, LOG)])
     assert jobs(made) == [(0, "unknown user 41 s"), (1_000_000, "user 7 25 s"), (200_000_000, "user 7 2.5 s")]
     assert made.tally.read == 8
     assert made.tally.left_out == {
@@ -47,13 +47,13 @@ def test_models_can_be_read_off_the_ids(tmp_path: Path) -> None:
     made = tn.import_trace("rltune:model=name,gpus=split", [written(tmp_path, LOG)])
     # What stands before the last hyphen.
     assert [name for _, name in jobs(made)] == ["bert 41 s", "bert 25 s", "cifar10 34 s x 8", "wide-resnet 2.5 s"]
-    made = tn.import_trace("rltune:model=group", [written(tmp_path, LOG)])
+    made = tn.import_trace("rltune:gpus=single,model=group", [written(tmp_path, LOG)])
     assert made.summary.model_requests == {"group 1": 3}
 
 
 def test_seconds_since_1970_are_in_range(tmp_path: Path) -> None:
     log = written(tmp_path, row("a-1", "1506638472", "60") + row("b-1", "1506638475", "60"))
-    assert [release for release, _ in jobs(tn.import_trace("rltune", [log]))] == [0, 3_000_000]
+    assert [release for release, _ in jobs(tn.import_trace("rltune:gpus=single", [log]))] == [0, 3_000_000]
 
 
 @pytest.mark.parametrize(
@@ -69,11 +69,11 @@ def test_seconds_since_1970_are_in_range(tmp_path: Path) -> None:
 def test_malformed_jobs_are_refused_by_line_or_counted(tmp_path: Path, text: str, message: str) -> None:
     log = written(tmp_path, row("bert-0_1", "1201", "25") + text)
     with pytest.raises(InputError, match=message):
-        tn.import_trace("rltune", [log])
-    made = tn.import_trace("rltune", [log], skip_malformed=True)
+        tn.import_trace("rltune:gpus=single", [log])
+    made = tn.import_trace("rltune:gpus=single", [log], skip_malformed=True)
     assert (made.tally.refused.total(), jobs(made)) == (1, [(0, "user 7 25 s")])
 
 
 def test_an_empty_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"log.csv:1: file: has no rows"):
-        tn.import_trace("rltune", [written(tmp_path, "")])
+        tn.import_trace("rltune:gpus=single", [written(tmp_path, "")])
