@@ -423,6 +423,7 @@ def import_trace(
         if not isinstance(found, DagJobs):
             gangs = isinstance(found, Requests) and isinstance(target, Documented) and found.gangs
             if isinstance(found, Requests) and isinstance(target, Documented) and gangs:
+                target = _wide_enough(target, int(np.asarray(found.gpus)[rows].max()), tally)
                 found, rows, release_us = _fit_servers(found, rows, release_us, target.hardware, tally)
             _describe(found.at(rows), tally, spread, driven is not None, gangs)
         if isinstance(found, TokenRequests):
@@ -470,6 +471,22 @@ def _describe(asked: Requests | TokenRequests, tally: Tally, spread: bool, drive
             tally.warnings.append(f"{wide} {_SPLIT}")
     if asked.user is not None:
         tally.notes.append(_users(asked.user))
+
+
+_USUAL_SERVER = 8
+"""GPUs of a server where the documented cluster has too few for the widest job."""
+
+
+def _wide_enough(target: Documented, widest: int, tally: Tally) -> Documented:
+    """Return a cluster on which the widest job fits, unless somebody asked for the one that there is."""
+    hardware = target.hardware
+    if target.asked_for or widest <= hardware.gpus:
+        return target
+    held = max(hardware.gpus_per_server, min(_USUAL_SERVER, widest))
+    servers = max(hardware.servers, -(-widest // held))
+    assumed = f"{servers:,} servers of {held} are assumed (--servers, --gpus-per-server)"
+    tally.notes.append(f"the widest job takes {widest:,} GPUs: {assumed}")
+    return replace(target, hardware=replace(hardware, servers=servers, gpus_per_server=held))
 
 
 def _fit_servers(

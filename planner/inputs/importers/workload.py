@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -320,11 +320,9 @@ def workload_of(found: Requests | DagJobs, rows: Ints, release_us: Ints, classes
         what = "has run times per kind of GPU" if found.by_kind else "has no run times"
         raise QuestionError(f"the log {what}; allowed is such a log with a catalogue, which knows models and kinds")
     asked = found.at(rows)
-    if found.gangs:
-        if asked.share is not None or found.batch_us:
-            problem = "the log has runs on several GPUs beside shares, memory or batches"
-            raise QuestionError(f"{problem}; allowed is one without these, or split=on")
-        asked = replace(asked, model=np.full(len(rows), "", np.object_))
+    if found.gangs and (asked.share is not None or found.batch_us):
+        problem = "the log has runs on several GPUs beside shares, memory or batches"
+        raise QuestionError(f"{problem}; allowed is one without these, or split=on")
     gpus = np.ones(len(rows), np.int64) if asked.gpus is None else asked.gpus
     model, names = pd.factorize(asked.model, sort=True)
     runtime = asked.runtime_us
@@ -370,10 +368,10 @@ def _serving(asked: Requests) -> dict[str | int, Ints]:
     return columns | dict(asked.batch_us)
 
 
-def _together(_model: str, kind: dict[Any, int], _known: dict[str, int]) -> Workflow:
-    """Return a workflow of one task on as many GPUs as it takes together, without a model."""
+def _together(label: str, kind: dict[Any, int], _known: dict[str, int]) -> Workflow:
+    """Return a workflow of one task on as many GPUs as it takes together; what would be its model is a label only."""
     gpus, runtime_us = kind["gpus"], kind["runtime_us"]
-    name = f"job {seconds(runtime_us)}" + (f" x {gpus}" if gpus > 1 else "")
+    name = f"{label or 'job'} {seconds(runtime_us)}" + (f" x {gpus}" if gpus > 1 else "")
     return Workflow(name, (Task("run", {ANY_KIND: runtime_us}, gpus=gpus),))
 
 

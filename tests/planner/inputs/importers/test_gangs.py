@@ -29,7 +29,7 @@ def test_jobs_take_their_gpus_together_without_models(tmp_path: Path) -> None:
         for number, gpus in enumerate((1, 4, 0))
     )
     made = tn.import_trace("helios", [written(tmp_path, log)])
-    assert jobs(made) == [(0, "job 60 s"), (1_000_000, "job 60 s x 4")]
+    assert jobs(made) == [(0, "u 60 s"), (1_000_000, "u 60 s x 4")]
     scenario = made.scenario
     tasks = [task for workflow in scenario.instance.workflows for task in workflow.tasks]
     assert [(task.gpus, task.models) for task in tasks] == [(1, ()), (4, ())]
@@ -51,6 +51,13 @@ def test_wide_jobs_take_whole_servers_and_wider_ones_than_the_cluster_are_left_o
     ]
 
 
+def test_the_cluster_is_wide_enough_unless_somebody_says_how_wide_it_is(tmp_path: Path) -> None:
+    made = tn.import_trace("table:gpus=n,unit=s", [written(tmp_path, "release,runtime,n\n0,5,1\n1,4,12\n")])
+    assert made.scenario.instance.n_gpus == 16
+    assert any("the widest job takes 12 GPUs: 2 servers of 8 are assumed" in note for note in made.tally.notes)
+    assert jobs(made) == [(0, "job 5 s"), (1_000_000, "job 4 s x 16")]
+
+
 def test_a_log_of_wider_jobs_alone_is_refused(tmp_path: Path) -> None:
     log = written(tmp_path, "submission_time,duration,num_gpu\n1,5,64\n")
     with pytest.raises(QuestionError, match="every job takes more than 8 GPUs; allowed are more servers"):
@@ -70,7 +77,7 @@ def test_options_split_and_leave_out(tmp_path: Path) -> None:
 def test_columns_of_a_table_make_runs(tmp_path: Path) -> None:
     log = written(tmp_path, "release,runtime,model,n\n0,5,m,1\n1,4,m,2\n")
     made = tn.import_trace("table:gpus=n,unit=s", [log], override=sized(servers=1, gpus_per_server=4))
-    assert jobs(made) == [(0, "job 5 s"), (1_000_000, "job 4 s x 2")]
+    assert jobs(made) == [(0, "m 5 s"), (1_000_000, "m 4 s x 2")]
     split = tn.import_trace("table:gpus=n,unit=s,split=on", [log], override=sized(servers=1, gpus_per_server=4))
     assert jobs(split) == [(0, "m 5 s"), (1_000_000, "m 4 s x 2")]
 
