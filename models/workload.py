@@ -170,8 +170,8 @@ class Task:
     tokens: Tokens | None = field(default=None, repr=False)
     tied_to: str | None = field(default=None, repr=False)
     first_token: bool = field(default=False, repr=False)
-    gpus: int = 1
-    across: Fraction = Fraction(1)
+    gpus: int = field(default=1, repr=False)
+    across: Fraction = field(default=Fraction(1), repr=False)
 
     def __post_init__(self) -> None:
         if not self.runtime_us or min(self.runtime_us.values()) < 1:

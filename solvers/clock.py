@@ -31,7 +31,7 @@ class Clock(threading.Event):
         self,
         limit_s: float,
         stop: threading.Event | None = None,
-        tell: Callable[[], float] = time.monotonic,
+        tell: Callable[[], float] = lambda: time.monotonic(),
     ) -> None:
         super().__init__()
         self.limit_s = limit_s

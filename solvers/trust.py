@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from truenorth.models.objective import proves
-
 if TYPE_CHECKING:
     from truenorth.models.instance import Instance
     from truenorth.models.objective import Objective
@@ -94,6 +92,8 @@ class Trust:
 
     def rests_on(self, value: Fraction | None) -> str | None:
         """Return the method on whose solver's word alone a proof rests; None if nothing is proved, or not by that."""
+        from truenorth.models.objective import proves  # who only listens for faults needs no numpy
+
         if self.denied_by is not None:
             return self.denied_by if self.denied_by in SOLVER_OF else None
         proving = {method for method, bound in self.bounds.items() if proves(value, bound)}

@@ -11,7 +11,7 @@ from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, create_model
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainValidator, create_model
 
 from truenorth.models.identity import scenario_hash
 from truenorth.models.instance import NONE, Instance
@@ -19,7 +19,7 @@ from truenorth.models.scenario.errors import FieldError, InputError, Source, Whe
 from truenorth.models.scenario.files import read_text, write_atomically
 from truenorth.models.scenario.quantities import MAX_BATCH, MAX_TOKENS
 from truenorth.models.scenario.reading import NUMBERS, JSONText
-from truenorth.models.scenario.section import Section, validate
+from truenorth.models.scenario.section import Section, kind_of, problem, validate
 from truenorth.models.timeline import UNPLACED, CutRun, Placement, Residency, ServedRequests, Timeline
 
 SCHEMA_VERSION = 1
@@ -182,12 +182,19 @@ class _AttemptEntry(Section):
     order: Annotated[int, Field(ge=0, le=10**9)] | None = None
 
 
+def _gpus(value: object) -> object:
+    """Read where a task runs: a GPU, or several."""
+    if isinstance(value, str) or (isinstance(value, list) and value and all(isinstance(gpu, str) for gpu in value)):
+        return value
+    raise problem(f"{kind_of(value)} stands here; allowed is a GPU, or a list of them")
+
+
 class _TaskEntry(Section):
     model_config = ConfigDict(strict=True)
 
     job: int
     task: str
-    gpu: str | list[str]
+    gpu: Annotated[str | list[str], PlainValidator(_gpus)]
     start_us: _Instant
     end_us: _Instant
     first_us: _Instant | None = None

@@ -14,9 +14,10 @@ from truenorth.executor import POLICIES, IllegalActionError, PolicyError, Site, 
 from truenorth.executor.noise import parse_noise
 from truenorth.models import Cluster, Instance, Job, Objective, check
 from truenorth.models.cluster import FOREVER, Availability
+from truenorth.models.features import Feature
 from truenorth.solvers.exact import exhaustive
 
-ONLINE = [name for name in POLICIES if name != "compass-released"]
+ONLINE = [name for name, of in POLICIES.items() if name != "compass-released" and Feature.ABSENCES in of.supports]
 
 
 def there(*intervals: tuple[int, int]) -> Availability:

@@ -121,7 +121,7 @@ def test_a_profile_is_taken_with_a_runner_that_other_processes_can_make(monkeypa
     """A profile ends with live runs, each GPU of which is a process of its own that makes the runner for itself."""
     given: list[object] = []
 
-    def stop(scenario: Scenario, make: object, **rest: object) -> None:
+    def stop(asked: object, scenario: Scenario, make: object, **rest: object) -> None:
         given.append(pickle.loads(pickle.dumps(make))())  # noqa: S301
         raise InterruptedError
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 _FORMATS = (
-    "gentd26, azure-llm, azure-functions-2021, alibaba-gpu-2023, acme, helios, philly, rltune, wfcommons, asynchow, "
-    "table, tokens"
+    "gentd26, azure-llm, azure-functions-2021, alibaba-gpu-2023, acme, helios, philly, rltune, elasticflow, "
+    "wfcommons, asynchow, table, tokens"
 )
 """Names of the formats, which the help shows without reading them."""
 _Servers = Annotated[int | None, typer.Option(min=1, help="Servers (default: the format's).")]

@@ -15,14 +15,15 @@ BANDWIDTHS = "B/s, KB/s, MB/s, GB/s, TB/s, KiB/s, MiB/s, GiB/s, TiB/s, bit/s, Kb
 TOP = "name, cluster, models, workflows, workload, batches, streams, objective, slo, options, restrictions, rounded_up"
 TASK = (
     "models, runtime, output, after, input, batch, share, memory, stream, prompt, uncached, output_tokens, with, "
-    "first_token"
+    "first_token, gpus, across"
 )
 OPT = "{models: [opt], runtime: 560 ms, output: 2 KB}"
 SECTIONS = [
     (
         "servers: 2",
         "serverz: 2",
-        "3: cluster.serverz: unknown key, did you mean 'servers'? allowed are servers, gpus_per_server, gpu, groups, network, away",
+        "3: cluster.serverz: unknown key, did you mean 'servers'? allowed are servers, gpus_per_server, gpu, groups, network, away, "
+        "places",
     ),
     ("servers: 2", "servers:", "2: cluster: has none of servers, groups; allowed is exactly one of servers, groups"),
     ("servers: 2", "groups: []", "3: cluster.groups: is empty; allowed is at least one group"),

@@ -78,7 +78,7 @@ def command(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module in (devices, plans, policies):
         monkeypatch.setattr(module, "ask", caught)
-    monkeypatch.setattr(manners, "compile_kernels", lambda instance: None)
+    monkeypatch.setattr(manners, "compile_kernels", lambda instance, method: None)
 
 
 def read_by_the_command(words: list[str]) -> Question:

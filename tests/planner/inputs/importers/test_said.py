@@ -52,7 +52,7 @@ def test_a_fine_clock_is_not_named_and_a_single_instant_cannot_be_spread(tmp_pat
 
 def test_jobs_on_several_gpus_are_said_to_be_split_where_it_stays(tmp_path: Path) -> None:
     log = written(tmp_path, "submit,job,seconds,gpus\n0,ptj,60,16\n1,one,60,1\n")
-    made = tn.import_trace("table:release=submit,model=job,runtime=seconds,gpus=gpus", [log])
+    made = tn.import_trace("table:release=submit,model=job,runtime=seconds,gpus=gpus,split=on", [log])
     [warning] = made.warnings
     split = "are split into tasks of one GPU, which plans may run at different times"
     assert warning == f"1 of 2 jobs ran on several GPUs (up to 16) and {split}"

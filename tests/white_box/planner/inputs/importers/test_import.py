@@ -189,7 +189,8 @@ def test_requests_on_several_gpus_become_tasks_side_by_side(tmp_path: Path, monk
     class Wide(_Dags):
         def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests | DagJobs]:
             two = np.array([10, 10])
-            yield Requests(np.array([0, 1]), np.array(["a", "a"], dtype=np.object_), two, None, np.array([1, 3]))
+            models = np.array(["a", "a"], dtype=np.object_)
+            yield Requests(np.array([0, 1]), models, two, None, np.array([1, 3]), split=True)
 
     monkeypatch.setitem(FORMATS, "wide", Format("wide", "wide jobs", "here", (), Wide, HARDWARE))
     made = tn.import_trace("wide", [tmp_path])
