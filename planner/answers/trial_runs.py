@@ -110,13 +110,17 @@ def read_run(document: Mapping[str, Any], run_of: Callable[..., Replayed]) -> tu
     return run_of(live, None, kept.different), kept.outputs
 
 
-_ARRAYS, _OF_REQUESTS = ("gpu", "start_us", "end_us"), ("first_us", "not_before_us", "output")
+_OF_REQUESTS = ("first_us", "not_before_us", "output")
 
 
 def _timeline_data(timeline: Timeline) -> dict[str, Any]:
     served = timeline.served
     return {
-        "arrays": {name: getattr(timeline, name).tolist() for name in _ARRAYS},
+        "arrays": {
+            "gpu": timeline.place.tolist(),
+            "start_us": timeline.start_us.tolist(),
+            "end_us": timeline.end_us.tolist(),
+        },
         "residencies": [asdict(residency) for residency in timeline.residencies],
         "served": None if served is None else {name: getattr(served, name).tolist() for name in _OF_REQUESTS},
         "limits": {} if served is None else dict(served.limits),
@@ -129,7 +133,8 @@ def _timeline(data: Mapping[str, Any]) -> Timeline:
         limits = {int(gpu): int(limit) for gpu, limit in data["limits"].items()}
         served = ServedRequests(**_arrays(data["served"]), limits=limits)
     residencies = tuple(decode(list[Residency], data["residencies"]))
-    return Timeline(**_arrays(data["arrays"]), residencies=residencies, realised=True, served=served)
+    place, start_us, end_us = (np.array(data["arrays"][name], np.int64) for name in ("gpu", "start_us", "end_us"))
+    return Timeline(place, start_us, end_us, residencies, True, served)
 
 
 def _arrays(data: Mapping[str, Sequence[int]]) -> dict[str, Any]:

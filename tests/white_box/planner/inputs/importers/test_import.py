@@ -264,6 +264,6 @@ def test_bad_usage_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_help_and_page_name_every_format() -> None:
-    page = (Path(__file__).parents[5] / "docs" / "import.md").read_text()
+    page = (Path(__file__).parents[5] / "docs" / "public_traces.md").read_text()
     assert ", ".join(FORMATS) == _FORMATS
     assert all(f"`{name}`" in page for name in FORMATS)
