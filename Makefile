@@ -66,7 +66,7 @@ $(EXTRAS): $(INSTALLED)
 	touch $@
 
 $(SERVING): $(EXTRAS)
-	$(VENV)/bin/python -m truenorth.solvers.warm_up serving queues
+	$(VENV)/bin/python -m truenorth.solvers.warm_up serving queues gangs
 	touch $@
 
 clean:

@@ -47,6 +47,8 @@ def compile_once(instance: Instance, say: Callable[[], None] = lambda: None, met
 
         refuse(instance, chosen(Method, method, "method"))
     parts: tuple[str, ...] = ("search", "bound") if instance.one_at_a_time else ("search", "bound", "serving")
+    if instance.gangs:
+        parts = ("bound", "gangs")
     if instance.streams is not None:
         parts = ("queues",)
     if all(map(_is_complete, parts)) or not _is_writable():

@@ -1,7 +1,7 @@
 """Compile kernels once, at installation, so that no run pays for it: ``python -m truenorth.solvers.warm_up [PART...]``.
 
 The parts are ``search``, ``bound`` with the proofs that its prices guide, ``serving`` (batches, shares and memory of
-tasks) and ``queues`` (requests of streams); none named: all.
+tasks), ``queues`` (requests of streams) and ``gangs`` (runs on several GPUs); none named: all.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from truenorth.solvers.exact.start_orders import Programme
 from truenorth.solvers.exact.start_orders_tables import ComputeRate, tabulate
 from truenorth.solvers.first_use import mark_complete
 from truenorth.solvers.result import Search
-from truenorth.solvers.search import beam, queues
+from truenorth.solvers.search import beam, gangs, queues
 from truenorth.solvers.search.annealing import improve
 from truenorth.solvers.search.decoder import Decoder
 
@@ -95,7 +95,21 @@ def _compile_queues() -> None:
     stream_prices.prove(search.instance, search.objective)
 
 
-_COMPILE = {"search": _compile_search, "bound": _compile_bound, "serving": _compile_serving, "queues": _compile_queues}
+def _compile_gangs() -> None:
+    gpus = tuple(GPU(f"s0/g{place}", 0, "any", 1, Fraction(1)) for place in range(2))
+    jobs = tuple(Job(Workflow(str(size), (Task("run", {"any": 1}, gpus=size),)), 0) for size in (1, 2))
+    search = Search(Instance(Cluster(gpus, Network(Link(), Link())), (), jobs), Objective.MEAN_LATENCY, 600.0)
+    gangs.begin(search)
+    gangs.improve(search, 0, 1, iterations=2)
+
+
+_COMPILE = {
+    "search": _compile_search,
+    "bound": _compile_bound,
+    "serving": _compile_serving,
+    "queues": _compile_queues,
+    "gangs": _compile_gangs,
+}
 
 
 def _smallest(share: int = WHOLE, jobs: int = 1, tasks: int = 1) -> Search:
