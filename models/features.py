@@ -62,6 +62,9 @@ SEVERAL_AT_A_TIME: Features = ONE_AT_A_TIME | {Feature.ABSENCES, Feature.BATCHES
 SERVING: Features = SEVERAL_AT_A_TIME | {Feature.STREAMS, Feature.ENGINES}
 """Of windows without runs on several GPUs."""
 
+TOGETHER: Features = frozenset({Feature.GANGS, Feature.PLACES, Feature.MEMORY})
+"""Of windows with runs on several GPUs, each by itself."""
+
 
 def missing(instance: Instance, supports: Features) -> list[Feature]:
     """Return what a window has and a method does not support."""

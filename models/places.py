@@ -75,6 +75,31 @@ class Places:
         within = np.arange(len(each), dtype=np.int64) - np.repeat(np.cumsum(size[places]) - size[places], size[places])
         return each, gpu[first[places[each]] + within]
 
+    def settle(self, start_us: Ints, end_us: Ints, among: Sequence[tuple[Sequence[int], int]]) -> Ints:
+        """Return the place of each run: of the GPUs that it is given, the lowest that are free, as many as it takes.
+
+        Parameters
+        ----------
+        start_us, end_us
+            When each runs. Shape [runs].
+        among
+            Per run: the GPUs that it is given, and how many of them it takes; at its start so many of them are free.
+
+        Notes
+        -----
+        Invariant: no GPU is taken twice at a time if, at every instant, runs that share their GPUs take no more than
+            there are.
+        Because: runs are settled by their starts, and what is free at a start stays so for runs that start no earlier
+            (interval graphs are perfect).
+        """
+        place, free_us = np.zeros(len(start_us), np.int64), dict[int, int]()
+        for run in np.lexsort((end_us, start_us)).tolist():
+            start, (given, count) = int(start_us[run]), among[run]
+            taken = tuple(gpu for gpu in given if free_us.get(gpu, 0) <= start)[:count]
+            free_us.update(dict.fromkeys(taken, int(end_us[run])))
+            place[run] = self.number[taken]
+        return place
+
 
 def _servers(cluster: Cluster) -> Iterator[list[list[int]]]:
     """Yield the GPUs of each server, by runs of servers of one group with as many GPUs each."""

@@ -10,6 +10,7 @@ If wrong: unsound; certificates of windows with such runs are verified on this t
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 from truenorth.models.instance import NEVER, Instance
 from truenorth.models.workload import Task, Workflow
@@ -36,7 +37,7 @@ def _torn_workflow(instance: Instance, workflow: Workflow, first: int) -> Workfl
         if task.gpus == 1:
             tasks.append(task)
             continue
-        part = replace(task, gpus=1, across=task.across / task.across, runtime_us=_fastest(instance, template, task))
+        part = replace(task, gpus=1, across=Fraction(1), runtime_us=_fastest(instance, template, task))
         tasks += [replace(part, name=f"{task.name}/{number}") for number in range(task.gpus)]
     # What slowdowns divide by stays what it is in the window.
     return replace(workflow, tasks=tuple(tasks), of=None, ideal_us=workflow.ideal_us or workflow.critical_path_us)

@@ -13,6 +13,7 @@ from truenorth.models.errors import QuestionError
 from truenorth.models.features import require
 from truenorth.models.formulations import gangs as formulations
 from truenorth.models.formulations.scale import ScaledObjective
+from truenorth.models.formulations.windows import horizon_us
 from truenorth.models.instance import Instance
 from truenorth.models.torn import torn
 from truenorth.solvers.bounds import closed_form
@@ -90,10 +91,10 @@ def _prove(search: Search, budget: Budget) -> None:
     from truenorth.solvers.exact.cp_sat import SolverRun
 
     instance, known = search.instance, search.timeline
-    horizon_us = _horizon_us(instance) if known is None else max(_horizon_us(instance), int(known.end_us.max()))
-    scaled = ScaledObjective.of(search.objective, instance, horizon_us)
-    least = 0 if search.bound is None else max(0, scaled.least(instance, search.bound, horizon_us))
-    formulation = formulations.formulate(instance, scaled, horizon_us, least)
+    end_us = max(horizon_us(instance), 0 if known is None else int(known.end_us.max()))
+    scaled = ScaledObjective.of(search.objective, instance, end_us)
+    least = 0 if search.bound is None else max(0, scaled.least(instance, search.bound, end_us))
+    formulation = formulations.formulate(instance, scaled, end_us, least)
     if known is not None:
         formulations.add_hint(formulation, instance, known)
 
@@ -101,9 +102,3 @@ def _prove(search: Search, budget: Budget) -> None:
         search.offer_bound(scaled.true_bound(bound), CP_SAT)
 
     SolverRun(search, formulation, offer_bound, budget.workers, budget.seed, search.clock.left_s).follow()
-
-
-def _horizon_us(instance: Instance) -> int:
-    """Return a time by which some optimal plan of every objective here has ended: one run after the other."""
-    longest = instance.run_us.max(axis=1)[instance.task_template]
-    return int(instance.job_release_us.max()) + int(longest.sum())

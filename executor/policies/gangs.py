@@ -17,7 +17,7 @@ from truenorth.executor.policies.room import NO_PLACE, Room
 from truenorth.executor.policy import Knows, Policy
 from truenorth.executor.site import Site
 from truenorth.models import NEVER
-from truenorth.models.features import Feature, Features
+from truenorth.models.features import TOGETHER, Features
 
 
 class _Waiting(NamedTuple):
@@ -57,8 +57,7 @@ class GangQueue(Policy):
         The GPUs that are free.
     """
 
-    supports: ClassVar[Features] = frozenset({Feature.GANGS, Feature.PLACES, Feature.MEMORY})
-    name: ClassVar[str | None] = None
+    supports: ClassVar[Features] = TOGETHER
 
     def begin(self, site: Site) -> None:
         """Begin with an empty queue and free GPUs."""
@@ -82,9 +81,13 @@ class GangQueue(Policy):
             self._kinds[template] = tuple(sorted(able, key=row.__getitem__))
         return self._kinds[template]
 
-    @abstractmethod
+    def released_us(self, task: int) -> int:
+        """Return when a task's job came."""
+        return self.site.jobs[self.site.job[task]].release_us
+
     def key(self, task: int) -> int:
-        """Return where a task stands in the queue: the least first."""
+        """Return where a task stands in the queue, the least first: its release, unless a policy says otherwise."""
+        return self.released_us(task)
 
     def released(self, job: int) -> None:
         """Queue the tasks of a job up."""
@@ -183,20 +186,15 @@ class InOrder(GangQueue):
 
     def reserves(self, task: int) -> bool:
         """Say whether others may not delay a task."""
-        return self._reserve_after is not None and self._released_us(task) + self._reserve_after <= self.site.now
-
-    def _released_us(self, task: int) -> int:
-        return self.site.jobs[self.site.job[task]].release_us
+        return self._reserve_after is not None and self.released_us(task) + self._reserve_after <= self.site.now
 
     def _in_line(self) -> list[int]:
         """Return who waits in the order in which they are asked: those first who have waited for too long."""
         line = [waiting.task for waiting in self.line]
         if self._reserve_after is None:
             return line
-        overdue = sorted(
-            (task for task in line if self.reserves(task)), key=lambda task: (self._released_us(task), task)
-        )
-        return overdue + [task for task in line if not self.reserves(task)]
+        # Tasks are numbered by release, then in the order of the file.
+        return sorted(filter(self.reserves, line)) + [task for task in line if not self.reserves(task)]
 
     def offer(self) -> None:
         """Start in order who fits and delays nobody with a reservation."""
@@ -242,14 +240,10 @@ class InOrder(GangQueue):
 class Fifo(InOrder):
     """First in, first out: the head waits until there is room for it, and with it all behind."""
 
-    knows: ClassVar[Knows] = Knows.NOTHING
+    knows: ClassVar[Knows] = Knows.WAITS  # of GPUs of several kinds it takes the fastest that are free
 
     def __init__(self) -> None:
         super().__init__(blocking=True)
-
-    def key(self, task: int) -> int:
-        """Return its release."""
-        return self._released_us(task)
 
 
 class Easy(InOrder):
@@ -258,13 +252,6 @@ class Easy(InOrder):
     def reserves(self, task: int) -> bool:
         """Say yes: whoever is asked first of those that do not fit."""
         return True
-
-    def key(self, task: int) -> int:
-        """Return its release."""
-        return self._released_us(task)
-
-    def _in_line(self) -> list[int]:
-        return [waiting.task for waiting in self.line]
 
 
 class Conservative(GangQueue):
@@ -280,10 +267,6 @@ class Conservative(GangQueue):
         # What is free from each instant on, by what runs and is reserved.
         self._times: list[int] = []
         self._rooms: list[Room] = []
-
-    def key(self, task: int) -> int:
-        """Return its release."""
-        return self.site.jobs[self.site.job[task]].release_us
 
     def finished(self, task: int, gpu: int) -> None:
         """Have its GPUs free; reservations stand if the run ended when it should."""
@@ -326,8 +309,9 @@ class Conservative(GangQueue):
     def _reserve_early(self, task: int) -> None:
         """Reserve the first place that is free for as long as a task runs."""
         kinds, now = self.kinds(task), self.site.now
-        first = bisect_left(self._times, now + 1) - 1
-        for begin in range(first, len(self._times)):
+        past = bisect_left(self._times, now + 1) - 1
+        del self._times[:past], self._rooms[:past]
+        for begin in range(len(self._times)):
             start_us = max(now, self._times[begin])
             for kind in kinds:
                 run_us = self.site.run_us[self.site.template[task]][kind]

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.sat.python import cp_model
 
-from truenorth.models.features import Feature, Features, require
+from truenorth.models.features import TOGETHER, require
 from truenorth.models.formulations.scale import ScaledObjective
 from truenorth.models.instance import Instance
 from truenorth.models.objective import Term, charges
 from truenorth.models.timeline import Timeline
 
-SUPPORTS: Features = frozenset({Feature.GANGS, Feature.PLACES, Feature.MEMORY})
+SUPPORTS = TOGETHER
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +81,14 @@ def options_of(instance: Instance, task: int, pooled: bool) -> Iterator[Option]:
             yield Option(place, instance.run_time(task, place), takes)
 
 
-def is_pooled(instance: Instance) -> bool:
-    """Say whether which GPUs of a server a run takes does not matter: any, and all of them of one class."""
-    classes: dict[int, set[int]] = {}
+def pools(instance: Instance) -> dict[int, tuple[int, ...]] | None:
+    """Return the GPUs of each server where those of one are alike to every run; None where they are not."""
+    by_server: dict[int, list[int]] = {}
     for gpu, server in enumerate(instance.gpu_server.tolist()):
-        classes.setdefault(server, set()).add(int(instance.gpu_class[gpu]))
-    return instance.cluster.places == "any" and all(len(each) == 1 for each in classes.values())
+        by_server.setdefault(server, []).append(gpu)
+    if any(len({int(instance.gpu_class[gpu]) for gpu in gpus}) > 1 for gpus in by_server.values()):
+        return None
+    return {server: tuple(gpus) for server, gpus in by_server.items()}
 
 
 def formulate(instance: Instance, scaled: ScaledObjective, horizon_us: int, least: int = 0) -> GangFormulation:
@@ -105,11 +107,11 @@ def formulate(instance: Instance, scaled: ScaledObjective, horizon_us: int, leas
     If wrong: unsound.
     """
     require(instance, "CP-SAT for runs on several GPUs", SUPPORTS)
-    model, pooled = cp_model.CpModel(), is_pooled(instance)
-    units: dict[int, int] = {}
-    for server in instance.gpu_server.tolist():
-        units[server] = units.get(server, 0) + 1
-    held = units if pooled else dict.fromkeys(range(instance.n_gpus), 1)
+    model, servers = cp_model.CpModel(), pools(instance)
+    pooled = servers is not None and instance.cluster.places == "any"
+    held = dict.fromkeys(range(instance.n_gpus), 1)
+    if servers is not None and pooled:
+        held = {server: len(gpus) for server, gpus in servers.items()}
     use: dict[int, list[tuple[cp_model.IntervalVar, int]]] = {resource: [] for resource in held}
     every: list[tuple[cp_model.IntervalVar, int]] = []
     start, chosen, options, ends = [], [], [], []
@@ -194,16 +196,12 @@ def add_hint(formulation: GangFormulation, instance: Instance, known: Timeline) 
 def read_timeline(formulation: GangFormulation, instance: Instance, values: list[int]) -> Timeline:
     """Return a solution as a timeline; in pooled servers runs take the lowest GPUs that are free, by start."""
     start_us = np.array([values[var.index] for var in formulation.start], np.int64)
-    place, end_us = np.zeros(instance.n_tasks, np.int64), np.zeros(instance.n_tasks, np.int64)
-    free_us = np.zeros(instance.n_gpus, np.int64)
-    for task in np.argsort(start_us, kind="stable").tolist():
-        ways = formulation.options[task]
-        way = next(w for w, at in zip(ways, formulation.chosen[task], strict=True) if values[at.index])
+    servers, among, run_us = pools(instance), [], []
+    for ways, chosen in zip(formulation.options, formulation.chosen, strict=True):
+        way = next(way for way, at in zip(ways, chosen, strict=True) if values[at.index])
         gpus = instance.places.gpus[way.place]
-        if formulation.pooled and len(way.takes) == 1:
-            here = np.flatnonzero(instance.gpu_server == next(iter(way.takes)))
-            gpus = tuple(here[free_us[here] <= start_us[task]].tolist()[: len(gpus)])
-        end_us[task] = start_us[task] + way.run_us
-        free_us[list(gpus)] = end_us[task]
-        place[task] = instance.places.number[gpus]
-    return Timeline(place, start_us, end_us, ())
+        inside = servers is not None and formulation.pooled and len(way.takes) == 1
+        among.append((servers[next(iter(way.takes))] if servers is not None and inside else gpus, len(gpus)))
+        run_us.append(way.run_us)
+    end_us = start_us + np.array(run_us, np.int64)
+    return Timeline(instance.places.settle(start_us, end_us, among), start_us, end_us, ())

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from truenorth.executor import IllegalActionError, Knows, NoiseError, PolicyError, StalledError
 from truenorth.executor.policies.parse import weighing
 from truenorth.models.errors import QuestionError
+from truenorth.models.features import SEVERAL_AT_A_TIME, missing
 from truenorth.models.instance import UnsupportedInstanceError
 from truenorth.models.metrics import Metrics, StreamMetrics, measure
 from truenorth.models.objective import Objective, Status, gap, reported_bound, reported_value
@@ -37,6 +38,7 @@ from truenorth.planner.answers.shown import (
 )
 from truenorth.planner.answers.simulate import BrokenRulesError, Simulation, simulate
 from truenorth.planner.answers.split import say_apart
+from truenorth.planner.answers.take_apart import SUPPORTS as TAKEN_APART
 from truenorth.planner.answers.take_apart import HeldSteps, clairvoyance_in, hold
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty
 from truenorth.planner.answers.versions import Origin, ScenarioNamed, named, provenance
@@ -354,7 +356,7 @@ def answer_comparison(asked: CompareQuestion, scenario: Scenario, budget: Budget
         stays = scenario.instance.always_available
         simulations, left_out = _serving(run, stays, _default_policies(scenario, asked.noise))
         # Said, so that nobody takes its absence for a failure.
-        if scenario.instance.streams is None and not _lists_are_short(scenario):
+        if not missing(scenario.instance, SEVERAL_AT_A_TIME) and not _lists_are_short(scenario):
             left_out[AHEAD] = "its decisions take long on so many GPUs and tasks; it runs where it is named"
     else:
         simulations, broken = _keeping_the_rules(run, asked.policies)
@@ -451,9 +453,9 @@ def _keeping_the_rules(
 def _choose_apart(scenario: Scenario, simulations: Sequence[Simulation]) -> list[Simulation]:
     """Return the best online policy and Compass, as far as they ran on the scenario's own instance.
 
-    None where servers come and go, or tasks are requests of streams: that takes nobody apart yet.
+    None where the window has what nobody is taken apart for yet.
     """
-    if not scenario.instance.always_available or scenario.instance.streams is not None:
+    if missing(scenario.instance, TAKEN_APART):
         return []
     online = [s for s in simulations if s.instance is scenario.instance and not s.clairvoyant]
     # Stable: of equals the one that was named first.

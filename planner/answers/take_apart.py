@@ -14,7 +14,7 @@ import numpy as np
 
 from truenorth.executor import PolicyError
 from truenorth.models.cluster import GPU
-from truenorth.models.features import SERVING, require
+from truenorth.models.features import SEVERAL_AT_A_TIME, Feature, require
 from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.models.objective import Objective, timeline_value
 from truenorth.models.scenario import Scenario
@@ -40,6 +40,7 @@ from truenorth.solvers.budget import Budget, tell_nobody
 from truenorth.solvers.result import Result, Search
 from truenorth.solvers.search.decoder import Decisions, Decoder
 
+SUPPORTS = SEVERAL_AT_A_TIME - {Feature.ABSENCES}
 RECEDING_ALL = f"{RECEDING}:lookahead=all"
 """The receding horizon that sees the whole window."""
 
@@ -154,8 +155,8 @@ def take_apart(
 def hold(scenario: Scenario, timeline: Timeline, policy: str, budget: Budget) -> HeldSteps:
     """Return the steps that keep placement or order as a timeline has them; parameters as those of `regret`."""
     instance, objective, budget = scenario.instance, scenario.objective, replace(budget, watch=tell_nobody)
-    require(instance, "regret", SERVING)
     instance.require_always_available("regret")
+    require(instance, "regret", SUPPORTS)
     ran = with_given_loads(instance, timeline)
     value = timeline_value(objective, instance, ran)
     steps = [RegretStep(AS_IT_RAN, ran, value, value)]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from truenorth.models.features import Feature, Features, missing
+from truenorth.models.features import TOGETHER, missing
+from truenorth.models.formulations.gangs import pools
 from truenorth.models.instance import NEVER, Instance, Ints
 from truenorth.models.objective import Objective, Term, charges
 from truenorth.models.timeline import Timeline
@@ -16,7 +18,7 @@ from truenorth.solvers.incumbents import PlanOrigin
 from truenorth.solvers.result import Search
 from truenorth.solvers.search.gangs_kernel import FAR, GangPlan, GangTables, anneal, decode
 
-SUPPORTS: Features = frozenset({Feature.GANGS, Feature.PLACES, Feature.MEMORY})
+SUPPORTS = TOGETHER
 METHOD = "search"
 
 _HOT, _COLD = 0.05, 0.0005
@@ -29,42 +31,20 @@ _WIDEST = 62
 """Sets of GPUs of a server fit a word."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Servers:
-    """The servers of a window, each with GPUs of one class."""
+class _Prepared(NamedTuple):
+    """The GPUs of each server, and what runs take of them."""
 
-    gpus: tuple[tuple[int, ...], ...]
-    position: dict[int, int]
-
-    @classmethod
-    def of(cls, instance: Instance) -> _Servers | None:
-        """Return the servers; None where those of one differ, or places are listed one by one."""
-        by_server: dict[int, list[int]] = {}
-        for gpu, server in enumerate(instance.gpu_server.tolist()):
-            by_server.setdefault(server, []).append(gpu)
-        alike = all(len({int(instance.gpu_class[gpu]) for gpu in gpus}) == 1 for gpus in by_server.values())
-        if not alike or not isinstance(instance.cluster.places, str) or max(map(len, by_server.values())) > _WIDEST:
-            return None
-        gpus = tuple(tuple(gpus) for gpus in by_server.values())
-        return cls(gpus, {gpu: number for number, row in enumerate(gpus) for gpu in row})
+    servers: tuple[tuple[int, ...], ...]
+    tables: GangTables
 
 
 def improve(search: Search, seed: int, workers: int, iterations: int | None = None) -> None:
     """Offer ever better plans until the time, or the number of moves, is used up; `search` has a plan to start from."""
-    instance = search.instance
-    servers = _Servers.of(instance)
-    if search.timeline is None or servers is None or missing(instance, SUPPORTS):
-        search.left_out[METHOD] = "it needs a first plan, and servers of equal GPUs whose places are not listed"
-        return
-    if instance.n_tasks > _MOST_TASKS or instance.n_tasks * len(servers.gpus) > _MOST_INSTANTS:
-        search.left_out[METHOD] = f"{instance.n_tasks} tasks on {len(servers.gpus)} servers are too many for it"
-        return
-    tables = _tabulate(instance, search.objective, servers)
-    if tables is None:
-        search.left_out[METHOD] = "groups of servers differ in run times"
+    prepared = _prepare(search)
+    if prepared is None or search.timeline is None:
         return
     first = _by_start(search.timeline)
-    walks = [_Walk(search, servers, tables, first, seed + number) for number in range(workers)]
+    walks = [_Walk(search, prepared, first, seed + number) for number in range(workers)]
     walks[0].offer(PlanOrigin.START)
     with ThreadPoolExecutor(workers) as pool:
         moves = None if iterations is None else -(-iterations // workers)
@@ -74,17 +54,32 @@ def improve(search: Search, seed: int, workers: int, iterations: int | None = No
 
 def begin(search: Search) -> None:
     """Offer the plans of some orders: by release, by run time, by GPU-time, each over the weight of its job."""
-    instance = search.instance
-    servers = _Servers.of(instance)
-    tables = None if servers is None or missing(instance, SUPPORTS) else _tabulate(instance, search.objective, servers)
-    if servers is None or tables is None or instance.n_tasks * len(servers.gpus) > _MOST_INSTANTS:
+    prepared = _prepare(search)
+    if prepared is None:
         return
+    tables = prepared.tables
     run = np.where(tables.wide_run >= 0, tables.wide_run, tables.run.max(axis=1)).astype(np.float64)
     worth = np.maximum(tables.weight[tables.job], 1e-300)
     for key in (tables.release, run / worth, run * tables.size / worth, -run * tables.size):
-        plan = _new_plan(instance, servers, np.lexsort((tables.release, key)).astype(np.int64))
-        decode(tables, plan)
-        search.offer(timeline_of(instance, servers, tables, plan), PlanOrigin.START)
+        order = np.lexsort((tables.release, key)).astype(np.int64)
+        search.offer(_timeline(search.instance, prepared, order), PlanOrigin.START)
+
+
+def _prepare(search: Search) -> _Prepared | None:
+    """Return what runs take; None, with the reason noted, where orders are not searched."""
+    instance, servers = search.instance, pools(search.instance)
+    if missing(instance, SUPPORTS) or servers is None or not isinstance(instance.cluster.places, str):
+        search.left_out[METHOD] = "it needs servers of equal GPUs, whose places are not listed"
+        return None
+    if instance.n_tasks > _MOST_TASKS or instance.n_tasks * len(servers) > _MOST_INSTANTS:
+        search.left_out[METHOD] = f"{instance.n_tasks} tasks on {len(servers)} servers are too many for it"
+        return None
+    gpus = tuple(servers.values())
+    tables = _tabulate(instance, search.objective, gpus) if max(map(len, gpus)) <= _WIDEST else None
+    if tables is None:
+        search.left_out[METHOD] = "servers are too large, or groups of them differ in what runs there, and how fast"
+        return None
+    return _Prepared(gpus, tables)
 
 
 def _by_start(timeline: Timeline) -> Ints:
@@ -94,17 +89,14 @@ def _by_start(timeline: Timeline) -> Ints:
 class _Walk:
     """One annealing, from an order on."""
 
-    def __init__(self, search: Search, servers: _Servers, tables: GangTables, first: Ints, seed: int) -> None:
-        self._search, self._servers, self._tables = search, servers, tables
-        self._random = random_state(seed)
-        self._plan, self._best = _new_plan(search.instance, servers, first), first.copy()
-        self._plan.cost[0] = self._least = decode(tables, self._plan)
+    def __init__(self, search: Search, prepared: _Prepared, first: Ints, seed: int) -> None:
+        self._search, self._prepared, self._random = search, prepared, random_state(seed)
+        self._plan, self._best = _new_plan(search.instance, prepared, first), first.copy()
+        self._plan.cost[0] = self._least = decode(prepared.tables, self._plan)
 
     def offer(self, origin: PlanOrigin = PlanOrigin.SEARCH) -> None:
         """Offer the plan of the best order."""
-        plan = _new_plan(self._search.instance, self._servers, self._best)
-        decode(self._tables, plan)
-        self._search.offer(timeline_of(self._search.instance, self._servers, self._tables, plan), origin)
+        self._search.offer(_timeline(self._search.instance, self._prepared, self._best), origin)
 
     def anneal(self, iterations: int | None) -> None:
         """Try moves, ever cooler, and offer what is better than all before, at the end of a slice."""
@@ -118,7 +110,7 @@ class _Walk:
             passed = clock.passed if iterations is None else done / iterations
             temperature = max(share * _HOT * (_COLD / _HOT) ** passed, 1e-300)
             before_s = clock.elapsed_s
-            least = anneal(self._tables, self._plan, self._best, self._random, moves, temperature)
+            least = anneal(self._prepared.tables, self._plan, self._best, self._random, moves, temperature)
             clock.count(moves)
             done += moves
             if iterations is None:
@@ -129,32 +121,28 @@ class _Walk:
                 self.offer()
 
 
-def _tabulate(instance: Instance, objective: Objective, servers: _Servers) -> GangTables | None:
-    """Return what runs take; None if groups of servers of one size differ in run times."""
+def _tabulate(instance: Instance, objective: Objective, servers: Sequence[tuple[int, ...]]) -> GangTables | None:
+    """Return what runs take; None if groups of servers for as many GPUs differ in size, or in what runs how fast."""
     charged, template = charges(objective, instance), instance.task_template
-    inside = np.full((len(instance.template_gpus), len(servers.gpus)), NEVER, np.int64)
+    position = {gpu: number for number, gpus in enumerate(servers) for gpu in gpus}
+    inside = np.full((len(instance.template_gpus), len(servers)), NEVER, np.int64)
     wide_run = np.full(len(instance.template_gpus), NEVER, np.int64)
     groups: dict[int, list[int]] = {}
-    spans: dict[int, set[int]] = {}
+    spans: dict[int, int] = {}
     for place, gpus in enumerate(instance.places.gpus):
         row = instance.run_us[:, instance.place_class[place]]
-        first, last = servers.position[gpus[0]], servers.position[gpus[-1]]
+        first, last = position[gpus[0]], position[gpus[-1]]
         if first == last:
             inside[:, first] = np.maximum(inside[:, first], row)
-        else:
-            groups.setdefault(len(gpus), []).append(first)
-            spans.setdefault(len(gpus), set()).add(last - first + 1)
-            wide = row != NEVER
-            if ((wide_run[wide] != NEVER) & (wide_run[wide] != row[wide])).any():
-                return None
-            wide_run[wide] = row[wide]
-    if any(len(each) > 1 for each in spans.values()):
-        return None
-    if any(
-        (instance.run_us[instance.template_gpus == size][:, kind] == NEVER).any()
-        for size in groups
-        for kind in {int(instance.place_class[p]) for p, gpus in enumerate(instance.places.gpus) if len(gpus) == size}
-    ):
+            continue
+        wide, span = instance.template_gpus == len(gpus), last - first + 1
+        alike = spans.setdefault(len(gpus), span) == span
+        if not alike or (row[wide] == NEVER).any() or (len(gpus) in groups and (wide_run[wide] != row[wide]).any()):
+            return None
+        groups.setdefault(len(gpus), []).append(first)
+        wide_run[wide] = row[wide]
+    # As many GPUs in one server here and across servers there: orders would put all runs of that size in one of these.
+    if (inside[wide_run != NEVER] != NEVER).any():
         return None
     sorts = sorted(groups)
     sort_of = np.array([sorts.index(size) if size in groups else NEVER for size in instance.template_gpus.tolist()])
@@ -168,44 +156,35 @@ def _tabulate(instance: Instance, objective: Objective, servers: _Servers) -> Ga
         wide_run[template],
         sort_of.astype(np.int64)[template],
         np.cumsum([0, *(len(groups[size]) for size in sorts)]).astype(np.int64),
-        np.array([next(iter(spans[size])) for size in sorts], np.int64),
+        np.array([spans[size] for size in sorts], np.int64),
         np.array([first for size in sorts for first in groups[size]], np.int64),
-        np.array([len(gpus) for gpus in servers.gpus], np.int64),
+        np.array([len(gpus) for gpus in servers], np.int64),
         weights,
         charged.due_us.astype(np.int64),
         *(np.array([int(flag)], np.int64) for flag in flags),
     )
 
 
-def _new_plan(instance: Instance, servers: _Servers, order: Ints) -> GangPlan:
+def _new_plan(instance: Instance, prepared: _Prepared, order: Ints) -> GangPlan:
     n, instants = instance.n_tasks, 2 * instance.n_tasks + 2
     start, server, taken = (np.zeros(n, np.int64) for _ in range(3))
-    instant, used = (np.zeros((len(servers.gpus), instants), np.int64) for _ in range(2))
-    length, done = np.zeros(len(servers.gpus), np.int64), np.zeros(len(instance.jobs), np.int64)
+    instant, used = (np.zeros((len(prepared.servers), instants), np.int64) for _ in range(2))
+    length, done = np.zeros(len(prepared.servers), np.int64), np.zeros(len(instance.jobs), np.int64)
     return GangPlan(order.copy(), start, server, taken, instant, used, length, done, np.full(1, float(FAR)))
 
 
-def timeline_of(instance: Instance, servers: _Servers, tables: GangTables, plan: GangPlan) -> Timeline:
-    """Return a plan as a timeline; where runs take any GPUs of a server, the lowest that are free, by start.
-
-    As many are free at its start as a run needs, and stay so: which ones does not matter.
-    """
-    place, end_us = np.zeros(instance.n_tasks, np.int64), np.zeros(instance.n_tasks, np.int64)
-    free_us = np.zeros(instance.n_gpus, np.int64)
-    for task in np.argsort(plan.start, kind="stable").tolist():
-        start, first = int(plan.start[task]), int(plan.server[task])
-        sort = int(tables.wide[task])
+def _timeline(instance: Instance, prepared: _Prepared, order: Ints) -> Timeline:
+    """Return the plan of an order."""
+    servers, tables = prepared
+    plan = _new_plan(instance, prepared, order)
+    decode(tables, plan)
+    among: list[tuple[Sequence[int], int]] = []
+    end_us = plan.start + np.where(tables.wide >= 0, tables.wide_run, tables.run[np.arange(len(order)), plan.server])
+    for task, (first, size) in enumerate(zip(plan.server.tolist(), tables.size.tolist(), strict=True)):
+        sort, here = int(tables.wide[task]), servers[first]
         if sort >= 0:
-            count = int(tables.group_servers[sort])
-            gpus = tuple(gpu for server in range(first, first + count) for gpu in servers.gpus[server])
-            end_us[task] = start + int(tables.wide_run[task])
-        else:
-            here, size = servers.gpus[first], int(tables.size[task])
-            if tables.any_gpus[0]:
-                gpus = tuple(gpu for gpu in here if free_us[gpu] <= start)[:size]
-            else:
-                gpus = tuple(gpu for bit, gpu in enumerate(here) if int(plan.taken[task]) >> bit & 1)
-            end_us[task] = start + int(tables.run[task, first])
-        free_us[list(gpus)] = end_us[task]
-        place[task] = instance.places.number[gpus]
-    return Timeline(place, plan.start.copy(), end_us, ())
+            here = tuple(gpu for gpus in servers[first : first + int(tables.group_servers[sort])] for gpu in gpus)
+        elif not tables.any_gpus[0]:
+            here = tuple(gpu for bit, gpu in enumerate(here) if int(plan.taken[task]) >> bit & 1)
+        among.append((here, size))
+    return Timeline(instance.places.settle(plan.start, end_us, among), plan.start, end_us, ())

@@ -421,11 +421,12 @@ def import_trace(
             raise QuestionError(f"gives {len(rows):,} jobs; allowed are {MAX_JOBS:,}: choose a window that holds fewer")
         tally.notes += [_RAN_BEFORE] if runs_before else []
         if not isinstance(found, DagJobs):
-            gangs = isinstance(found, Requests) and isinstance(target, Documented) and found.gangs
-            if isinstance(found, Requests) and isinstance(target, Documented) and gangs:
+            together = False
+            if isinstance(found, Requests) and isinstance(target, Documented) and found.gangs:
+                together = True
                 target = _wide_enough(target, int(np.asarray(found.gpus)[rows].max()), tally)
                 found, rows, release_us = _fit_servers(found, rows, release_us, target.hardware, tally)
-            _describe(found.at(rows), tally, spread, driven is not None, gangs)
+            _describe(found.at(rows), tally, spread, driven is not None, together)
         if isinstance(found, TokenRequests):
             if catalogue is None:
                 raise ValueError("requests with tokens take a catalogue")
