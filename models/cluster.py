@@ -140,6 +140,9 @@ class GPU:
     drain_us: int = 0
     group: int = 0
 
+    def __repr__(self) -> str:
+        return f"<GPU {self.id}: {self.kind}, {self.memory_bytes / 1e9:g} GB>"
+
     def __post_init__(self) -> None:
         if self.memory_bytes <= 0 or self.load_bandwidth <= 0 or self.load_overhead_us < 0:
             raise ValueError(f"GPU {self.id}: memory and load bandwidth must be positive, overhead not negative")

@@ -447,6 +447,9 @@ class Job:
     ingress: int | None = None
     tokens: Mapping[str, Tokens] | None = None
 
+    def __repr__(self) -> str:
+        return f"<Job of {self.workflow.name!r}, released at {self.release_us / 1e6:g} s>"
+
     def __post_init__(self) -> None:
         for name, tokens in (self.tokens or {}).items():
             whole = self.workflow.of or self.workflow

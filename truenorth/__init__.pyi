@@ -1,9 +1,14 @@
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+import truenorth.calls as _calls
 from truenorth.calls import bound as bound
 from truenorth.calls import check as check
 from truenorth.calls import compare as compare
 from truenorth.calls import gantt as gantt
 from truenorth.calls import import_trace as import_trace
-from truenorth.calls import load as load
 from truenorth.calls import plan as plan
 from truenorth.calls import plan_uncertain as plan_uncertain
 from truenorth.calls import profile as profile
@@ -24,7 +29,7 @@ from truenorth.models.instance import Instance as Instance
 from truenorth.models.metrics import Metrics as Metrics
 from truenorth.models.objective import Objective as Objective
 from truenorth.models.objective import Status as Status
-from truenorth.models.scenario.build import Scenario as Scenario
+from truenorth.models.scenario.build import Scenario as _Scenario
 from truenorth.models.scenario.errors import InputError as InputError
 from truenorth.models.timeline import Timeline as Timeline
 from truenorth.models.timeline import Violation as Violation
@@ -65,3 +70,30 @@ from truenorth.planner.show.saving import jobs as jobs
 from truenorth.planner.show.saving import residencies as residencies
 from truenorth.planner.show.saving import save as save
 from truenorth.planner.show.saving import tasks as tasks
+
+class Scenario(_Scenario):
+    """What type checkers know of a scenario: `truenorth.calls` gives it its methods."""
+
+    @staticmethod
+    def load(scenario: _calls.ScenarioGiven) -> Scenario: ...
+    def changed(self, changes: Mapping[str, object]) -> Scenario: ...
+    def frame(self) -> pd.DataFrame: ...
+    def to_frame(self) -> pd.DataFrame: ...
+    bound = bound
+    check = check
+    compare = compare
+    plan = plan
+    plan_uncertain = plan_uncertain
+    profile = profile
+    replay = replay
+    replicate = replicate
+    replicate_servers = replicate_servers
+    servers = servers
+    servers_by = servers_by
+    simulate = simulate
+    trial = trial
+    verify = verify
+    whatif = whatif
+
+def load(scenario: _calls.ScenarioGiven) -> Scenario: ...
+def read_csv(log: _calls.LogGiven | Sequence[_calls.LogGiven], *, format: str = "table", **asked: Any) -> Scenario: ...  # noqa: A002

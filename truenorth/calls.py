@@ -6,16 +6,20 @@ Times are text with a unit or seconds, values stand in the unit of the objective
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from truenorth.given import asking, asks, read_question, watch_cells
-from truenorth.models.scenario import Scenario, load_scenario, scenario_from
+from truenorth.given import ASKING, asking, asks, read_question, refuse_unknown, watch_cells
+from truenorth.models.errors import QuestionError
+from truenorth.models.scenario import Scenario
 from truenorth.models.slo import ServiceLevels
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.ask import ask
+from truenorth.planner.answers.shown import Answer, WithTimelines
 from truenorth.planner.questions.devices import ProfileQuestion, ReplayQuestion, TrialQuestion
 from truenorth.planner.questions.policies import CompareQuestion, SimulateQuestion
 from truenorth.planner.questions.searches import BoundQuestion, PlanQuestion, UncertainPlanQuestion
@@ -35,7 +39,6 @@ if TYPE_CHECKING:
     from truenorth.planner.answers.replications import Replicated, Replications
     from truenorth.planner.answers.servers.answer import ServersAnswer
     from truenorth.planner.answers.servers.scheduled import ScheduleAnswer
-    from truenorth.planner.answers.shown import WithTimelines
     from truenorth.planner.answers.simulate import Simulation
     from truenorth.planner.answers.trial import Trial
     from truenorth.planner.answers.uncertain.planning import UncertainPlan
@@ -59,9 +62,7 @@ def load(scenario: ScenarioGiven) -> Scenario:
     InputError
         With file, line and field of what is wrong.
     """
-    if isinstance(scenario, Scenario):
-        return scenario
-    return scenario_from(scenario) if isinstance(scenario, Mapping) else load_scenario(scenario)
+    return Scenario.load(scenario)
 
 
 @asks(PlanQuestion)
@@ -182,12 +183,69 @@ def whatif(scenario: ScenarioGiven, grid: Mapping[str, object], *, verb: str = "
 
 
 def import_trace(format_text: str, files: LogGiven | Sequence[LogGiven], **asked: Any) -> Imported:
-    """Import the files of a log, or tables as data frames; `asked` is as `planner.inputs.importers.trace` has it."""
+    """Import the files of a log, or tables as data frames, with the options of ``truenorth import`` as keywords.
+
+    Parameters
+    ----------
+    format_text
+        As the command names it, with options: ``table:unit=ms``.
+    asked
+        `catalogue` and `workflows` are files; figures of the cluster are `servers`, `gpus_per_server`, `memory`,
+        `weights`, `load_time`, `load_bandwidth`, `network_bandwidth`; the others are as
+        `planner.inputs.importers.trace` has them: `window`, `rate_factor`, `objective`.
+
+    Raises
+    ------
+    InputError
+        With file, line and column of what cannot be read.
+    QuestionError
+        If there is no such option, or two contradict each other.
+    """
     from truenorth.planner.inputs.importers.trace import import_trace as run
 
     listed = files if isinstance(files, Sequence) and not isinstance(files, str) else [files]
     with TemporaryDirectory() as folder:
-        return run(format_text, [_log_file(log, Path(folder) / f"{at}.csv") for at, log in enumerate(listed)], **asked)
+        logs = [_log_file(log, Path(folder) / f"{at}.csv") for at, log in enumerate(listed)]
+        return run(format_text, logs, **_import_options(asked, inspect.signature(run).parameters))
+
+
+def read_csv(log: LogGiven | Sequence[LogGiven], *, format: str = "table", **asked: Any) -> Scenario:  # noqa: A002
+    """Return the scenario of a log: CSV files, or data frames, with columns for the release and the run time.
+
+    Parameters
+    ----------
+    format
+        Of the log, as ``truenorth import`` names them, with options: ``table:unit=ms``.
+    asked
+        As of `import_trace`: ``servers=4, memory="24 GB"``, or a `catalogue` of models and GPUs.
+
+    Raises
+    ------
+    InputError
+        With file, line and column of what cannot be read.
+    """
+    return import_trace(format, log, **asked).scenario
+
+
+def _import_options(asked: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    """Return keywords of an import as its function takes them."""
+    from truenorth.planner.inputs.importers.catalogued import Catalogued
+    from truenorth.planner.inputs.importers.format import Override
+    from truenorth.planner.inputs.importers.target import Driven
+
+    of_cluster = {each.name for each in fields(Override)}
+    refuse_unknown(asked, [*of_cluster, "catalogue", "workflows", *list(known)[2:]])
+    figures = {name: value for name, value in asked.items() if name in of_cluster}
+    others = {name: value for name, value in asked.items() if name not in of_cluster}
+    if figures and ("catalogue" in asked or "workflows" in asked):
+        raise QuestionError("the catalogue, or the workflows, bring a cluster; leave it out", next(iter(figures)))
+    if figures:
+        others["override"] = Override(**figures).apply
+    if isinstance(others.get("catalogue"), str | Path):
+        others["catalogue"] = Catalogued.load(Path(others["catalogue"]))
+    if "workflows" in others:
+        others["driven"] = Driven.load(Path(others.pop("workflows")))
+    return others
 
 
 def _log_file(log: LogGiven, path: Path) -> Path:
@@ -277,3 +335,33 @@ def gantt(answer: WithTimelines, of: str | None = None) -> Figure:
 
     shown = answer.chosen(of)
     return draw(shown.instance, shown.timeline, shown.name)
+
+
+def _frame(scenario: Scenario) -> pd.DataFrame:
+    """Return one row per job: workflow, release, deadline, critical path; times are in seconds."""
+    from truenorth.planner.show.saving import frame
+
+    return frame(scenario)
+
+
+def _save(answer: Answer, path: str | Path) -> list[Path]:
+    """Write the answer, each file whole or not at all; return the paths. See `truenorth.save`."""
+    from truenorth.planner.show.saving import save
+
+    return save(answer, path)
+
+
+def add_methods() -> None:
+    """Let scenarios and answers be asked as the calls are: they lie in packages that may not import these."""
+    for call in (*ASKING, check, verify, whatif):
+        setattr(Scenario, call.__name__, call)
+    for kind, name, method in (
+        (Scenario, "frame", _frame),
+        (Scenario, "to_frame", _frame),
+        (Answer, "save", _save),
+        (WithTimelines, "gantt", gantt),
+    ):
+        setattr(kind, name, method)
+
+
+add_methods()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import Field, replace
 from difflib import get_close_matches
@@ -20,6 +20,8 @@ from truenorth.planner.questions.sizes import SizesQuestion
 Answer = TypeVar("Answer")
 Parameters = ParamSpec("Parameters")
 Asked = TypeVar("Asked", bound=Question)
+ASKING: list[Callable[..., Any]] = []
+"""The calls that put a question: each is a method of scenarios as well."""
 _OWN = {"watch", "stop", "hint", "starts", "told", "plan_for", "samples", "folder", "policy"}
 """Fields of questions without an option, that a caller may fill."""
 
@@ -42,9 +44,11 @@ def asks(question: type[Question]) -> Callable[[Callable[Parameters, Answer]], C
             if name_of(each) not in known
         ]
         del run.__wrapped__  # whoever unwraps it would miss the options
-        run.__signature__ = inspect.Signature([*own, *rest])  # type: ignore[attr-defined]
+        returned = inspect.signature(call).return_annotation
+        run.__signature__ = inspect.Signature([*own, *rest], return_annotation=returned)  # type: ignore[attr-defined]
         said = "\n".join(f"{name_of(each)}\n    {_help(option)}" for each, option in options_of(question))
         run.__doc__ = f"{inspect.cleandoc(call.__doc__ or '')}\n\nParameters\n----------\n{said}\n"
+        ASKING.append(run)
         return run
 
     return decorate
@@ -121,6 +125,19 @@ def read_question(question: type[Asked], given: Mapping[str, Any]) -> Asked:
         elif name in _OWN and name in question.__dataclass_fields__:
             told[name] = value
         else:
-            near = "".join(f", did you mean {word!r}?" for word in get_close_matches(name, options, n=1))
-            raise QuestionError(f"is no option{near}; allowed are {', '.join(options)}", name)
+            refuse_unknown({name}, options)
     return question(**told)
+
+
+def refuse_unknown(given: Iterable[str], known: Collection[str]) -> None:
+    """Refuse a keyword that is no option, with the nearest one.
+
+    Raises
+    ------
+    QuestionError
+        If there is one.
+    """
+    for name in given:
+        if name not in known:
+            near = "".join(f", did you mean {word!r}?" for word in get_close_matches(name, known, n=1))
+            raise QuestionError(f"is no option{near}; allowed are {', '.join(known)}", name)

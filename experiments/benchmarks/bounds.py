@@ -153,7 +153,7 @@ def certified(
         higher = "" if made.uncertified is None else f"; uncertified {float(made.uncertified[0]):.6f}"
         return {
             "value": float(made.found.value or 0),
-            "bound": float(made.lower_bound),
+            "bound": float(made.exact),
             "proof_s": made.cpu_s,
             "verify_s": time.process_time() - began,
             "how": f"{made.method}{higher}; {verdict.how or verdict.reason}",

@@ -47,7 +47,7 @@ from truenorth.models.scenario.section import validate
 from truenorth.models.scenario.work import build_workflows
 from truenorth.models.scenario.writing import write_scenario
 from truenorth.models.slo import ServiceLevels
-from truenorth.models.workload import MLModel
+from truenorth.models.workload import Job, MLModel, Workflow
 
 _GROUP = re.compile(r"group\s+(\d{1,9})", re.ASCII)
 
@@ -271,7 +271,41 @@ class Scenario:
         object.__setattr__(self, "objective", chosen(Objective, self.objective, "objective"))
 
     def __repr__(self) -> str:
-        return f"<Scenario {self.name!r} of {self.source.file}: {self.instance!r}, {self.objective}>"
+        size = f"{len(self.jobs)} jobs, {self.instance.n_tasks} tasks, {len(self.models)} models"
+        return f"<Scenario {self.name!r}: {size}, {self.instance.n_gpus} GPUs, {self.objective}>"
+
+    @staticmethod
+    def load(scenario: Scenario | str | Path | Mapping[str, object]) -> Scenario:
+        """Return the scenario of a YAML or JSON file, or of plain data with the keys of one.
+
+        Raises
+        ------
+        InputError
+            With file, line and field of what is wrong.
+        """
+        if isinstance(scenario, Scenario):
+            return scenario
+        return scenario_from(scenario) if isinstance(scenario, Mapping) else load_scenario(scenario)
+
+    @property
+    def cluster(self) -> Cluster:
+        """The GPUs, and the network between them."""
+        return self.instance.cluster
+
+    @property
+    def models(self) -> tuple[MLModel, ...]:
+        """The models, in the order of the file."""
+        return self.instance.models
+
+    @property
+    def workflows(self) -> tuple[Workflow, ...]:
+        """The workflows, in the order of the file."""
+        return self.instance.catalogue
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """The jobs, in the order of their release."""
+        return self.instance.jobs
 
     def data(self) -> dict[str, object]:
         """Return the keys of a file that reads as this scenario, afresh.

@@ -21,6 +21,7 @@ from truenorth.models.torn import torn
 from truenorth.planner.answers.check import read, refuse_violations
 from truenorth.planner.answers.plan import starts_for
 from truenorth.planner.answers.regret import Regret, RegretRecord
+from truenorth.planner.answers.shown import Answer
 from truenorth.planner.answers.take_apart import take_apart, with_given_loads
 from truenorth.planner.questions.searches import BoundQuestion
 from truenorth.solvers import portfolio
@@ -61,13 +62,13 @@ class Certifiable:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(Answer):
     """A certified lower bound of a scenario.
 
     Parameters
     ----------
-    lower_bound
-        Exact, in the units of `models.objective_value`; what `verify` computes again from the certificate.
+    exact
+        The bound, exactly, in the units of `models.objective_value`; what `verify` computes again from the certificate.
     method
         Where it comes from.
     certificate
@@ -87,7 +88,7 @@ class Bound:
     """
 
     scenario: Scenario
-    lower_bound: Fraction
+    exact: Fraction
     method: str
     certificate: dict[str, Any]
     uncertified: tuple[Fraction, str] | None
@@ -100,12 +101,19 @@ class Bound:
 
     def __repr__(self) -> str:
         objective = self.scenario.objective
-        return f"<Bound of {self.scenario!r}: {reported_bound(objective, self.lower_bound):.6g} ({self.method})>"
+        bound = f"{objective} at least {self.lower_bound:.6g} {objective.unit}".rstrip()
+        ended = ", interrupted" if self.interrupted else ""
+        return f"<Bound of {self.scenario.name!r}: {bound} ({self.method}){ended}>"
+
+    @property
+    def lower_bound(self) -> float:
+        """The bound in the unit of the objective, rounded down."""
+        return reported_bound(self.scenario.objective, self.exact)
 
     @property
     def highest(self) -> tuple[Fraction, str]:
         """The highest bound that holds, certified or not, and its method."""
-        return (self.lower_bound, self.method) if self.uncertified is None else self.uncertified
+        return (self.exact, self.method) if self.uncertified is None else self.uncertified
 
     def record(self, path: Path | None = None) -> BoundRecord:
         """Return the summary with the keys of ``bound --json``; `path` is where the certificate was written."""
@@ -210,13 +218,18 @@ def verify_file(scenario: Scenario, path: Path) -> Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class VerdictRecord:
+class VerdictRecord(Answer):
     """A verdict with the keys of ``verify --json``, its bound in the reported unit."""
 
     valid: bool
     lower_bound: float | None
     reason: str | None
     how: str | None = None
+
+    @property
+    def record(self) -> VerdictRecord:
+        """The verdict itself."""
+        return self
 
 
 def verdict_record(scenario: Scenario, verdict: Verdict) -> VerdictRecord:

@@ -25,6 +25,7 @@ from truenorth.models.objective import (
 )
 from truenorth.models.scenario import InputError, PlanFile, TimelineHeader, read_timeline
 from truenorth.models.timeline import UNPLACED, Timeline, Violation, batch_leaders
+from truenorth.planner.answers.shown import Answer
 
 
 def read(instance: Instance, path: Path) -> tuple[Instance, PlanFile]:
@@ -46,7 +47,7 @@ def read(instance: Instance, path: Path) -> tuple[Instance, PlanFile]:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Answer):
     """The outcome of a check.
 
     Parameters
@@ -69,6 +70,11 @@ class Checked:
     realised: bool
     own_times: Mapping[str, int]
     claims: Claims
+
+    def __repr__(self) -> str:
+        said = f"{len(self.violations)} violations" if self.violations else "valid"
+        value = "" if self.value is None else f", {self.objective} {self.value:.6g} {self.objective.unit}".rstrip()
+        return f"<Checked: {said}{value}>"
 
     @property
     def record(self) -> CheckRecord:

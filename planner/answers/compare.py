@@ -193,7 +193,11 @@ class Comparison(WithTimelines, WithRows):
     certifiable: Certifiable | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
-        return f"<Comparison of {self.plan!r} with {', '.join(repr(s.policy) for s in self.simulations)}>"
+        value = "none" if self.plan.value is None else f"{self.plan.value:.6g}"
+        rows = [f"plan {value}", *(f"{s.policy} {s.value:.6g}" for s in self.simulations)]
+        objective = self.scenario.objective
+        unit = f" ({objective.unit})" if objective.unit else ""
+        return f"<Comparison on {self.scenario.name!r}, {objective}{unit}: {', '.join(rows)}>"
 
     @property
     def note(self) -> str:

@@ -11,19 +11,24 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import write_atomically
 from truenorth.models.streams import BLOCK, PICOSECONDS, StreamSpeed
+from truenorth.planner.answers.shown import Answer, frame_of
 from truenorth.planner.answers.versions import provenance
 from truenorth.planner.inputs.engine_log import LogColumns, read_engine_log
 from truenorth.planner.inputs.importers.rows import Tally
 from truenorth.solvers.bounds.stream_costs import Floats
 from truenorth.solvers.fitting.engine_kernel import EngineLimits, StepLaw
 from truenorth.solvers.fitting.law import Fitted, LawNumbers, ServedLog, fit_law, predict
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 FIGURES = (
     "mean_first_token_s", "p95_first_token_s", "mean_time_per_token_s", "p95_time_per_token_s", "mean_latency_s",
@@ -57,7 +62,7 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Fit:
+class Fit(Answer):
     """A law with its errors.
 
     Parameters
@@ -86,6 +91,13 @@ class Fit:
     figures: tuple[Compared, ...]
     preemptions: int
     notes: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"<Fit of {self.log.name}: {self.requests} requests, worst error {self.worst_error:.1%}>"
+
+    def frame(self) -> pd.DataFrame:
+        """Return one row per figure: measured, and what the laws say."""
+        return frame_of(self.figures)
 
     @property
     def worst_error(self) -> float:

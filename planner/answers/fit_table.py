@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import write_atomically
@@ -15,10 +15,15 @@ from truenorth.models.scenario.quantities import MAX_NUMBER
 from truenorth.models.streams import BLOCK, StreamSpeed
 from truenorth.models.units import QuantityError, parse_rate
 from truenorth.planner.answers.fit import catalogue_of
+from truenorth.planner.answers.shown import Answer, frame_of_document
 from truenorth.planner.answers.versions import provenance
 from truenorth.planner.inputs.engine_log import LogColumns
 from truenorth.planner.inputs.step_tables import PLAIN, MeasuredPoint, StepTable, read_step_table
 from truenorth.solvers.fitting.closed_loop import LoopTimes, law_of_loops, speed_by_steps
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 WARN_ABOVE = 0.05
 """Relative errors that a warning names."""
@@ -43,7 +48,7 @@ class ComparedPoint:
 
 
 @dataclass(frozen=True, slots=True)
-class FittedTable:
+class FittedTable(Answer):
     """A law made from a table.
 
     Parameters
@@ -66,6 +71,13 @@ class FittedTable:
     kv_tokens: int | None
     compared: tuple[ComparedPoint, ...]
     notes: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"<FittedTable of {self.name}>"
+
+    def frame(self) -> pd.DataFrame:
+        """Return one row per point that was compared; empty where the table says how long steps are by themselves."""
+        return frame_of_document(*self.compared)
 
     @property
     def name(self) -> str:

@@ -57,7 +57,13 @@ class Plan(WithTimelines):
         return cls(scenario, result, None if timeline is None else measure(scenario.instance, timeline, scenario.slo))
 
     def __repr__(self) -> str:
-        return f"<Plan of {self.scenario!r}: {self.result!r}{', interrupted' if self.interrupted else ''}>"
+        objective = self.scenario.objective
+        said = [str(self.status).lower()]
+        if self.value is not None:
+            said.append(f"{objective} {self.value:.6g} {objective.unit}".rstrip())
+        if self.lower_bound is not None:
+            said.append(f"lower bound {self.lower_bound:.6g}")
+        return f"<Plan of {self.scenario.name!r}: {', '.join([*said, *['interrupted'] * self.interrupted])}>"
 
     @property
     def timeline(self) -> Timeline | None:
@@ -88,6 +94,21 @@ class Plan(WithTimelines):
         return None if bound is None else reported_bound(self.scenario.objective, bound)
 
     @property
+    def gap(self) -> float | None:
+        """How far the plan may be from the optimum: (value - bound) / value; None without a plan or a bound."""
+        return self.result.gap
+
+    @property
+    def status(self) -> Status:
+        """Whether the plan is optimal, feasible, or why there is none."""
+        return self.result.status
+
+    @property
+    def objective(self) -> ObjectiveValue:
+        """The objective with its value in its reported unit."""
+        return ObjectiveValue(self.scenario.objective, self.value)
+
+    @property
     def incumbents(self) -> list[tuple[float, float | None, float | None]]:
         """Seconds, value and bound at each improvement, in reported units."""
         objective = self.scenario.objective
@@ -111,7 +132,6 @@ class Plan(WithTimelines):
             PlanRecord,
             self,
             self.result,
-            objective=ObjectiveValue(self.scenario.objective, self.value),
             converged=is_converged(self.result.gap, self.result.bound_method),
             within_time_limit=self.result.within_limit,
             plan=None if path is None else str(path),

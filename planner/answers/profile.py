@@ -55,13 +55,14 @@ from truenorth.planner.answers.profile_document import (
     TransferLine,
     measured_document,
 )
+from truenorth.planner.answers.shown import Answer
 from truenorth.planner.inputs.samples import samples_path, samples_text
 from truenorth.planner.questions.devices import ProfileQuestion
 from truenorth.solvers.budget import Budget, tell_nobody
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Answer):
     """What was measured, and the scenario with these figures in place of its own.
 
     Parameters
@@ -89,6 +90,9 @@ class Profile:
     rounds: int
     beside: int = 0
     ended: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<Profile of {self.scenario.name!r} on {self.kind}: {self.rounds} rounds>"
 
     def record(self, path: Path | None = None) -> ProfileRecord:
         """Return the figures with the keys of ``profile --json``; `path` is where the scenario was written."""

@@ -106,6 +106,10 @@ class Regret(WithRows):
     bound_method: str | None
     clairvoyance: Clairvoyance | None = None
 
+    def __repr__(self) -> str:
+        parts = ", ".join(loss.part for loss in self.losses)
+        return f"<Regret of {self.policy!r} on {self.scenario.name!r}: {parts}>"
+
     @property
     def warning(self) -> str | None:
         """That parts may hide in what stays open, since the chain ends in an unconverged plan; else None."""

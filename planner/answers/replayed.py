@@ -66,6 +66,9 @@ class Replayed(WithTimelines):
     forecast: Forecast | None = None
     asked: ReplayQuestion | None = None
 
+    def __repr__(self) -> str:
+        return f"<Replayed {self.policy!r} on {self.scenario.name!r}: {self.timeline!r}>"
+
     @property
     def instance(self) -> Instance:
         """The scenario's instance."""

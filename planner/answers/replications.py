@@ -25,7 +25,7 @@ from truenorth.models.scenario import Scenario
 from truenorth.planner.answers.intervals import LEVEL, NO_INTERVAL, Interval, interval_of
 from truenorth.planner.answers.servers.answer import default_policies, levels_of
 from truenorth.planner.answers.servers.sizes import Sizes
-from truenorth.planner.answers.shown import WHAT_COUNTS, WithRows, describe_bound, frame_of, with_value
+from truenorth.planner.answers.shown import WHAT_COUNTS, Answer, WithRows, describe_bound, frame_of, with_value
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty
 from truenorth.planner.answers.whatif import ask_each
 from truenorth.planner.answers.whatif.grid import windows_of
@@ -346,7 +346,7 @@ class CountSpread:
 
 
 @dataclass(frozen=True, eq=False)
-class Replications:
+class Replications(Answer):
     """Answers to the same question; the first is about the scenario as it stands.
 
     Parameters
@@ -367,6 +367,13 @@ class Replications:
     priced: bool
     sweep: Sweep
     confidence: Fraction = CONFIDENCE
+
+    def __repr__(self) -> str:
+        return f"<Replications of {self.scenario.name!r}: {len(self.replications)} {self.what}>"
+
+    def frame(self) -> pd.DataFrame:
+        """Return one row per replication and policy."""
+        return self.sweep.frame()
 
     @cached_property
     def _cells(self) -> Mapping[int, Mapping[str, SizeRow]]:

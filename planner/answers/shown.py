@@ -7,7 +7,7 @@ over the plan's and its value over the bound: the further the two are apart, the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,10 @@ from truenorth.models.timeline import Timeline
 from truenorth.solvers.bounds.closed_form import METHODS
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas as pd
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,10 +60,27 @@ def fitted_laws(instance: Instance) -> list[Fitted]:
     return ABSENT if streams is None or not streams.fitted else streams.fitted
 
 
-class WithTimelines:
+class Answer:
+    """What every answer can do; `truenorth.calls` adds what draws and writes, which stands to the right of answers."""
+
+    __slots__ = ()
+    save: Callable[[str | Path], list[Path]]
+
+    def frame(self) -> pd.DataFrame:
+        """Return the answer as a tidy table: a row of what ``--json`` prints, unless an answer has rows of its own."""
+        record = self.record  # type: ignore[attr-defined]
+        return frame_of_document(record() if callable(record) else record)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return `frame()`, under the name that pandas has for it."""
+        return self.frame()
+
+
+class WithTimelines(Answer):
     """An answer that holds timelines: a plan, a simulation, a comparison, a run on devices."""
 
     __slots__ = ()
+    gantt: Callable[..., Figure]
 
     @property
     def shown(self) -> Iterable[Shown]:
@@ -158,7 +178,7 @@ class WithTimelines:
         )
 
 
-class WithRows:
+class WithRows(Answer):
     """An answer that is a table: a comparison, a regret, a sweep."""
 
     __slots__ = ()
@@ -203,6 +223,13 @@ def frame_of(records: Sequence[Any]) -> pd.DataFrame:
     flat = [encode(record) for record in records]
     flat = [{**{k: v for k, v in row.items() if k != "metrics"}, **(row.get("metrics") or {})} for row in flat]
     return pd.DataFrame(flat).set_index(next(iter(flat[0]))) if flat else pd.DataFrame()
+
+
+def frame_of_document(*records: Any) -> pd.DataFrame:
+    """Return records as a data frame with their keys in JSON; those of a record inside have dots between them."""
+    import pandas as pd
+
+    return pd.json_normalize([encode(record) for record in records])
 
 
 CONVERGED_GAP = 0.05

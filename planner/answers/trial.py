@@ -109,6 +109,10 @@ class Trial(WithTimelines, WithRows):
     machine: Sequence[Mapping[str, Any]]
     ended: str | None = None
 
+    def __repr__(self) -> str:
+        contenders = ", ".join(each.name for each in self.contenders)
+        return f"<Trial of {contenders} on {self.scenario.name!r}: {len(self.order)} repeats>"
+
     @property
     def achieved(self) -> bool:
         """Whether all runs were made, and in every one every job ran and every rule held."""

@@ -110,6 +110,7 @@ def _workflow(answer: Workflow) -> str:
 
 
 _SHOWN: dict[tuple[str, str], Html] = {
+    ("truenorth.models.scenario.build", "Scenario"): lambda answer: _facts("scenario_summary", answer),
     ("truenorth.models.workload", "Workflow"): _workflow,
     ("truenorth.planner.answers.bound", "Bound"): lambda answer: (
         _facts("bound_summary", answer) + (_regret(answer.regret) if answer.regret else "")
@@ -117,7 +118,7 @@ _SHOWN: dict[tuple[str, str], Html] = {
     ("truenorth.planner.answers.compare", "Comparison"): _table,
     ("truenorth.planner.answers.plan", "Plan"): lambda answer: _facts("plan_summary", answer) + _chart(answer),
     ("truenorth.planner.answers.regret", "Regret"): _regret,
-    ("truenorth.planner.answers.replay", "Replayed"): _replayed,
+    ("truenorth.planner.answers.replayed", "Replayed"): _replayed,
     ("truenorth.planner.answers.replications", "Replicated"): _table,
     ("truenorth.planner.answers.servers.answer", "ServersAnswer"): _servers,
     ("truenorth.planner.answers.simulate", "Simulation"): lambda answer: (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,26 @@ def _candidates(plan: UncertainPlan) -> Table[CandidateRow]:
         Column("worst sample", lambda row: row.worst, ".5g", objective.unit),
     ]
     return Table(title, columns, worth.candidates)
+
+
+def scenario_summary(scenario: Scenario) -> dict[str, str]:
+    """Return what a person wants to know of a scenario, in words."""
+    gpus = Counter((gpu.kind, gpu.memory_bytes) for gpu in scenario.cluster.gpus)
+    last_s = max(job.release_us for job in scenario.jobs) / 1e6
+    rows = {
+        "scenario": scenario.name,
+        "GPUs": ", ".join(f"{count} x {kind} with {say_size(size)}" for (kind, size), count in gpus.items()),
+        "models": ", ".join(f"{model.name} ({say_size(model.weight_bytes)})" for model in scenario.models[:_LISTED])
+        + f" and {len(scenario.models) - _LISTED} more" * (len(scenario.models) > _LISTED),
+        "jobs": f"{len(scenario.jobs)} of {len(scenario.workflows)} workflows in {last_s:.4g} s, "
+        f"{scenario.instance.n_tasks} tasks",
+        "objective": in_words(scenario.objective),
+    }
+    return rows | ({} if scenario.slo is None else {"service level": str(scenario.slo)}) | _rounded(scenario)
+
+
+_LISTED = 8
+"""So many models are named."""
 
 
 def plan_summary(plan: Plan) -> dict[str, str]:

@@ -57,9 +57,11 @@ def test_the_import_waits_for_nothing_heavy() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_an_unknown_name_lists_those_that_there_are() -> None:
-    with pytest.raises(AttributeError, match=r"module 'truenorth' has no 'plna'; it has .*plan"):
+def test_an_unknown_name_is_answered_with_the_nearest_or_with_all() -> None:
+    with pytest.raises(AttributeError, match=r"module 'truenorth' has no 'plna'; did you mean 'plan'\?"):
         operator.attrgetter("plna")(tn)
+    with pytest.raises(AttributeError, match=r"module 'truenorth' has no 'xyzzy'; it has .*plan"):
+        operator.attrgetter("xyzzy")(tn)
 
 
 def test_a_scenario_may_be_a_file_or_data(scenario: tn.Scenario, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import json
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -54,12 +55,16 @@ from truenorth.planner.answers.servers.record import (
 )
 from truenorth.planner.answers.servers.sizes import Mix, Sizes, Sizing, candidates, leave_out_idle
 from truenorth.planner.answers.servers.streams import refute_sizes, stream_policies
-from truenorth.planner.answers.shown import fitted_laws
+from truenorth.planner.answers.shown import Answer, fitted_laws, frame_of_document
 from truenorth.planner.answers.simulate import is_file, write_simulation
 from truenorth.planner.answers.uncertain.spec import refuse_estimates
 from truenorth.planner.answers.versions import named, provenance
 from truenorth.planner.questions.sizes import SizesQuestion
 from truenorth.solvers.budget import Budget
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 SLOWEST, FASTEST = Fraction(1, 100), Fraction(100)
 """Requests come at least and at most so many times as fast as the scenario says."""
@@ -86,7 +91,7 @@ _LATER_SHARES = (0.9, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class ServersAnswer:
+class ServersAnswer(Answer):
     """The least size that meets a level, or the interval it lies in.
 
     Parameters
@@ -155,6 +160,17 @@ class ServersAnswer:
     coarse_stamps: CoarseStamps | None = None
     limited: LimitsTried | None = None
     interrupted: bool = False
+
+    def __repr__(self) -> str:
+        size = "none found" if self.mix is None else " + ".join(map(str, self.mix))
+        proved = ", proved least" if self.proved else ""
+        return f"<ServersAnswer of {self.sizes.scenario.name!r}: servers {size}{proved}>"
+
+    def frame(self) -> pd.DataFrame:
+        """Return a row for the plan and one per policy: the least size of each, and what it reaches."""
+        record = self.record()
+        rows = {"plan": record.minimum, **record.policies}
+        return frame_of_document(*rows.values()).assign(policy=list(rows)).set_index("policy")
 
     @property
     def servers(self) -> int | None:

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from truenorth.models.record import encode
 from truenorth.models.scenario import write_atomically
@@ -24,8 +25,12 @@ from truenorth.planner.answers.servers.record import (
     SchedulesFound,
 )
 from truenorth.planner.answers.servers.sizes import Mix
+from truenorth.planner.answers.shown import Answer, frame_of_document
 from truenorth.planner.questions.sizes import ScheduleQuestion
 from truenorth.solvers.bounds import fluid
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,7 @@ class Scheduled:
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduleAnswer:
+class ScheduleAnswer(Answer):
     """The least fleet that stays, and the cheapest schedules.
 
     Parameters
@@ -90,6 +95,13 @@ class ScheduleAnswer:
     runtime_s: float
     asked: ScheduleQuestion
     interrupted: bool = False
+
+    def __repr__(self) -> str:
+        return f"<ScheduleAnswer of {self.day.count} intervals{', proved' if self.proved else ''}>"
+
+    def frame(self) -> pd.DataFrame:
+        """Return one row per interval: jobs, and the servers of the cheapest schedule, of each policy and the bound."""
+        return frame_of_document(*self.record.intervals)
 
     @property
     def proved(self) -> bool:

@@ -14,6 +14,7 @@ from truenorth.models.record import spread
 from truenorth.models.scenario import Scenario
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.plan import Plan, PlanRecord, solve
+from truenorth.planner.answers.shown import Answer
 from truenorth.planner.inputs.told import Told, retime
 from truenorth.planner.questions.options import PlanFor
 from truenorth.planner.questions.searches import UncertainPlanQuestion
@@ -97,7 +98,7 @@ def values(told: Instance, plan: Timeline, truths: Sequence[Instance], objective
 
 
 @dataclass(frozen=True, slots=True)
-class UncertainPlan:
+class UncertainPlan(Answer):
     """A plan for uncertain run times.
 
     Parameters
@@ -119,6 +120,9 @@ class UncertainPlan:
     plan_for: PlanFor
     candidates: tuple[ConsideredPlan, ...]
     interrupted: bool = False
+
+    def __repr__(self) -> str:
+        return f"<UncertainPlan for {self.plan_for}: {self.plan!r}>"
 
     def record(self, path: Path | None = None) -> UncertainPlanRecord:
         """Return the keys of ``plan --json``, and what the plan is worth if run times are uncertain."""

@@ -114,6 +114,10 @@ class Sweep(WithRows):
     interrupted: bool = False
     replicated: str | None = None
 
+    def __repr__(self) -> str:
+        axes = ", ".join(self.columns)
+        return f"<Sweep of {self.name!r}: {self.verb} in {self.counts.cells} cells over {axes}>"
+
     def answer(self, cell: int) -> Any:
         """Return the answer behind a cell: a plan, a simulation, a comparison, with its timeline, jobs and chart.
 
