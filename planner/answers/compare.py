@@ -158,12 +158,12 @@ BATCHING_POLICIES = ("clockwork", "deferred")
 """Contenders besides, where tasks come in batch classes."""
 CLAIRVOYANCE = (
     "The plan knows every arrival in advance; the online policies learn of a job when it is released. "
-    "The distance between them is what greediness and not knowing the future cost together."
+    "The gap combines two costs: greedy decisions, and not knowing the future."
 )
 KNOWS_LENGTHS = (
     "The plan knows every arrival, and how long every answer will be, in advance; online policies learn of a request "
     "when it is released, and of its answer as it comes, unless they say `known=yes`. "
-    "The distance between them is what greediness and not knowing cost together."
+    "The gap combines two costs: greedy decisions, and not knowing."
 )
 TOLD_WRONGLY = (
     "Everyone but the plan is told wrong run times ({noise}); what is shown happened under the true "

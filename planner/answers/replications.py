@@ -108,7 +108,7 @@ class Replicated(WithRows):
         if self.converged_in == count:
             return None
         left = f"In {count - self.converged_in} of {count} replications the plan is unconverged ({WHAT_COUNTS})"
-        between = "between the lower end of x best and the upper end of x bound"
+        between = "between the lower end of ratio to best and the upper end of ratio to bound"
         return f"{left}: ratios to it understate; the truth lies {between}."
 
     @property

@@ -23,8 +23,6 @@ from truenorth.models.timeline import Timeline
 from truenorth.solvers.bounds.closed_form import METHODS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pandas as pd
     from matplotlib.figure import Figure
 
@@ -64,7 +62,7 @@ class Answer:
     """What every answer can do; `truenorth.calls` adds what draws and writes, which stands to the right of answers."""
 
     __slots__ = ()
-    save: Callable[[str | Path], list[Path]]
+    save: Callable[..., Any]
 
     def frame(self) -> pd.DataFrame:
         """Return the answer as a tidy table: a row of what ``--json`` prints, unless an answer has rows of its own."""
@@ -271,5 +269,6 @@ def warn_of(gap: float | None, bound_method: str | None) -> str | None:
     if gap is None:
         return "Nothing is proved of a plan: ratios to the best show nothing of what is possible."
     return (
-        f"The plan is unconverged ({WHAT_COUNTS}): ratios to it understate; the truth lies between x best and x bound."
+        f"The plan is unconverged ({WHAT_COUNTS}): ratios to it understate. "
+        "The true ratio lies between ratio to best and ratio to bound."
     )

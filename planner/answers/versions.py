@@ -72,6 +72,11 @@ class ScenarioNamed:
     file: str
     hash: str
 
+    @property
+    def titled(self) -> str:
+        """The name with the file."""
+        return f"{self.name} ({Path(self.file).name})" if self.file != self.name else self.name
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:

@@ -19,11 +19,11 @@ from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import write_atomically
 
 COLOURS = (
-    "#4477AA", "#EE6677", "#228833", "#CCBB44", "#66CCEE", "#AA3377", "#EE8866", "#44BB99", "#9988DD", "#AAAA00",
-    "#FFAABB", "#77AADD",
+    "#4477AA", "#E0556A", "#228833", "#A08000", "#8855CC", "#00917C", "#D06A2C", "#B8458A", "#2F8FBF", "#5E8C1F",
+    "#A0703C", "#6C7FD8",
 )  # fmt: skip
-"""P. Tol's bright and light sets, one colour per model, starting over where there are more models."""
-PLAIN = "#BBBBBB"
+"""One colour per model, starting over where there are more; a contrast of 3 on light and on dark pages."""
+PLAIN = "#888888"
 """What belongs to no model."""
 Rgb = tuple[float, float, float]
 
@@ -52,7 +52,7 @@ def contrast(one: str | Rgb, other: str | Rgb) -> float:
 def ink_on(colour: str | Rgb) -> str:
     """Return black or white, whichever is easier to read on a colour; the ratio is at least 4.58 on any.
 
-    >>> ink_on("#4477AA"), ink_on("#CCBB44")
+    >>> ink_on("#4477AA"), ink_on("#E0C040")
     ('white', 'black')
     """
     return max(("black", "white"), key=lambda ink: contrast(ink, colour))

@@ -53,15 +53,15 @@ def contenders(record: ComparisonRecord) -> Table[ComparedPolicy]:
     objective = record.objective
     columns: list[Column[ComparedPolicy]] = [
         Column("policy", lambda row: name_with_marks(row.policy, row.twin, row.problem, row.converged), words=True),
-        Column("knows", lambda row: str(row.knows), words=True),
+        Column("information used", lambda row: row.knows.information, words=True),
         Column(in_words(objective), lambda row: row.objective, ".5g", objective.unit),
-        Column("x best", lambda row: row.ratio_to_best, ".3f"),
-        Column("x bound", lambda row: row.ratio_to_bound, ".3f"),
+        Column("ratio to best", lambda row: row.ratio_to_best, ".3f"),
+        Column("ratio to bound", lambda row: row.ratio_to_bound, ".3f"),
         Column("gap to bound", lambda row: row.gap_to_bound, ".1%"),
         *_percentiles(objective),
         Column("hit rate", _measured(lambda metrics: metrics.hit_rate), ".3f"),
-        Column("loads", _measured(lambda metrics: metrics.loads)),
-        Column("busy", _measured(lambda metrics: metrics.compute_busy), ".0%"),
+        Column("model loads", _measured(lambda metrics: metrics.loads)),
+        Column("utilisation", _measured(lambda metrics: metrics.compute_busy), ".0%"),
     ]
     return Table("", columns, record.rows, ["lower bound", "-", record.lower_bound])
 
@@ -166,6 +166,7 @@ def section(folder: Path) -> PageSection:
         drawn,
         origin.steps,
         leading=1 + len(served),
+        scenario=origin.scenario.titled,
     )
 
 

@@ -25,7 +25,7 @@ from truenorth.planner.show.canvas import (
     blank,
     svg,
 )
-from truenorth.planner.show.styles import styles
+from truenorth.planner.show.styles import LINE_COLOURS, SHAPES, Style, styles
 
 Point = tuple[float, float]
 _MOST_STEPS = 400
@@ -70,6 +70,17 @@ class Curve:
     steps: bool = False
     joined: bool = True
     words: Sequence[str] = ()
+
+    @property
+    def marker(self) -> str:
+        """The shape of its points."""
+        known = self.colour in ("", *LINE_COLOURS)
+        return Style(self.colour, self.stroke).marker if known else "o"
+
+    @property
+    def shape(self) -> str:
+        """The shape of its points as a character."""
+        return SHAPES[self.marker]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +159,7 @@ def gap_over_time(incumbents: Sequence[tuple[float, float | None, float | None]]
     curve = Curve("gap of the best plan and bound so far", points, COLOURS[0], bold=True, steps=True, words=words)
     return Curves(
         "Optimality gap over time: how far the best plan may still lie from the best possible one",
-        "seconds of search",
+        "time of search in s",
         "(plan - bound) / plan",
         [curve],
         y_percent=True,
@@ -240,7 +251,6 @@ def draw_svg(shown: Curves) -> str:
 
 
 _DASHES: Mapping[str, Any] = {"solid": "solid", "dashed": (0, (4, 3)), "dotted": (0, (1, 2))}
-_MARKERS = {"solid": "o", "dashed": "s", "dotted": "^"}
 
 
 def _gid(index: int) -> str:
@@ -285,9 +295,11 @@ def _draw_curve(axes: Axes, curve: Curve, index: int, ink: str) -> None:
         clip_on=False,
     )
     if curve.words:
-        dots, marker = slice(-len(curve.words), None), _MARKERS[curve.stroke]
-        colour = curve.colour or ink
-        axes.plot(xs[dots], ys[dots], marker, color=colour, markersize=6, gid=_gid(index), clip_on=False)
+        dots, size = slice(-len(curve.words), None), 6 if curve.joined else 8
+        style: dict[str, Any] = {"color": curve.colour or ink, "marker": curve.marker, "markersize": size}
+        if not curve.joined:  # hollow, so that none hides another at the same place
+            style |= {"markerfacecolor": "none", "markeredgewidth": 1.8}
+        axes.plot(xs[dots], ys[dots], linestyle="none", gid=_gid(index), clip_on=False, **style)
 
 
 def _mark_logarithmic(axes: Axes, which: str) -> None:

@@ -34,10 +34,10 @@ def contenders(record: ReplicatedRecord) -> Table[ReplicatedPolicy]:
     converged = record.warning is None
     columns: list[Column[ReplicatedPolicy]] = [
         Column("policy", lambda row: name_with_marks(row.policy, row.twin, row.problem, converged), words=True),
-        Column("knows the future", lambda row: "yes" if row.clairvoyant else "no", words=True),
+        Column("information used", lambda row: "clairvoyant" if row.clairvoyant else "online", words=True),
         Column(in_words(record.objective), lambda row: row.objective, str),
-        Column("x best", lambda row: row.ratio_to_best, str),
-        Column("x bound", lambda row: row.ratio_to_bound, str),
+        Column("ratio to best", lambda row: row.ratio_to_best, str),
+        Column("ratio to bound", lambda row: row.ratio_to_bound, str),
         Column(f"minus {record.against or '-'}", lambda row: row.difference, str),
         Column("better in", lambda row: None if row.better_in is None else f"{row.better_in} of {row.replications}"),
         Column("gap to bound", lambda row: row.gap_to_bound, ".1%"),

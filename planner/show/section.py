@@ -29,6 +29,8 @@ class PageSection:
         How many of the tables stand before the figures; the others follow them.
     notes
         What it all rests on, behind figures and tables.
+    scenario
+        Its name and file.
     """
 
     question: str
@@ -40,3 +42,4 @@ class PageSection:
     reproduce: Mapping[str, str] = field(default_factory=dict)
     leading: int = 1
     notes: Sequence[str] = ()
+    scenario: str = ""

@@ -54,6 +54,8 @@ from truenorth.planner.show.servers_words import (
     missed_in_words,
     order_in_words,
     reached_in_words,
+    recommendation,
+    say_servers,
     say_spare,
     sentences,
     strain_in_words,
@@ -83,7 +85,7 @@ def sizes_table(found: ServersRecord, title: str) -> Table[Needed]:
         Column("", lambda row: row[0], words=True),
         Column("information used", lambda row: row[1], words=True),
         Column("cheapest mix" if found.priced else "servers", lambda row: describe_size(found, row[2])),
-        Column("how it is known", lambda row: row[3], words=True),
+        Column("evidence", lambda row: row[3], words=True),
     ]
     return Table(title, columns, [plan, *policies])
 
@@ -100,7 +102,9 @@ def _proof(found: ServersRecord) -> str:
     least = f"{minimum.lower_bound_price_per_hour:g} per hour" if found.priced else minimum.lower_bound
     if minimum.size.servers is None:
         return "no plan found" if refutation is None else f"at least {least}; no plan found"
-    return "a plan; nothing is refuted" if refutation is None else f"a plan; the least lies between {least} and this"
+    if refutation is None:
+        return "a plan; no smaller size is refuted"
+    return f"a plan; the minimum is between {least} and this"
 
 
 def _trial(found: ServersRecord, name: str) -> str:
@@ -128,14 +132,14 @@ def alternatives_table(found: ServersRecord) -> Table[AlternativeSize]:
         Column("information used", lambda row: row.information_used, words=True),
         Column("size", lambda row: describe_size(found, row.size), words=True),
         Column("mean latency in s", lambda row: row.metrics.mean_latency_s, ".4g"),
-        Column("p95", lambda row: row.metrics.p95_latency_s, ".4g"),
-        Column("p99", lambda row: row.metrics.p99_latency_s, ".4g"),
+        Column("p95 in s", lambda row: row.metrics.p95_latency_s, ".4g"),
+        Column("p99 in s", lambda row: row.metrics.p99_latency_s, ".4g"),
         Column("mean slowdown", lambda row: row.metrics.mean_slowdown, ".4g"),
         Column("hit rate", lambda row: row.metrics.hit_rate, ".1%"),
-        Column("busy", lambda row: row.metrics.compute_busy, ".0%"),
+        Column("utilisation", lambda row: row.metrics.compute_busy, ".0%"),
         Column("work in GPU-s", lambda row: f"{row.work.gpu_seconds:.4g} of {row.work.offered_gpu_seconds:.4g}"),
     ]
-    title = "Simulated within 10 % of the best price of those that know as much"
+    title = "Alternatives within 10 % of the best price"
     return Table(title, columns, found.alternatives)
 
 
@@ -153,7 +157,7 @@ def strains_table(found: ServersRecord) -> Table[StrainReached]:
         Column("level", lambda row: "met" if row.met else "cannot be served" if row.value is None else "missed"),
         Column("of the limit", lambda row: row.share_of_limit, ".1%"),
     ]
-    return Table("What 20 % more of one model does to it", columns, found.sensitivity)
+    return Table("Sensitivity: one model 20 % larger or slower", columns, found.sensitivity)
 
 
 def _listed(value: float | list[float | None] | None) -> list[float | None]:
@@ -237,7 +241,9 @@ def section(folder: Path) -> PageSection:
         If a file in it cannot be read.
     """
     found, origin = read_both(folder / FILE, ServersRecord, ServersOrigin)
-    tables: list[Table[Any]] = [sizes_table(found, f"Servers for {found.levels}")]
+    decided = Table("Recommendation", _DECIDED, recommendation(found)) if found.alternatives else None
+    tables: list[Table[Any]] = [decided] if decided else []
+    tables.append(sizes_table(found, f"Servers for {found.levels}"))
     tables += [alternatives_table(found), *_tokens_table(found)] if found.alternatives else []
     tables += [strains_table(found)] if found.sensitivity else []
     return PageSection(
@@ -247,11 +253,18 @@ def section(folder: Path) -> PageSection:
         sentences(found) if found.alternatives else [],
         tables,
         [*_costs(found), *_reached(found)],
-        leading=0,
+        leading=1 if decided else 0,
         notes=[f"What this assumes: {' '.join(assumptions(found, origin.scenario))}", *untried(found), NOT_MONOTONE],
         timelines=_timelines(folder, found),
         reproduce=origin.steps,
+        scenario=origin.scenario.titled,
     )
+
+
+_DECIDED: list[Column[tuple[str, str]]] = [
+    Column("", lambda row: row[0], words=True),
+    Column("", lambda row: row[1], words=True),
+]
 
 
 def _reached(found: ServersRecord) -> list[Curves]:
@@ -356,16 +369,18 @@ def _limit(level: ServiceLevel) -> tuple[str, float]:
 
 
 def _timelines(folder: Path, found: ServersRecord) -> Timelines | None:
-    """Return what is recommended, drawn; the plan where no policy met the level."""
-    best = next(iter(found.alternatives), None)
-    name, scenario, timeline = ("plan", "enough.json", "plan.json")
-    if best is not None:
-        name, scenario, timeline = (best.policy, "recommended.json", "served.json")
-    if not ((folder / scenario).is_file() and (folder / timeline).is_file()):
-        return None
-    instance = load_scenario(folder / scenario).instance
-    ahead = best is None or best.knows is Knows.FUTURE
-    return timelines_of([Shown(name, ahead, instance, read_timeline(folder / timeline, instance).timeline)])
+    """Return the recommended fleet under its policy, drawn, and then the clairvoyant plan on the fleet it needs."""
+    drawn = [("plan", True, found.minimum.size, "enough.json", "plan.json")]
+    for best in found.alternatives[:1]:
+        drawn.insert(0, (best.policy, best.knows is Knows.FUTURE, best.size, "recommended.json", "served.json"))
+    shown = []
+    for name, ahead, size, scenario, timeline in drawn:
+        if (folder / scenario).is_file() and (folder / timeline).is_file():
+            instance = load_scenario(folder / scenario).instance
+            fleet = describe_mix(found, size.mix or []) if found.priced else say_servers(size.servers or 0)
+            found_there = read_timeline(folder / timeline, instance).timeline
+            shown.append(Shown(f"{name} on {fleet}", ahead, instance, found_there))
+    return timelines_of(shown) if shown else None
 
 
 SCHEDULE_FILE = "schedule.json"
@@ -446,10 +461,10 @@ def schedule_sentences(found: ScheduleRecord) -> list[str]:
     if optimum.proved:
         said.append("No schedule needs less, which is proved.")
     elif optimum.price_lower_bound is not None:
-        said.append(f"No schedule, however clever, costs less than {optimum.price_lower_bound:.4g}.")
+        said.append(f"No schedule costs less than {optimum.price_lower_bound:.4g} (proved).")
     elif optimum.server_hours_lower_bound is not None:
         hours = f"{optimum.server_hours_lower_bound:.4g} server-hours"
-        said.append(f"No schedule, however clever, needs less than {hours}.")
+        said.append(f"No schedule needs less than {hours} (proved).")
     peak = max(found.intervals, key=lambda row: row.minimum.lower_bound)
     return said + ([f"The peak: {peak.forces}."] if peak.forces else [])
 
@@ -508,6 +523,7 @@ def schedule_section(folder: Path) -> PageSection:
         reproduce=origin.steps,
         leading=0,
         notes=[f"What this assumes: {assumed} Servers come and go as ordered, and none fails."],
+        scenario=origin.scenario.titled,
     )
 
 
@@ -523,7 +539,7 @@ def _counts(found: ScheduleRecord) -> Curves:
         series["autoscaler"] = [row.autoscaler.servers if row.autoscaler else None for row in rows]
     curves = [_steps(rows, name, counts, place) for place, (name, counts) in enumerate(series.items())]
     return Curves(
-        "Servers over time", "seconds", "servers", [curve for curve in curves if curve is not None], x_from=0.0
+        "Servers over time", "time in s", "servers", [curve for curve in curves if curve is not None], x_from=0.0
     )
 
 

@@ -5,6 +5,9 @@ Of priced groups only the price has a bound worth saying: one dear server may do
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import ceil, floor
+
 from truenorth.executor import Knows
 from truenorth.models.metrics import StreamMetrics
 from truenorth.models.record import ABSENT
@@ -13,6 +16,7 @@ from truenorth.planner.answers.servers.record import (
     AlternativeSize,
     AssumedWindow,
     Figures,
+    GrowthTaken,
     ServersRecord,
     Size,
     StrainReached,
@@ -29,19 +33,66 @@ def order_in_words(found: ServersRecord) -> str:
         return answer_in_words(found)
     best = found.alternatives[0]
     untried = found.policies[best.policy].not_simulated
-    at_most = " at most" if untried else ""
     price = best.size.price_per_hour or 0.0 if found.priced else 0.0
     size = describe_mix(found, best.size.mix or []) if found.priced else say_servers(best.size.servers or 0)
     parts = [
-        f"{_amount(price)} per hour, {_rounded(price * HOURS_PER_MONTH)} a month" if found.priced else "",
         _headroom(found),
         _failures(found),
         f"{say_less(found, untried)} untried" if untried else "",
         _floor_price(found),
     ]
-    said = "; ".join(part for part in parts if part)
-    served = [f"Served by {_who(found, best)}{_preempted(best)}", engines_in_words(found)]
-    return " ".join([f"Order{at_most} {size}{': ' if said else ''}{said}.", *(f"{part}." for part in served if part)])
+    said = f" at {price_in_words(price)}" if found.priced else ""
+    said += "".join(f"; {part}" for part in parts if part)
+    served = [f"Policy: {_who(found, best)}{_preempted(best)}", engines_in_words(found)]
+    first = f"Recommended: {'at most ' if untried else ''}{size}{said}."
+    return " ".join([first, *(f"{part}." for part in served if part)])
+
+
+def recommendation(found: ServersRecord) -> list[tuple[str, str]]:
+    """Return what a purchase is decided by, each under its name: fleet, price, headroom, failure, lower bound, N+1."""
+    if not found.alternatives:
+        return []
+    best = found.alternatives[0]
+    size = describe_mix(found, best.size.mix or []) if found.priced else say_servers(best.size.servers or 0)
+    growth, minimum = found.growth, found.minimum
+    least = f"{_amount(minimum.lower_bound_price_per_hour or 0)} per hour" if found.priced else minimum.lower_bound
+    refuted = found.refutation is not None and not found.refutation.however_many
+    return [
+        ("fleet", size),
+        ("policy", best.policy),
+        *([("price", price_in_words(best.size.price_per_hour or 0.0))] if found.priced else []),
+        ("traffic", "not simulated" if growth is None else traffic_in_words(growth)),
+        ("redundancy", _redundancy(found)),
+        ("lower bound", f"{least}{up_to_counts(found, ' on at most {}')} (proved)" if refuted else "none"),
+    ]
+
+
+def price_in_words(price: float) -> str:
+    """Return a price per hour with what it comes to in a month.
+
+    >>> price_in_words(3.5)
+    '3.50 per hour, 2,560 per month'
+    """
+    return f"{_amount(price)} per hour, {_rounded(price * HOURS_PER_MONTH)} per month"
+
+
+def traffic_in_words(growth: GrowthTaken) -> str:
+    """Return how much more traffic a size takes."""
+    if growth.fails is None:
+        return f"handles {_percent(growth.holds, floor)} more, the most that was tried"
+    if growth.holds == 1:
+        return f"does not handle {_percent(growth.fails, ceil)} more"
+    return f"handles {_percent(growth.holds, floor)} more, not {_percent(growth.fails, ceil)}"
+
+
+def _redundancy(found: ServersRecord) -> str:
+    """Return what failures a size survives, in the words of N+k."""
+    k = max(1, found.spare)
+    if found.survives_failure is None:
+        return f"N+{found.spare}" if found.spare else "not simulated"
+    if found.survives_failure:
+        return f"N+{k}: the target is met with any {k} of the servers gone"
+    return f"N+0: one failure breaks the target; --spare {k} sizes for N+{k}"
 
 
 def _amount(price: float) -> str:
@@ -77,14 +128,20 @@ def _headroom(found: ServersRecord) -> str:
     if growth is None:
         return ""
     if growth.fails is None:
-        return f"{_percent(growth.holds)} headroom or more"
+        return f"{_percent(growth.holds, floor)} headroom or more"
     if growth.holds == 1:
-        return f"less than {_percent(growth.fails)} headroom"
-    return f"{_percent(growth.holds)} headroom"
+        return f"less than {_percent(growth.fails, ceil)} headroom"
+    return f"{_percent(growth.holds, floor)} headroom"
 
 
-def _percent(factor: float) -> str:
-    return f"{100 * (factor - 1):.0f} %"
+def _percent(factor: float, rounded: Callable[[float], int]) -> str:
+    """Return how much more a factor is, to whole percents from 10 on, never more favourable than it is.
+
+    >>> _percent(1.6875, floor), _percent(1.875, ceil), _percent(1.0125, floor)
+    ('68 %', '88 %', '1.2 %')
+    """
+    percent = round(100 * (factor - 1), 9)
+    return f"{rounded(10 * percent) / 10 if percent < 10 else rounded(percent):g} %"
 
 
 def _floor_price(found: ServersRecord) -> str:
@@ -92,9 +149,9 @@ def _floor_price(found: ServersRecord) -> str:
     if found.refutation is None or found.refutation.however_many:
         return ""
     if not found.priced:
-        return f"floor {found.minimum.lower_bound}"
+        return f"lower bound {found.minimum.lower_bound}"
     least = found.minimum.lower_bound_price_per_hour
-    return "" if least is None else f"floor {_amount(least)}{up_to_counts(found, ' on at most {}')}"
+    return "" if least is None else f"lower bound {_amount(least)}{up_to_counts(found, ' on at most {}')}"
 
 
 def information_in_words(used: str, known: Knows, noise: str | None) -> str:
@@ -199,11 +256,7 @@ def deployable_in_words(found: ServersRecord) -> str:
     spare = say_spare(found, ", {} of which may be gone")
     said = f"{_who(found, best)} {needs}{spare}{_preempted(best)}{_better_informed(found)}{_floor(found)}"
     growth = found.growth
-    if growth is None or growth.fails is None:
-        return said if growth is None else f"{said}. It takes {growth.holds:.4g} times the traffic, too"
-    if growth.holds == 1:
-        return f"{said}. With {growth.fails:.4g} times the traffic it does not meet the level there"
-    return f"{said}. It takes {growth.holds:.4g} times the traffic there, but not {growth.fails:.4g} times"
+    return said if growth is None else f"{said}. Traffic: this size {traffic_in_words(growth)}"
 
 
 def _who(found: ServersRecord, alternative: AlternativeSize) -> str:
@@ -320,10 +373,12 @@ def _floor(found: ServersRecord) -> str:
         return ""
     if found.priced:
         least = found.minimum.lower_bound_price_per_hour
-        said = "" if least is None else f"; no plan, however clever, costs less than {least:g}"
-        beyond = up_to_counts(found, " on at most {}, or on more less than ")
-        return f"{said}{beyond}{found.minimum.lower_bound_price_of_any_counts:g}" if said and beyond else said
-    return f"; no plan, however clever, needs fewer than {found.minimum.lower_bound}"
+        if least is None:
+            return ""
+        beyond = up_to_counts(found, " on at most {}, or with more servers below ")
+        any_counts = f"{beyond}{found.minimum.lower_bound_price_of_any_counts:g}" if beyond else ""
+        return f"; no schedule meets the target below {least:g} per hour{any_counts} (proved)"
+    return f"; no schedule meets the target with fewer than {found.minimum.lower_bound} (proved)"
 
 
 def up_to_counts(found: ServersRecord, words: str) -> str:
@@ -352,10 +407,10 @@ def strain_in_words(found: ServersRecord) -> str:
         return ""
     worst, more = found.sensitivity[0], "20 % more"
     if worst.met:
-        return f"{more} run time or size of any one model leaves the level met; {_figure_of(worst)} matters most"
+        return f"The target is met with {more} run time or size of any one model; {_figure_of(worst)} matters most"
     broken = sum(not each.met for each in found.sensitivity)
     others = "" if broken == 1 else f", the first of {broken} that break it"
-    return f"It hangs on {_figure_of(worst)}: with {more} the level is missed{others}"
+    return f"Most sensitive assumption: {_figure_of(worst)}; with {more} the target is missed{others}"
 
 
 def assumptions(found: ServersRecord, window: AssumedWindow) -> list[str]:

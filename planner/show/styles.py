@@ -1,4 +1,4 @@
-"""One colour and stroke per policy, in every figure, report and notebook; each has a contrast of 3 on white."""
+"""One colour, stroke and shape per policy, in every figure, report and notebook; contrast is 3 on light and on dark."""
 
 from __future__ import annotations
 
@@ -14,8 +14,18 @@ class Style(NamedTuple):
     colour: str
     stroke: str
 
+    @property
+    def marker(self) -> str:
+        """The shape of its points, as matplotlib names it: colours that look alike to some are told apart by it."""
+        if not self.colour:
+            return _PLAN_MARKER
+        return _MARKERS[(LINE_COLOURS.index(self.colour) + STROKES.index(self.stroke)) % len(_MARKERS)]
 
-LINE_COLOURS = ("#4477AA", "#EE6677", "#228833", "#997700", "#AA3377", "#009988", "#332288", "#BB5500")
+
+LINE_COLOURS = ("#4477AA", "#E0556A", "#228833", "#997700", "#B8458A", "#009988", "#8855CC", "#BB5500")
+_MARKERS, _PLAN_MARKER = ("o", "s", "^", "D", "v", "P", "X", "p"), "*"
+SHAPES = dict(zip((*_MARKERS, _PLAN_MARKER), "○□△◇▽✚✖⬠☆", strict=True))
+"""The same shapes as characters of a legend."""
 STROKES = ("solid", "dashed", "dotted")
 STYLES = tuple(Style(colour, stroke) for stroke, colour in product(STROKES, LINE_COLOURS))
 _OF_POLICY = dict(
@@ -30,6 +40,8 @@ _OF_POLICY = dict(
     )
 )  # fmt: skip
 """The styles that named policies have; any other name takes one that is free."""
+_PLAN = Style("", "solid")
+"""Of the plan: the ink of the page."""
 
 
 def styles(names: Iterable[str]) -> dict[str, Style]:
@@ -40,6 +52,7 @@ def styles(names: Iterable[str]) -> dict[str, Style]:
     """
     listed = list(dict.fromkeys(names))
     found = {name: _OF_POLICY[name] for name in listed if name in _OF_POLICY}
+    found |= {name: _PLAN for name in listed if name.partition(" ")[0] == "plan"}
     for name in listed:
         if name not in found:
             first = _OF_POLICY.get(name.partition(":")[0], STYLES[crc32(name.encode()) % len(STYLES)])

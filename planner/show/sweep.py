@@ -202,7 +202,7 @@ def _command(file: object, folder: Path) -> str:
 def _table(rows: Sequence[Mapping[str, str]], keys: Sequence[str]) -> Table[Mapping[str, str]]:
     figures = [name for name in _SHOWN if any(row.get(name) for row in rows)]
     columns = [
-        *(Column[Mapping[str, str]](name, partial(_axis, name), words=True) for name in keys),
+        *(Column[Mapping[str, str]](_heading(name, keys), partial(_axis, name), words=True) for name in keys),
         *(Column[Mapping[str, str]](name, partial(_read_figure, name)) for name in figures),
     ]
     note = f"The first {MOST_ROWS} of {len(rows)} rows; results.csv has all." if len(rows) > MOST_ROWS else ""
@@ -229,7 +229,15 @@ def _drawn(rows: Sequence[Mapping[str, str]], keys: Sequence[str], asked: str, w
             series.setdefault(name, []).append((float(row[across]), float(row[asked])))
     if not series or len(series) > len(STYLES):
         return None
-    return lines(f"{what} over {across}", across, what, series)
+    unit = next((row["unit"] for row in rows if asked == "value" and row.get("unit")), "")
+    axis, height = _axis_words(across, keys), f"{what} in {unit}" if unit else what
+    return lines(f"{what} over {say_column(across, keys).replace('_', ' ')}", axis, height, series)
+
+
+def _axis_words(key: str, keys: Sequence[str]) -> str:
+    """Return a column in words, with the unit that its name ends in."""
+    unit = next((unit.axis for ending, unit in UNITS.items() if key.endswith(ending)), "")
+    return say_column(key, keys).replace("_", " ") + unit
 
 
 def _is_number(text: str) -> bool:

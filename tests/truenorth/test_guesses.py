@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 import re
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,7 @@ def test_grids_are_asked_of_a_scenario(scenario: tn.Scenario) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (lambda s: tn.simulat(s, "jit"), "module 'truenorth' has no 'simulat'; did you mean 'simulate'?"),
+        (lambda s: operator.attrgetter("simulat")(tn), "module 'truenorth' has no 'simulat'; did you mean 'simulate'?"),
         (lambda s: s.plan(time_limt=5), "time_limt: is no option, did you mean 'time_limit'?"),
         (lambda s: s.simulate("fiffo"), "unknown policy 'fiffo' (did you mean fifo?)"),
         (lambda s: tn.read_csv("log.csv", sever=3), "sever: is no option, did you mean 'servers'?"),
@@ -103,7 +104,7 @@ def test_wrong_guesses_are_answered_with_the_nearest_name(scenario: tn.Scenario,
 
 
 def test_every_answer_says_itself_in_a_line_and_has_a_frame(scenario: tn.Scenario, plan: tn.Plan) -> None:
-    asked = {"time_limit": 5, "workers": 1}
+    asked: dict[str, Any] = {"time_limit": 5, "workers": 1}
     answers = [
         plan,
         scenario.simulate("jit"),

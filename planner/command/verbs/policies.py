@@ -136,6 +136,7 @@ def report(
         list[Path], typer.Argument(metavar="FOLDER...", help="What compare, servers, sweep, replay, trial -o wrote.")
     ],
     output: Annotated[Path, to("FILE", "Write the page to this file.")],
+    by_line: Annotated[str, typer.Option(metavar="TEXT", help="Author named on the page.")] = "",
     as_json: Json = False,
 ) -> int:
     """Make one HTML page, for a browser without a network, of what other verbs wrote into folders."""
@@ -143,7 +144,7 @@ def report(
     from truenorth.planner.show import report as reporting
 
     promise(output)
-    made = reporting.report(folders)
+    made = reporting.report(folders, by_line)
     made.save(output)
     said = "\n\n".join(f"{section.question}\n{section.answer}" for section in made.sections)
     manners.show(made.record(output), lambda: said, as_json, [output])

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from importlib.resources import files
 from pathlib import Path
 
@@ -145,8 +146,13 @@ class ReportRecord:
     sections: list[SectionAnswer]
 
 
-def report(folders: Sequence[Path]) -> Report:
-    """Return the page of folders that ``compare -o`` and other verbs wrote.
+def report(folders: Sequence[Path], by_line: str = "") -> Report:
+    """Return the page of folders that ``compare -o`` and other commands wrote, with today's date.
+
+    Parameters
+    ----------
+    by_line
+        Who stands for it: a name, a team.
 
     Raises
     ------
@@ -160,7 +166,8 @@ def report(folders: Sequence[Path]) -> Report:
         section, used = _within(_section(folder), room)
         sections.append(section)
         room -= used
-    return Report(tuple(sections), render("page.html.j2", sections=sections))
+    today = date.today().isoformat()
+    return Report(tuple(sections), render("page.html.j2", sections=sections, by_line=by_line, date=today))
 
 
 def _section(folder: Path) -> PageSection:

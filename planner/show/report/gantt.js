@@ -110,7 +110,8 @@
       });
       this.select.addEventListener("change", () => this.show(Number(this.select.value)));
       this.listen();
-      this.show(0);
+      this.select.value = this.root.dataset.first;
+      this.show(Number(this.select.value));
       this.draw();
     }
 

@@ -101,7 +101,7 @@ def test_a_folder_holds_table_pictures_plan_and_trace(scenario: Scenario, tmp_pa
     for name in ("gantt_plan.png", "gantt_online.png", "slowdown_ecdf.png"):
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
         assert (folder / name).with_suffix(".pdf").read_bytes().startswith(b"%PDF")
-    assert (folder / "table.md").read_text().startswith("| policy | knows | mean slowdown |")
+    assert (folder / "table.md").read_text().startswith("| policy | information used | mean slowdown |")
     assert r"jit & waits & " in (folder / "table.tex").read_text()
 
 

@@ -68,7 +68,7 @@ def test_who_knows_more_than_a_gateway_is_no_order(tmp_path: Path) -> None:
     ]
     tn.save(answer, tmp_path / "out")
     (section,) = tn.report([tmp_path / "out"]).sections
-    assert [row[:3] for row in section.tables[1].cells()] == [["jit", "queue lengths", "2"], ["srpt", "run times", "1"]]
+    assert [row[:3] for row in section.tables[2].cells()] == [["jit", "queue lengths", "2"], ["srpt", "run times", "1"]]
 
 
 def test_the_page_draws_what_it_recommends_and_a_series_per_policy(tmp_path: Path) -> None:

@@ -122,11 +122,11 @@ def test_a_price_is_the_least_of_the_counts_looked_at_and_says_so() -> None:
     assert (minimum.lower_bound_price_per_hour, minimum.lower_bound_price_of_any_counts) == (10, 6)
     assert answer_in_words(found).startswith(
         "jit (information used: queue lengths) needs 1 big at 10 per hour; "
-        "no plan, however clever, costs less than 10 on at most 1 big + 1 small, or on "
-        "more less than 6. "
+        "no schedule meets the target below 10 per hour on at most 1 big + 1 small, or with "
+        "more servers below 6 (proved). "
     )
     assert "and no cheaper size of at most 1 big + 1 small is, which is proved" in answer_in_words(found)
-    assert "; floor 10 on at most 1 big + 1 small. Served by jit (" in order_in_words(found)
+    assert "; lower bound 10 on at most 1 big + 1 small. Policy: jit (" in order_in_words(found)
     assert rows(answer)[0][3] == "proved: a plan at this size, every cheaper one of at most 1 big + 1 small refuted"
     more = _ask(built, "p100 latency <= 2 s", max=2)
     assert (more.mix, more.proved) == ((0, 2), True)
@@ -156,7 +156,7 @@ def test_one_group_has_its_count_and_its_price() -> None:
     more = _ask(built, "p100 latency <= 1 s", policies=("srpt",), max=5)
     found = more.record()
     assert (more.mix, found.minimum.size.price_per_hour, found.minimum.lower_bound) == ((3,), 2.4, 3)
-    said = "srpt (information used: run times) needs 3 A at 2.4 per hour; no plan, however clever, costs less than "
+    said = "srpt (information used: run times) needs 3 A at 2.4 per hour; no schedule meets the target below "
     assert answer_in_words(found).startswith(said)
     # Mere servers have no count but the scenario's size, and no price.
     bare = {"servers": 2, "gpu": {"kind": "A", "memory": "4 GB", "load_bandwidth": "1 GB/s"}, "network": NETWORK}

@@ -31,4 +31,7 @@ def test_each_model_is_made_larger_and_slower_in_turn(spare: int, servers_asked:
         ("a", "size", True, 47 / 50),
         ("b", "run time", True, 46 / 50),
     ]
-    assert strain_in_words(answer.record()) == "It hangs on the size of b: with 20 % more the level is missed"
+    assert (
+        strain_in_words(answer.record())
+        == "Most sensitive assumption: the size of b; with 20 % more the target is missed"
+    )

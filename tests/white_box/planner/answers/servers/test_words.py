@@ -16,7 +16,7 @@ from truenorth.planner.answers.servers import ServersAnswer
 from truenorth.planner.answers.servers.goal import tolerances
 from truenorth.planner.answers.servers.hunt import floor_of
 from truenorth.planner.show.curves import draw
-from truenorth.planner.show.servers_words import answer_in_words, order_in_words
+from truenorth.planner.show.servers_words import answer_in_words, order_in_words, recommendation
 
 TEXT = """\
 name: dear
@@ -60,7 +60,12 @@ def test_what_can_be_deployed_comes_before_every_bound(tmp_path: Path) -> None:
 def test_prices_are_bounded_and_mixes_named(tmp_path: Path) -> None:
     answer = _ask(tmp_path, "bounds")
     assert rows(answer) == [
-        ("plan (offline optimum)", "clairvoyant", "3 L4 + 1 2xH100 at 8.9 per hour", "a plan; nothing is refuted"),
+        (
+            "plan (offline optimum)",
+            "clairvoyant",
+            "3 L4 + 1 2xH100 at 8.9 per hour",
+            "a plan; no smaller size is refuted",
+        ),
         ("jit", "queue lengths", "3 L4 + 1 2xH100 at 8.9 per hour", "simulated; no time for 6 sizes below"),
     ]
     tn.save(answer, tmp_path / "out")
@@ -69,8 +74,8 @@ def test_prices_are_bounded_and_mixes_named(tmp_path: Path) -> None:
     assert section.question == "dear: which servers are enough for p100 latency <= 500 ms?"
     # 8.9 per hour is 6,497 in a month of 730 hours.
     assert section.answer == (
-        "Order at most 3 L4 + 1 2xH100: 8.90 per hour, 6,500 a month; 6 cheaper mixes untried. "
-        "Served by jit (information used: queue lengths)."
+        "Recommended: at most 3 L4 + 1 2xH100 at 8.90 per hour, 6,500 per month; 6 cheaper mixes untried. "
+        "Policy: jit (information used: queue lengths)."
     )
     assert section.remarks == [
         "jit (information used: queue lengths) needs at most 3 L4 + 1 2xH100 at 8.9 per hour "
@@ -81,17 +86,25 @@ def test_prices_are_bounded_and_mixes_named(tmp_path: Path) -> None:
         "Not settled within the time limit: 6 sizes of jit; more traffic; one failure; "
         "whether a plan would do with 6 cheaper sizes."
     ) in section.notes
-    assert [column.heading for column in section.tables[0].columns] == [
+    assert section.tables[0].cells() == [
+        ["fleet", "3 L4 + 1 2xH100"],
+        ["policy", "jit"],
+        ["price", "8.90 per hour, 6,500 per month"],
+        ["traffic", "not simulated"],
+        ["redundancy", "not simulated"],
+        ["lower bound", "none"],
+    ]
+    assert [column.heading for column in section.tables[1].columns] == [
         "",
         "information used",
         "cheapest mix",
-        "how it is known",
+        "evidence",
     ]
     (figure,) = section.figures
     assert figure.x_label == "price per hour"
     # Mixes of one price are no series: each is a dot, and so says the legend.
     assert [curve.joined for curve in figure.curves] == [True, False, False]
-    assert made.html.count('class="line dot"') == 2
+    assert made.html.count('class="shape"') == 2
     assert figure.curves[2].words[0].endswith("with 3 L4 + 1 2xH100 at 8.9 per hour")
 
 
@@ -127,13 +140,19 @@ def test_what_to_order_comes_first_with_its_floor_and_how_much_more_traffic_it_t
     assert (growth.size.mix, growth.holds, growth.fails) == ([2, 0], 27 / 16, 15 / 8)
     assert answer_in_words(answer.record()).startswith(
         "jit (information used: queue lengths) needs 2 L4 at 1.6 per hour; "
-        "no plan, however clever, costs less than 1.6. "
-        "It takes 1.688 times the traffic there, but not 1.875 times. "
+        "no schedule meets the target below 1.6 per hour (proved). "
+        "Traffic: this size handles 68 % more, not 88 %. "
     )
     assert order_in_words(answer.record()) == (
-        "Order 2 L4: 1.60 per hour, 1,170 a month; 69 % headroom; survives one failure: no; floor 1.60. "
-        "Served by jit (information used: queue lengths)."
+        "Recommended: 2 L4 at 1.60 per hour, 1,170 per month; 68 % headroom; survives one failure: no; "
+        "lower bound 1.60. Policy: jit (information used: queue lengths)."
     )
+    assert recommendation(answer.record())[2:] == [
+        ("price", "1.60 per hour, 1,170 per month"),
+        ("traffic", "handles 68 % more, not 88 %"),
+        ("redundancy", "N+0: one failure breaks the target; --spare 1 sizes for N+1"),
+        ("lower bound", "1.60 per hour (proved)"),
+    ]
 
 
 def test_a_bound_that_may_take_longer_than_the_limit_is_not_begun(tmp_path: Path) -> None:

@@ -65,8 +65,8 @@ def test_a_page_answers_its_question(comparison: Comparison, folder: Path) -> No
     )
     (contenders, losses) = section.tables
     assert [row[:3] for row in contenders.cells(unit=False)] == [
-        ["plan", "the future", "1.4"],
-        ["jit", "waits", f"{jit:.5g}"],
+        ["plan", "clairvoyant", "1.4"],
+        ["jit", "queue lengths", f"{jit:.5g}"],
         ["lower bound", "-", "1.4"],
     ]
     proof = "Lower bound: critical path, a formula; gap of the plan: 0.0 %."
