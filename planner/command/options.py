@@ -103,7 +103,7 @@ def _parameter(each: Field[Any], option: Option) -> inspect.Parameter:
         kind, default = choices, choices(default) if isinstance(default, str) else default
     elif isinstance(default, Fraction | tuple) or (option.kind is OptionKind.SECONDS and default is not MISSING):
         (default,) = say(default, option.kind)
-    name = typed_as(each)
+    name, timed = typed_as(each), option.kind is OptionKind.SECONDS and default not in (None, MISSING)
 
     def parser(text: Any) -> Any:
         return read(name, option, text)
@@ -111,9 +111,9 @@ def _parameter(each: Field[Any], option: Option) -> inspect.Parameter:
     shown = typer.Option(
         name,
         parser=None if option.kind in _WHOLE_LISTS else parser,
-        help=option.help,
-        metavar=option.metavar or ("SECONDS" if option.kind is OptionKind.SECONDS else None),
-        show_default=option.otherwise or True,
+        help=f"{option.help[:-1]} (default: {default} s)." if timed else option.help,
+        metavar=option.metavar or ("TIME" if option.kind in (OptionKind.SECONDS, OptionKind.TIME) else None),
+        show_default=option.otherwise or not timed,
         min=option.least,
         max=option.most,
     )

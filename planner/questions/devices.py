@@ -111,7 +111,9 @@ class TrialQuestion(Question):
     limit_s: float = asked(30.0, PATIENCE)
     samples: Path | None = asked(None, SAMPLES)
     count_faults: bool = asked(False, "Let runs with faults count in the means, too.", OptionKind.FLAG)
-    time_limit_s: float = asked(60.0, "Seconds for making the plan.", OptionKind.SECONDS, name="time_limit")
+    time_limit_s: float = asked(
+        60.0, "Time for making the plan; plain numbers are seconds.", OptionKind.SECONDS, name="time_limit"
+    )
     seed: int = asked(0, SEED)
     folder: Path | None = None
     watch: Callable[[int], None] | None = None

@@ -139,7 +139,7 @@ def say(value: Any, kind: OptionKind) -> list[str]:
 
 
 SEED = Option("The same seed repeats a run.", OptionKind.WHOLE, least=0, most=2**31 - 1)
-TIME_LIMIT = Option("Seconds for everything together.", OptionKind.SECONDS, name="time_limit")
+TIME_LIMIT = Option("Time for everything together; plain numbers are seconds.", OptionKind.SECONDS, name="time_limit")
 WORKERS = Option("Processes or threads to search with.", OptionKind.WHOLE, least=1, most=64, in_sweeps=False)
 WARMUP = Option("Share of the earliest jobs that the metrics leave out, such as 0.1.", OptionKind.SHARE)
 POLICIES = Option("Policies, separated by commas (default: those that suit the window).", OptionKind.NAMES)
@@ -158,8 +158,10 @@ DEVICES_ON_RAY = Option(
     "Use the devices of this Ray cluster's nodes: HOST:PORT of its head, or auto.", metavar="ADDRESS"
 )
 PATIENCE = Option(
-    "Seconds that anything may take longer than given before it is given up.", OptionKind.SECONDS, name="limit"
+    "How much longer than given anything may take before it is given up; plain numbers are seconds.",
+    OptionKind.SECONDS,
+    name="limit",
 )
-BY = Option("Length of the intervals.", OptionKind.TIME, name="by")
+BY = Option("Length of the intervals, such as '1 h'.", OptionKind.TIME, name="by")
 CONFIDENCE = Option("With which the next window is served, too; needs --replications.", OptionKind.SHARE)
 SAMPLES = Option("Samples of a profile of this scenario, to predict from.", OptionKind.FILE, metavar="FILE")

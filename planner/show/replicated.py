@@ -34,7 +34,7 @@ def contenders(record: ReplicatedRecord) -> Table[ReplicatedPolicy]:
     converged = record.warning is None
     columns: list[Column[ReplicatedPolicy]] = [
         Column("policy", lambda row: name_with_marks(row.policy, row.twin, row.problem, converged), words=True),
-        Column("information used", lambda row: "clairvoyant" if row.clairvoyant else "online", words=True),
+        Column("clairvoyant", lambda row: "yes" if row.clairvoyant else "no", words=True),
         Column(in_words(record.objective), lambda row: row.objective, str),
         Column("ratio to best", lambda row: row.ratio_to_best, str),
         Column("ratio to bound", lambda row: row.ratio_to_bound, str),

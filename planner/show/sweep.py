@@ -203,10 +203,21 @@ def _table(rows: Sequence[Mapping[str, str]], keys: Sequence[str]) -> Table[Mapp
     figures = [name for name in _SHOWN if any(row.get(name) for row in rows)]
     columns = [
         *(Column[Mapping[str, str]](_heading(name, keys), partial(_axis, name), words=True) for name in keys),
-        *(Column[Mapping[str, str]](name, partial(_read_figure, name)) for name in figures),
+        *(Column[Mapping[str, str]](_figure_words(name), partial(_read_figure, name)) for name in figures),
     ]
     note = f"The first {MOST_ROWS} of {len(rows)} rows; results.csv has all." if len(rows) > MOST_ROWS else ""
     return Table("Cells", columns, rows[:MOST_ROWS], note=note)
+
+
+def _figure_words(name: str) -> str:
+    """Return a figure's column in words.
+
+    >>> _figure_words("p95_latency_s"), _figure_words("compute_busy")
+    ('p95 latency in s', 'utilisation')
+    """
+    unit = next((unit.axis for ending, unit in UNITS.items() if name.endswith(ending)), "")
+    words = name.removesuffix("_s") if unit == " in s" else name
+    return {"compute_busy": "utilisation"}.get(name, words.replace("_", " ") + unit)
 
 
 def _axis(name: str, row: Mapping[str, str]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from rich.box import HEAVY_HEAD, Box
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Row = TypeVar("Row")
+_KEPT_WHOLE, _HEADING = 20, 11
+"""A terminal does not break words up to so many characters over lines, and headings beyond so many."""
 _SPECIAL = re.compile(r"[&%$#_{}~^\\]")
 _ESCAPED = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 
@@ -121,12 +124,24 @@ def terminal(table: Table[Any], lines: Box | None = HEAVY_HEAD) -> TerminalTable
         box=lines,
         pad_edge=lines is not None,
     )
-    for column in table.columns:
-        made.add_column(Text(column.name), justify="left" if column.words else "right")
     cells = table.cells()
+    for at, column in enumerate(table.columns):
+        longest = max((len(row[at]) for row in cells), default=0)
+        whole = longest if column.words and longest <= _KEPT_WHOLE else None  # headings give way before short words do
+        heading = _in_lines(column.name, longest)
+        made.add_column(Text(heading), justify="left" if column.words else "right", min_width=whole)
     for number, row in enumerate(cells):
         made.add_row(*map(Text, row), end_section=bool(table.last) and number == len(cells) - 2)
     return made
+
+
+def _in_lines(heading: str, longest: int) -> str:
+    r"""Return a heading in lines not much longer than the cells below it; a unit stays behind its "in".
+
+    >>> _in_lines("mean latency in s", 5), _in_lines("ratio to best", 5), _in_lines("policy", 30)
+    ('mean\nlatency\nin s', 'ratio to\nbest', 'policy')
+    """
+    return fill(heading.replace(" in ", " in~"), max(_HEADING, longest), break_long_words=False).replace("~", " ")
 
 
 def facts(rows: Mapping[str, str]) -> TerminalTable:

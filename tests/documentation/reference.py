@@ -19,13 +19,6 @@ from tests.documentation.pages import ROOT
 from truenorth.models.scenario import json_schema
 
 COMMANDS, SCENARIO = ROOT / "docs" / "commands.md", ROOT / "docs" / "scenario.md"
-GROUPS: Mapping[str, tuple[str, ...]] = {
-    "From logs to scenarios": ("import", "fit", "estimate", "progress", "schema"),
-    "Plan and prove": ("plan", "check", "bound", "verify"),
-    "Compare and size": ("simulate", "compare", "servers", "sweep", "report"),
-    "On hardware": ("profile", "replay", "trial"),
-}
-"""Commands by what they are for, in the order of use."""
 _BEGIN, _END = "<!-- keys of the schema -->", "<!-- end of the keys -->"
 _ABOUT = """\
 # Commands
@@ -47,13 +40,12 @@ This page is generated from the definitions of the commands (`make docs`).
 
 def commands_page() -> str:
     """Return the page of all commands, by group."""
-    commands = typer.main.get_group(app).commands
-    named = [name for group in GROUPS.values() for name in group]
-    groups = {**GROUPS, "Others": tuple(name for name in commands if name not in named)}
+    groups: dict[str, list[str]] = {}
+    for name, command in typer.main.get_group(app).commands.items():
+        groups.setdefault(str(command.rich_help_panel), []).append(_command(name, command))
     parts = [_ABOUT]
-    for title, names in groups.items():
-        parts += [f"## {title}\n"] * bool(names)
-        parts += [_command(name, commands[name]) for name in names]
+    for title, commands in groups.items():
+        parts += [f"## {title}\n", *commands]
     return "\n".join(parts)
 
 
@@ -72,6 +64,7 @@ def _command(name: str, command: Any) -> str:
             f"### truenorth {name}\n",
             "\n\n".join(paragraphs) + "\n",
             f"<!-- not run: the form of the command -->\n```text\n{usage}\n```\n",
+            f"<!-- not run: an example -->\n```text\n{command.epilog}\n```\n",
             "| argument or option | value | meaning |\n| --- | --- | --- |",
             *rows,
             "",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 import typer.main
 
 from experiments.__main__ import experiments
-from tests.command import app
+from tests.command import app, run
 from tests.documentation import reference
 from tests.documentation.pages import ROOT, Step, pages, steps, with_shown
 from tests.documentation.performed import perform, short
@@ -142,3 +143,20 @@ def test_keys_of_scenarios_have_values_in_words() -> None:
     assert "| `load_bandwidth` | bandwidth, `25 Gbit/s` | required | From host memory to the GPU. |" in page
     assert "| `kv` | `reserved` or `grows`; or one per name | `reserved` |" in page
     assert page.index("### `cluster`") < page.index("### `cluster.groups[]`") < page.index("### `workload`")
+
+
+@pytest.mark.parametrize("command", typer.main.get_group(app).commands.values(), ids=lambda command: str(command.name))
+def test_the_example_of_a_command_is_one(command: typer.core.TyperCommand) -> None:
+    _, program, name, *typed = shlex.split((command.epilog or "").partition(" > ")[0])
+    assert (program, name) == ("truenorth", command.name)
+    assert command.make_context(name, typed).params  # whatever could not be read would end here
+    assert command.rich_help_panel
+
+
+def test_help_begins_with_import_and_times_have_units(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(app, ["--help"]) == 0
+    listed = re.findall(r"^│ (\w+) ", capsys.readouterr().out.split("From a log")[1], re.MULTILINE)
+    assert listed == ["import", "fit", "estimate", "schema", "servers", "sweep", "report", "simulate", "compare",
+                      "plan", "bound", "check", "verify", "profile", "replay", "trial", "progress"]  # fmt: skip
+    assert run(app, ["plan", "--help"]) == 0
+    assert "(default: 60 s)" in " ".join(capsys.readouterr().out.replace("│", " ").split())

@@ -31,7 +31,8 @@ _IN_TEXT = (
     (re.compile(r"truenorth \d+\.\d+\.\d+[^\n<]*"), "truenorth <versions>"),
     (re.compile(r"took(\s+)[\d.]+ s, [\d.]+ s of CPU"), r"took\1<time>"),
     (re.compile(r"(?m)^.*no time was left to build it\s*?\n"), ""),
-    (re.compile(r"svg: [\d. ]+ (?=seconds of search)"), "svg: <time> "),
+    (re.compile(r"svg: [\d. ]+ (?=time of search)"), "svg: <time> "),
+    (re.compile(r"\b\d{4}-\d\d-\d\d(?= · |$)", re.MULTILINE), "<day>"),
     (re.compile(r"(at the end of|took|after|within|for) [\d.]+ s\b"), r"\1 <time>"),
 )
 _NUMBER = re.compile(r"[-+]?\d[\d,.]*(?:e[-+]?\d+)?")

@@ -6,14 +6,26 @@ import pytest
 
 from truenorth.executor.policies.parse import POLICIES
 from truenorth.planner.answers.compare import BATCHING_POLICIES, DEFAULT_POLICIES, GANG_POLICIES, STREAM_POLICIES
-from truenorth.planner.show.canvas import contrast
+from truenorth.planner.show.canvas import COLOURS, PLAIN, contrast
 from truenorth.planner.show.curves import lines, slowdown_ecdf
 from truenorth.planner.show.styles import LINE_COLOURS, STYLES, styles
 
+LIGHT, DARK = "#ffffff", "#17181b"
+"""The paper of pages, as page.css has it."""
 
-@pytest.mark.parametrize("colour", LINE_COLOURS)
-def test_every_colour_is_seen_on_white(colour: str) -> None:
-    assert contrast(colour, "white") >= 3
+
+@pytest.mark.parametrize("paper", [LIGHT, DARK])
+@pytest.mark.parametrize("colour", [*LINE_COLOURS, *COLOURS, PLAIN])
+def test_every_colour_is_seen_on_light_and_on_dark(colour: str, paper: str) -> None:
+    assert contrast(colour, paper) >= 3
+
+
+def test_policies_have_shapes_of_their_own_and_the_plan_the_ink() -> None:
+    names = ["plan (knows the future)", "receding", "compass", "srpt", "ahead", "lru", "jit", "rltune", "hadar"]
+    own = styles(names)
+    assert len({style.marker for style in own.values()}) == len(names)
+    assert own[names[0]].colour == ""
+    assert styles(["plan", "jit"])["plan"] == own[names[0]]
 
 
 def test_policies_of_a_comparison_have_styles_of_their_own() -> None:

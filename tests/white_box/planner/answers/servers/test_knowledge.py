@@ -79,6 +79,8 @@ def test_the_page_draws_what_it_recommends_and_a_series_per_policy(tmp_path: Pat
     (section,) = tn.report([tmp_path / "out"]).sections
     assert section.timelines is not None
     assert [gpu.id for gpu in section.timelines.instances[0].gpus] == ["s0/g0", "s1/g0"]
+    assert [each.name for each in section.timelines.timelines] == ["jit on 2 servers", "plan on 1 server"]
+    assert [len(instance.gpus) for instance in section.timelines.instances] == [2, 1]
     costs = section.figures[0]
     assert costs.title.startswith("What a tighter or looser limit costs")
     assert [curve.name for curve in costs.curves] == ["mean latency <= 40 s", "jit", "dally"]

@@ -210,3 +210,10 @@ def test_the_command_writes_the_page_and_says_what_is_in_it(
     assert summary["sections"][0]["answer"].startswith("The plan's mean slowdown of 1.4 is proved")
     assert run(app, ["report", str(tmp_path), "-o", str(target)]) == 2
     assert capsys.readouterr().err.startswith("truenorth: error: ")
+
+
+def test_a_page_names_its_author_day_and_scenario(folder: Path, tmp_path: Path) -> None:
+    target = tmp_path / "report.html"
+    assert run(app, ["report", str(folder), "--by-line", "A <team>", "-o", str(target)]) == 0
+    byline = r'<p class="note">A &lt;team&gt; · \d{4}-\d\d-\d\d · scenario by-hand[^<]*</p>'
+    assert re.search(byline, target.read_text()) is not None
