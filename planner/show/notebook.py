@@ -77,6 +77,20 @@ def _table(answer: Any) -> str:
     return f"{_rows(answer)}{proof}{_warning(answer)}<p>{escape(answer.note)}</p>"
 
 
+def _compared(answer: Any) -> str:
+    from truenorth.planner.show.comparison import comparison_table
+    from truenorth.planner.show.table import html as table_html
+
+    return f"{table_html(comparison_table(answer))}<p>{escape(answer.note)}</p>"
+
+
+def _replicated(answer: Any) -> str:
+    from truenorth.planner.show.replicated import replicated_table
+    from truenorth.planner.show.table import html as table_html
+
+    return f"{table_html(replicated_table(answer))}<p>{escape(answer.note)}</p>"
+
+
 def _regret(answer: Any) -> str:
     from truenorth.planner.answers.regret import NOTE
 
@@ -88,11 +102,29 @@ def _warning(answer: Any) -> str:
 
 
 def _servers(answer: Any) -> str:
-    from truenorth.planner.show.servers import sizes_table
+    from truenorth.planner.show.curves import draw_svg
+    from truenorth.planner.show.servers import figures, tables
+    from truenorth.planner.show.servers_words import order_in_words
     from truenorth.planner.show.table import html as table_html
 
-    ended = "<p>The search was interrupted.</p>" if answer.interrupted else ""
-    return table_html(sizes_table(answer.record(), "")) + ended
+    found = answer.record()
+    parts = [f"<p>{escape(order_in_words(found))}</p>"]
+    parts += [_titled(table.title, table_html(table)) for table in tables(found)]
+    parts += [_titled(figure.title, draw_svg(figure) + _legend(figure)) for figure in figures(found)]
+    return "".join(parts) + ("<p>The search was interrupted.</p>" if answer.interrupted else "")
+
+
+def _titled(title: str, shown: str) -> str:
+    return f'<div style="max-width:720px"><p><strong>{escape(title)}</strong></p>{shown}</div>'
+
+
+def _legend(figure: Any) -> str:
+    """Return what names the curves of a drawing: each by its colour, and the shape of its points."""
+    said = []
+    for curve in figure.curves:
+        mark = "\u2014" if curve.joined else curve.shape
+        said.append(f'<span style="color:{curve.colour or "inherit"}">{mark}</span> {escape(curve.name)}')
+    return f"<p>{' &nbsp; '.join(said)}</p>"
 
 
 def _replayed(answer: Any) -> str:
@@ -115,11 +147,11 @@ _SHOWN: dict[tuple[str, str], Html] = {
     ("truenorth.planner.answers.bound", "Bound"): lambda answer: (
         _facts("bound_summary", answer) + (_regret(answer.regret) if answer.regret else "")
     ),
-    ("truenorth.planner.answers.compare", "Comparison"): _table,
+    ("truenorth.planner.answers.compare", "Comparison"): _compared,
     ("truenorth.planner.answers.plan", "Plan"): lambda answer: _facts("plan_summary", answer) + _chart(answer),
     ("truenorth.planner.answers.regret", "Regret"): _regret,
     ("truenorth.planner.answers.replayed", "Replayed"): _replayed,
-    ("truenorth.planner.answers.replications", "Replicated"): _table,
+    ("truenorth.planner.answers.replications", "Replicated"): _replicated,
     ("truenorth.planner.answers.servers.answer", "ServersAnswer"): _servers,
     ("truenorth.planner.answers.simulate", "Simulation"): lambda answer: (
         _facts("simulation_summary", answer) + _chart(answer)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +17,12 @@ from truenorth.models.branches import likelihoods
 from truenorth.models.errors import QuestionError
 from truenorth.models.scenario.work import workflow_graph
 from truenorth.models.workload import Workflow
+from truenorth.planner.answers.intervals import Interval, interval_of
 from truenorth.planner.answers.plan import Plan
 from truenorth.planner.answers.whatif.result import UNITS, Sweep
 from truenorth.planner.show.canvas import AS_DATA, COLOURS, blank, ink_on
 from truenorth.planner.show.curves import Curve, Curves, draw_on, lines
+from truenorth.planner.show.styles import styles
 from truenorth.planner.show.sweep import say_column, say_value
 
 if TYPE_CHECKING:
@@ -36,7 +39,9 @@ _ENDINGS = {ending: unit.axis for ending, unit in UNITS.items()} | {"_factor": "
 def curve(
     found: Sweep, over: str | None = None, of: str | None = None, best: bool = False, ax: Axes | None = None
 ) -> Figure:
-    """Return a figure over one axis of a grid, a line for whatever else varies; means over replications.
+    """Return a figure over one axis of a grid, a line for whatever else varies.
+
+    Of replications a line is their mean, with its 95 % interval as a band.
 
     Parameters
     ----------
@@ -58,28 +63,54 @@ def curve(
     if not across:
         raise QuestionError("no axis of numbers varies; allowed is a grid over one", "over")
     others = [key for key in keys if key != across]
-    means = rows.groupby([across, *others], sort=False, dropna=False)[of].mean().reset_index()
+    groups = rows.groupby(others, sort=False, dropna=False) if others else [((), rows)]
+    spread = {_said(others, name): _spread(part, across, of) for name, part in groups}
     if best:
-        least = means.groupby(across)[of].min()
-        series = {"": list(zip(least.index, least, strict=True))}
+        least: dict[float, float] = {}
+        for at, found_there in (each for points in spread.values() for each in points.items()):
+            least[at] = min(least.get(at, math.inf), found_there.mean or 0.0)
+        series = {"": list(least.items())}
     else:
-        groups = means.groupby(others, sort=False, dropna=False) if others else [((), means)]
-        series = {_said(others, name): list(zip(part[across], part[of], strict=True)) for name, part in groups}
+        series = {name: [(at, each.mean or 0.0) for at, each in points.items()] for name, points in spread.items()}
     what = _what(rows, of)
-    title = f"{'best ' if best else ''}{what} over {_label(across)}"
+    title = f"{'best ' if best else ''}{what} over {_label(across)}{_repeated(found, rows)}"
     shown = lines(title, _label(across), what, series)
     axes = _axes(ax)
     draw_on(axes, shown)
+    for name, points in {} if best else spread.items():
+        _draw_band(axes, points, styles(spread)[name].colour or "black")
     if len(series) > 1:
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9)
     return _titled(axes, shown.title)
+
+
+def _spread(rows: pd.DataFrame, across: str, of: str) -> dict[float, Interval]:
+    """Return the mean of a column, and its interval, at every value of an axis, in their order."""
+    parts = sorted(rows.groupby(across, sort=False, dropna=False)[of], key=lambda part: float(part[0]))  # type: ignore[arg-type]
+    return {float(at): interval_of(values.tolist()) for at, values in parts}  # type: ignore[arg-type]
+
+
+def _repeated(found: Sweep, rows: pd.DataFrame) -> str:
+    """Return over how many replications figures are means, if they are."""
+    count = rows[found.replicated].nunique() if found.replicated else 1
+    return f", mean of {count} replications with its 95 % interval" if count > 1 else ""
+
+
+def _draw_band(axes: Axes, points: Mapping[float, Interval], colour: str) -> None:
+    """Shade the intervals of a line's points, where they have any."""
+    known = [(at, each.low, each.high) for at, each in points.items() if each.low is not None and each.high is not None]
+    if known:
+        at, low, high = zip(*known, strict=True)
+        axes.fill_between(at, low, high, color=colour, alpha=0.15, linewidth=0)
 
 
 @AS_DATA
 def heat_map(
     found: Sweep, x: str | None = None, y: str | None = None, of: str | None = None, ax: Axes | None = None
 ) -> Figure:
-    """Return a figure of two axes of a grid, each field the mean over all else; `curve` says what `of` is.
+    """Return a figure of two axes of a grid, each field the mean over all else, which the title names.
+
+    `curve` says what `of` is.
 
     Raises
     ------
@@ -103,11 +134,28 @@ def heat_map(
         axes.text(column, row, f"{value:.4g}", ha="center", va="center", color=ink, fontsize=9)
     axes.set_xticks(range(table.shape[1]), [_written(across, value) for value in table.columns])
     axes.set_yticks(range(table.shape[0]), [_written(up, value) for value in table.index])
-    axes.set_xlabel(say_column(across, [across, up]))
-    axes.set_ylabel(say_column(up, [across, up]))
+    axes.set_xlabel(_words(across, [across, up]))
+    axes.set_ylabel(_words(up, [across, up]))
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    return _titled(axes, _what(rows, of))
+    figure = _titled(
+        axes, f"{_what(rows, of)}{_averaged(found, rows, [key for key in keys if key not in (across, up)])}"
+    )
+    bar = figure.colorbar(image, ax=axes, label=_what(rows, of))
+    bar.outline.set_visible(False)  # type: ignore[operator]
+    return figure
+
+
+def _averaged(found: Sweep, rows: pd.DataFrame, others: Sequence[str]) -> str:
+    """Return what the fields of a heat map are means over."""
+    over = [f"{rows[key].nunique()} values of {_words(key, others)}" for key in others]
+    count = rows[found.replicated].nunique() if found.replicated else 1
+    over += [f"{count} replications"] if count > 1 else []
+    return f", mean over {' and '.join(over)}" if over else ""
+
+
+def _words(key: str, keys: Sequence[str]) -> str:
+    return say_column(key, keys).replace("_", " ")
 
 
 @AS_DATA
@@ -171,7 +219,7 @@ def history(plan: Plan, ax: Axes | None = None) -> Figure:
         raise QuestionError("the search found neither a plan nor a bound; allowed is one with a trail", "plan")
     objective = plan.scenario.objective
     what = _in_words(str(objective), objective.unit)
-    shown = Curves(f"Search of {plan.scenario.name}", "seconds of search", what, curves, x_from=0.0)
+    shown = Curves(f"Search of {plan.scenario.name}", "time of search in s", what, curves, x_from=0.0)
     axes = _axes(ax)
     draw_on(axes, shown)
     axes.legend(frameon=False)
@@ -219,8 +267,8 @@ def _label(name: str) -> str:
     last = _short(name)
     for ending, unit in _ENDINGS.items():
         if last.endswith(ending):
-            return f"{last.removesuffix(ending)}{unit}"
-    return last
+            return f"{last.removesuffix(ending)}{unit}".replace("_", " ")
+    return last.replace("_", " ")
 
 
 def _said(names: Sequence[str], values: Any) -> str:

@@ -241,24 +241,33 @@ def section(folder: Path) -> PageSection:
         If a file in it cannot be read.
     """
     found, origin = read_both(folder / FILE, ServersRecord, ServersOrigin)
-    decided = Table("Recommendation", _DECIDED, recommendation(found)) if found.alternatives else None
-    tables: list[Table[Any]] = [decided] if decided else []
-    tables.append(sizes_table(found, f"Servers for {found.levels}"))
-    tables += [alternatives_table(found), *_tokens_table(found)] if found.alternatives else []
-    tables += [strains_table(found)] if found.sensitivity else []
     return PageSection(
         f"{origin.scenario.name}: {'which servers' if found.priced else 'how many servers'} are enough for "
         f"{found.levels}?",
         order_in_words(found),
         sentences(found) if found.alternatives else [],
-        tables,
-        [*_costs(found), *_reached(found)],
-        leading=1 if decided else 0,
+        tables(found),
+        figures(found),
+        leading=1 if found.alternatives else 0,
         notes=[f"What this assumes: {' '.join(assumptions(found, origin.scenario))}", *untried(found), NOT_MONOTONE],
         timelines=_timelines(folder, found),
         reproduce=origin.steps,
         scenario=origin.scenario.titled,
     )
+
+
+def tables(found: ServersRecord) -> list[Table[Any]]:
+    """Return what is said of an answer in tables, the recommendation first if there is one."""
+    made: list[Table[Any]] = [sizes_table(found, f"Servers for {found.levels}")]
+    if found.alternatives:
+        made.insert(0, Table("Recommendation", _DECIDED, recommendation(found)))
+        made += [alternatives_table(found), *_tokens_table(found)]
+    return [*made, *([strains_table(found)] if found.sensitivity else [])]
+
+
+def figures(found: ServersRecord) -> list[Curves]:
+    """Return what tighter and looser limits cost, and what each policy reaches at what price or size."""
+    return [*_costs(found), *_reached(found)]
 
 
 _DECIDED: list[Column[tuple[str, str]]] = [

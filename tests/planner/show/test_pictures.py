@@ -52,8 +52,36 @@ def test_a_heat_map_has_a_field_for_each_pair() -> None:
     assert axes.images[0].get_array().tolist() == [[1, 2], [3, 4]]
     assert [text.get_text() for text in axes.texts] == ["1", "2", "3", "4"]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("servers", "policy")
+    assert axes.get_title(loc="left") == "mean latency in s"  # nothing is averaged
     turned: Any = tn.heat_map(FOUND, y="cluster.servers").axes[0]
     assert turned.images[0].get_array().tolist() == [[1, 3], [2, 4]]
+
+
+def in_replications() -> tn.Sweep:
+    """Return the same grid in three replications, whose values are 1 less, the same and 1 more."""
+    rows = tuple(row | {"workload.poisson.seed": 2 + k, "value": row["value"] + k} for row in ROWS for k in (-1, 0, 1))
+    columns = ("cluster.servers", "policy", "workload.poisson.seed")
+    return replace(FOUND, rows=rows, columns=columns, replicated="workload.poisson.seed")
+
+
+def test_curves_of_replications_have_bands_and_say_so() -> None:
+    axes: Any = tn.curve(in_replications()).axes[0]
+    assert lines_of(tn.curve(in_replications())) == {"jit": [(1, 1), (2, 2)], "hash": [(1, 3), (2, 4)]}
+    assert axes.get_title(loc="left").endswith(", mean of 3 replications with its 95 % interval")
+    heights = axes.collections[0].get_paths()[0].vertices[:, 1]
+    assert heights.min() < 0.5 < 2.5 < heights.max()  # around 1 and 2
+    assert len(axes.collections) == 2
+    assert list(tn.curve(FOUND).axes[0].collections) == []
+
+
+def test_a_heat_map_has_a_scale_and_says_what_is_averaged() -> None:
+    figure = tn.heat_map(in_replications(), "servers", "policy")
+    assert [axes.get_ylabel() for axes in figure.axes] == ["policy", "mean latency in s"]
+    assert figure.axes[0].get_title(loc="left") == "mean latency in s, mean over 3 replications"
+    rows = tuple({**row, "x": x} for row in ROWS for x in (1, 2))
+    wider = replace(FOUND, rows=rows, columns=("cluster.servers", "x", "policy"))
+    title = tn.heat_map(wider, "servers", "x").axes[0].get_title(loc="left")
+    assert title == "mean latency in s, mean over 2 values of policy"
 
 
 def test_parallel_coordinates_have_a_line_for_each_row() -> None:
