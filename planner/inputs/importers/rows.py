@@ -300,7 +300,7 @@ class Rows:
 
     def requests(self, release_us: Ints, model: Texts, runtime_us: Ints, **columns: Any) -> Requests:
         """Return the rows that are kept as requests; columns as in `Requests`, each of shape [rows]."""
-        return Requests(release_us, model, runtime_us, **columns).at(self.kept)
+        return Requests(release_us, model, runtime_us, file=self.file, line=self.line, **columns).at(self.kept)
 
     def settle(self) -> None:
         """Tell the tally what was left out and refused.

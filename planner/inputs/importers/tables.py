@@ -100,6 +100,8 @@ class Requests(Columns):
         Who asks, for the summary. Shape [requests].
     timed
         Whether the log has run times at all; without, `runtime_us` says nothing, and only a catalogue helps.
+    file, line
+        Where each stands; None: not known. Shape [requests] of the lines.
     """
 
     release_us: Ints
@@ -117,6 +119,8 @@ class Requests(Columns):
     user: Texts | None = None
     timed: bool = True
     split: bool = False
+    file: str = ""
+    line: Ints | None = None
 
     def __post_init__(self) -> None:
         self.refuse_ragged()

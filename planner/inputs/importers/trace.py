@@ -242,12 +242,15 @@ class Imported:
         if work.served is not None:
             for job, tokens in zip(jobs, work.served.tokens.tolist(), strict=True):
                 job["tokens"] = {REQUEST: tokens}
+        if work.line is not None:
+            for job, line in zip(jobs, work.line.tolist(), strict=True):
+                job["line"] = line
         return scenario_from(self.target.content(work, {"jobs": jobs}) | self._objective)
 
     @property
     def _objective(self) -> dict[str, str]:
-        """The section of the objective, if one was asked for; of jobs on several GPUs mean latency."""
-        if self.objective is None and self.workload.gangs:
+        """The section of the objective, if one was asked for; of training jobs mean latency."""
+        if self.objective is None and self.workload.training:
             return {"objective": Objective.MEAN_LATENCY.value}
         return {} if self.objective is None else {"objective": self.objective}
 

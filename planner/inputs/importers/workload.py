@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -251,6 +251,10 @@ class Workload:
         What rounding run times up cost; None: they are as they were.
     served
         Where every job is a request of a stream.
+    training
+        Whether the log says how many GPUs each job takes, and no job has a model.
+    line
+        Line of the log that each job comes from; None: not known, or the log is several files. Shape [jobs].
     """
 
     workflows: tuple[Workflow, ...]
@@ -261,6 +265,8 @@ class Workload:
     weight: NDArray[np.float64] | None = None
     rounding: Rounding | None = None
     served: Served | None = None
+    training: bool = False
+    line: Ints | None = None
 
     @property
     def gangs(self) -> bool:
@@ -289,6 +295,8 @@ def gather(chunks: Iterable[Requests | DagJobs | TokenRequests]) -> Requests | D
     tokens = [chunk for chunk in found if isinstance(chunk, TokenRequests)]
     if tokens:
         return TokenRequests.join(tokens)
+    if len({chunk.file for chunk in requests}) > 1:  # a line alone does not say of which
+        requests = [replace(chunk, line=None) for chunk in requests]
     if requests:
         return Requests.join(requests)
     if jobs:
@@ -347,7 +355,9 @@ def workload_of(found: Requests | DagJobs, rows: Ints, release_us: Ints, classes
     if found.batch_us:
         mapping += "; only requests with equal figures form batches, which few classes make more of"
     of_each = np.asarray(grouped.ngroup(), np.int64)
-    return Workload(workflows, of_each, release_us, asked.deadline_us, mapping, asked.weight, rounding)
+    training = found.gpus is not None and not any(task.models for each in workflows for task in each.tasks)
+    given = asked.deadline_us, mapping, asked.weight, rounding
+    return Workload(workflows, of_each, release_us, *given, training=training, line=asked.line)
 
 
 def _round_up(table: pd.DataFrame, kept: list[str], most: int) -> tuple[pd.DataFrame, Rounding | None]:

@@ -119,14 +119,13 @@ def absent(texts: Texts) -> Mask:
     return found
 
 
-def gpus_that_count(rows: Rows, column: str, options: GPUOptions) -> Ints | None:
-    """Leave out jobs on no GPU, and on several if only single ones count; return GPUs per job, None for one each."""
+def gpus_that_count(rows: Rows, column: str, options: GPUOptions) -> Ints:
+    """Leave out jobs on no GPU, and on several if only single ones count; return GPUs per job."""
     gpus = rows.wholes(column, 0, MAX_GPUS_PER_REQUEST)
     rows.leave_out(gpus == 0, "no GPU")
-    if options.gpus != "single":
-        return gpus
-    rows.leave_out(gpus > 1, "several GPUs")
-    return None
+    if options.gpus == "single":
+        rows.leave_out(gpus > 1, "several GPUs")
+    return gpus
 
 
 def read_jobs(rows: Rows, ids: Ids, model: Texts, options: ClusterOptions) -> Requests:
@@ -346,7 +345,7 @@ class Philly(OwnerOptions):
                         np.array(release_us, np.int64),
                         np.array(model, np.object_),
                         np.array(runtime_us, np.int64),
-                        gpus=None if self.gpus == "single" else np.array(gpus, np.int64),
+                        gpus=np.array(gpus, np.int64),
                         split=self.gpus == "split",
                     )
 
