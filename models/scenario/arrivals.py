@@ -259,7 +259,8 @@ def _read(rows: Reader, file: str, forms: Forms, servers: int, window: tuple[int
             if not last <= time_us <= MAX_TIME_US:
                 raise columns.wrong_time(row, time_us, last)
             if start <= time_us < end and len(kept) <= MAX_JOBS:
-                kept.append(Arrival(time_us - start, workflow, *rest, line=columns.line(row)))
+                arrival = Arrival(time_us - start, workflow, *rest)
+                kept.append(arrival._replace(line=columns.line(row)) if columns.has_lines else arrival)
             first = first if count else time_us
             last = time_us
             count += 1
@@ -311,7 +312,8 @@ class _TraceHeader:
             _one_of(header, _DEADLINE)
         self._unit = _TIME[self._time]
         self._time_at, self._workflow_at = header.index(self._time), header.index("workflow")
-        self._line_at = header.index("line") if "line" in header else None
+        self.has_lines = "line" in header
+        self._line_at = header.index("line") if self.has_lines else 0
         given = {name: position for position, name in enumerate(header) if name not in (*_TIME, "workflow", "line")}
         self._optional = {name: position for name, position in given.items() if name not in tokens}
         self._tokens = [(*tokens[name], name, position) for name, position in given.items() if name in tokens]
@@ -332,8 +334,8 @@ class _TraceHeader:
         return time_us, workflow, self._rest(row, workflow) if self._optional or self._requests else ()
 
     def line(self, row: Sequence[str]) -> int | None:
-        """Return the line of the log that a row comes from; None where it names none."""
-        text = "" if self._line_at is None else row[self._line_at].strip()
+        """Return the line of the log that a row comes from, where the header has that column; None if it is empty."""
+        text = row[self._line_at].strip()
         try:
             return _read_number(text, "line") if text else None
         except QuantityError as error:

@@ -262,7 +262,10 @@ def _request_column(path: Path) -> str | None:
     from truenorth.planner.inputs.importers.csv_files import header_of
 
     header = header_of(path)
-    return None if "workflow" in header else next((name for name in _REQUESTS if name in header), None)
+    if not {"workflow", *_REQUESTS} & set(header):
+        problem = "does not say whose run times it has; write columns workflow and task, or line, or job"
+        raise InputError(str(path), 1, "header", problem)
+    return None if "workflow" in header else next(name for name in _REQUESTS if name in header)
 
 
 def _tell_jobs(path: Path, column: str, instance: Instance) -> Told:

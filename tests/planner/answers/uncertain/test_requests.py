@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import truenorth as tn
@@ -150,6 +151,7 @@ def test_jobs_are_numbered_by_release(tmp_path: Path) -> None:
         ("0:10 1:5", "job", "job: job 2 of the scenario has no row; write an estimate for each of the 3 jobs"),
         ("0:10 1:5 2:6 3:7", "job", "job: 3 is no job of the scenario; write those from 0 to 2"),
         ("2:10 3:5 3:6", "line", "4: line: 3 has a row already; write one per request"),
+        ("2:10 3:5 4:6", "id", "1: header: does not say whose run times it has; write columns workflow and task, or"),
         ("2:10 x:5", "line", "3: line: 'x' is no number; write a whole one, from 0"),
     ],
 )
@@ -177,3 +179,14 @@ def test_runs_that_outlast_their_estimates_keep_the_rules() -> None:
             ran = simulate(stretch(truth, factors), parse_policy(policy), truth=truth)
             assert check(truth, ran) == [], (seed, policy)
             assert ran.end_us.min() > 0
+
+
+def test_a_copy_of_the_log_in_parquet_has_its_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scenario, log = imported(tmp_path, LOG), tmp_path / "log0.csv"
+    pd.read_csv(log).to_parquet(tmp_path / "log.parquet")
+    for name, requests in (("one", log), ("other", tmp_path / "log.parquet")):
+        words = ["estimate", str(log), str(requests), "--runtime", "runtime", "--key", "user"]
+        assert run(app, [*words, "-o", str(tmp_path / f"{name}.csv")]) == 0
+    capsys.readouterr()
+    one, other = (read_told(tmp_path / f"{name}.csv", scenario).instance for name in ("one", "other"))
+    assert one == other
