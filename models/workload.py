@@ -438,6 +438,8 @@ class Job:
         policy's seed, and its input costs nothing.
     tokens
         Of its requests of streams by task, as far as they are not those of the task itself; None: none are.
+    line
+        Line of the log that the job was imported from: a name for it, no part of what it is. None: not known.
     """
 
     workflow: Workflow
@@ -446,6 +448,7 @@ class Job:
     deadline_us: int | None = None
     ingress: int | None = None
     tokens: Mapping[str, Tokens] | None = None
+    line: int | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         return f"<Job of {self.workflow.name!r}, released at {self.release_us / 1e6:g} s>"

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _TIME = {f"time_{unit}": unit for unit in US_DECIMALS}
 _DEADLINE = {f"deadline_{unit}": unit for unit in US_DECIMALS}
-_COLUMNS = (*_TIME, "workflow", *_DEADLINE, "weight", "ingress", "path")
+_COLUMNS = (*_TIME, "workflow", *_DEADLINE, "weight", "ingress", "path", "line")
 
 
 def build_jobs(
@@ -74,6 +74,7 @@ def build_jobs(
             document.workflows[a.workflow].deadline if a.deadline_us is None else a.deadline_us,
             a.ingress,
             a.tokens,
+            a.line,
         )
         for job, a in enumerate(ordered)
     )
@@ -162,7 +163,8 @@ def _list_jobs(document: ScenarioDocument, forms: Forms) -> list[Arrival]:
             problem = f"unknown server {quote(f's{job.ingress}')}; allowed are s0 to s{servers - 1}"
             raise FieldError((*where, "ingress"), problem)
         tokens = _listed_tokens(job, (*where, "tokens"), forms[job.workflow])
-        arrivals.append(Arrival(job.release, job.workflow, job.deadline, job.weight, job.ingress, job.path, tokens))
+        said = job.deadline, job.weight, job.ingress, job.path, tokens, job.line
+        arrivals.append(Arrival(job.release, job.workflow, *said))
     return arrivals
 
 
@@ -194,6 +196,7 @@ class Arrival(NamedTuple):
     ingress: int | None = None
     path: int | None = None
     tokens: Mapping[str, Tokens] | None = None
+    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +259,8 @@ def _read(rows: Reader, file: str, forms: Forms, servers: int, window: tuple[int
             if not last <= time_us <= MAX_TIME_US:
                 raise columns.wrong_time(row, time_us, last)
             if start <= time_us < end and len(kept) <= MAX_JOBS:
-                kept.append(Arrival(time_us - start, workflow, *rest))
+                arrival = Arrival(time_us - start, workflow, *rest)
+                kept.append(arrival._replace(line=columns.line(row)) if columns.has_lines else arrival)
             first = first if count else time_us
             last = time_us
             count += 1
@@ -278,9 +282,9 @@ def _read(rows: Reader, file: str, forms: Forms, servers: int, window: tuple[int
 _Rest = tuple[int | None, Fraction, int | None, int | None, Mapping[str, Tokens] | None]
 
 
-def _read_path(text: str) -> int:
+def _read_number(text: str, what: str) -> int:
     if not (text.isdecimal() and text.isascii() and len(text) < 10):
-        raise QuantityError(f"{quote(text)} is no branch; allowed is its number, from 0")
+        raise QuantityError(f"{quote(text)} is no {what}; allowed is its number, from 0")
     return int(text)
 
 
@@ -308,7 +312,9 @@ class _TraceHeader:
             _one_of(header, _DEADLINE)
         self._unit = _TIME[self._time]
         self._time_at, self._workflow_at = header.index(self._time), header.index("workflow")
-        given = {name: position for position, name in enumerate(header) if name not in (*_TIME, "workflow")}
+        self.has_lines = "line" in header
+        self._line_at = header.index("line") if self.has_lines else 0
+        given = {name: position for position, name in enumerate(header) if name not in (*_TIME, "workflow", "line")}
         self._optional = {name: position for name, position in given.items() if name not in tokens}
         self._tokens = [(*tokens[name], name, position) for name, position in given.items() if name in tokens]
 
@@ -327,6 +333,14 @@ class _TraceHeader:
             raise FieldError(("workflow",), f"unknown workflow {quote(name)}; {allowed(name, self._workflows)}")
         return time_us, workflow, self._rest(row, workflow) if self._optional or self._requests else ()
 
+    def line(self, row: Sequence[str]) -> int | None:
+        """Return the line of the log that a row comes from, where the header has that column; None if it is empty."""
+        text = row[self._line_at].strip()
+        try:
+            return _read_number(text, "line") if text else None
+        except QuantityError as error:
+            raise FieldError(("line",), str(error)) from None
+
     def _rest(self, row: Sequence[str], workflow: str) -> _Rest:
         deadline, weight, ingress, path = None, Fraction(1), None, None
         for name, position in self._optional.items():
@@ -339,7 +353,7 @@ class _TraceHeader:
                 elif name == "weight":
                     weight = read_number(text)
                 elif name == "path":
-                    path = _read_path(text)
+                    path = _read_number(text, "branch")
                 else:
                     ingress = read_server(text)
             except QuantityError as error:

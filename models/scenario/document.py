@@ -376,6 +376,7 @@ class JobSection(Section):
     tokens: dict[Name, TokenTriple] = Field(
         default_factory=dict, description="By task: prompt, uncached and output tokens of its request."
     )
+    line: Index | None = Field(default=None, description="Line of the log that it comes from, named by estimates.")
 
 
 class WorkloadSection(Section):

@@ -392,7 +392,7 @@ def _default_policies(scenario: Scenario, noise: str | None) -> tuple[str, ...]:
     if scenario.instance.streams is not None:
         return (*weighing(scenario.instance), *STREAM_POLICIES)
     if scenario.instance.gangs:
-        return GANG_POLICIES
+        return GANG_POLICIES if noise is None else (OFFLINE_POLICIES[0], *GANG_POLICIES)
     told_wrongly = () if noise is None else OFFLINE_POLICIES
     batching = BATCHING_POLICIES if scenario.instance.batches else ()
     quick = (policy for policy in DEFAULT_POLICIES if policy != AHEAD or _lists_are_short(scenario))

@@ -3,15 +3,17 @@
 A run time is taken as two-piece log-normal: on either side of the median its logarithm is normal, with the spread that
 puts the 10 % and the 90 % quantile where the estimate has them.
 
-Files have a row per task of a workflow, with the quantiles of its run time in seconds. What ``truenorth estimate``
-writes: CSV, plain or gzip, with the columns workflow, task, p10_s, p50_s, p90_s; further ones are skipped. What
-``truenorth profile`` writes beside its scenario, ``*.samples.json``, serves as well.
+Files have rows with the quantiles of a run time in seconds. What ``truenorth estimate`` writes: CSV, plain or gzip,
+with the columns p10_s, p50_s, p90_s, and what tells the rows apart; further ones are skipped. A row speaks of a task of
+a workflow (columns workflow, task), of one request of an imported log (line: where it stands in the log), or of one job
+(job: its number in release order, from 0). What ``truenorth profile`` writes beside its scenario, ``*.samples.json``,
+serves as well.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
@@ -227,6 +229,8 @@ def retime(told: Instance, plan: Timeline, truth: Instance) -> Timeline:
 
 QUANTILES = ("p10_s", "p50_s", "p90_s")
 _NAMES = ("workflow", "task")
+_REQUESTS = ("line", "job")
+"""Columns that tell the requests of a file apart, in place of workflow and task."""
 
 Quantiles = Mapping[tuple[str, str], tuple[int, int, int]]
 """The 10 %, 50 % and 90 % quantile of a run time in microseconds by the names of workflow and task."""
@@ -237,16 +241,70 @@ _Row = tuple[int | None, str, str, tuple[int, int, int]]
 def read_told(path: Path, scenario: Scenario) -> Told:
     """Return what a file of estimates tells of a scenario's run times.
 
-    A row speaks of a task's run time on its fastest kind of GPU; the other kinds are taken to be off by the same
-    factor. Tasks without a row keep the scenario's run times, as certain. Each task of each job is uncertain by itself,
-    but a batch class as a whole: a row of one of its tasks, alone in a batch, holds for all of them at every size.
+    A row speaks of a run time on the fastest kind of GPU; the other kinds are taken to be off by the same factor.
+    Where rows speak of tasks, tasks without one keep the scenario's run times, as certain. Each task of each job is
+    uncertain by itself, but a batch class as a whole: a row of one of its tasks, alone in a batch, holds for all of
+    them at every size. Where rows speak of requests, each job needs one: its true run time would be told otherwise.
 
     Raises
     ------
     InputError
         If the file cannot be read, or a row is wrong; with its line.
     """
-    return tell_instance(read_quantiles(path, scenario), scenario.instance)
+    column = None if path.suffix == ".json" else _request_column(path)
+    if column is None:
+        return tell_instance(read_quantiles(path, scenario), scenario.instance)
+    return _tell_jobs(path, column, scenario.instance)
+
+
+def _request_column(path: Path) -> str | None:
+    """Return the column that tells requests apart; None where workflow and task do, or nothing does."""
+    from truenorth.planner.inputs.importers.csv_files import header_of
+
+    header = header_of(path)
+    if not {"workflow", *_REQUESTS} & set(header):
+        problem = "does not say whose run times it has; write columns workflow and task, or line, or job"
+        raise InputError(str(path), 1, "header", problem)
+    return None if "workflow" in header else next(name for name in _REQUESTS if name in header)
+
+
+def _tell_jobs(path: Path, column: str, instance: Instance) -> Told:
+    """Return what a file with a row per request tells of an instance's jobs."""
+    rows = _read_requests(path, column)
+    numbers = [job.line for job in instance.jobs] if column == "line" else range(len(instance.jobs))
+    if None in numbers:
+        problem = "the scenario does not say which lines of a log its jobs come from"
+        raise InputError(str(path), 1, "line", f"{problem}; import the log again (one file), or write a column job")
+    low, middle, high = np.ones((3, instance.n_tasks))
+    for job, number in enumerate(numbers):
+        row = rows.get(number)
+        if row is None:
+            where = f"job {job} of the scenario" + (f", line {number} of its log," if column == "line" else "")
+            problem = f"{where} has no row; write an estimate for each of the {len(instance.jobs)} jobs"
+            raise InputError(str(path), None, column, problem)
+        tasks = instance.tasks_of(job)
+        (task, *more) = instance.jobs[job].workflow.tasks
+        if more or task.batch is not None:
+            problem = f"{number} is a job of several tasks, or of a batch class; write rows by workflow and task"
+            raise InputError(str(path), None, column, problem)
+        at = tasks.start
+        low[at], middle[at], high[at] = row[0] / row[1], row[1] / task.fastest_us, row[2] / row[1]
+    if column == "job" and len(rows) > len(instance.jobs):
+        problem = f"{max(rows)} is no job of the scenario; write those from 0 to {len(instance.jobs) - 1}"
+        raise InputError(str(path), None, column, problem)
+    return Told(stretch(instance, middle), low, high)
+
+
+def _read_requests(path: Path, column: str) -> dict[int | None, tuple[int, int, int]]:
+    """Return the quantiles of requests by the number that tells them apart."""
+    found: dict[int | None, tuple[int, int, int]] = {}
+    for line, (text,), times in _rows(path, (column,)):
+        if not (text.isascii() and text.isdigit() and len(text) < 10):
+            raise InputError(str(path), line, column, f"{quote(text)} is no number; write a whole one, from 0")
+        if int(text) in found:
+            raise InputError(str(path), line, column, f"{text} has a row already; write one per request")
+        found[int(text)] = times
+    return found
 
 
 def read_quantiles(path: Path, scenario: Scenario) -> Quantiles:
@@ -258,7 +316,7 @@ def read_quantiles(path: Path, scenario: Scenario) -> Quantiles:
     }
     found: dict[tuple[str, str], tuple[int, int, int]] = {}
     of_class: dict[str, tuple[int, int, int]] = {}
-    for line, workflow, task, times in _read_measured(path) if path.suffix == ".json" else _rows(path):
+    for line, workflow, task, times in _read_measured(path) if path.suffix == ".json" else _read_rows(path):
         if workflow not in scenario.document.workflows:
             names = allowed(workflow, scenario.document.workflows)
             raise InputError(str(path), line, "workflow", f"unknown workflow {quote(workflow)}; {names}")
@@ -306,17 +364,22 @@ def _read_measured(path: Path) -> list[_Row]:
     return found
 
 
-def _rows(path: Path) -> list[_Row]:
-    """Return every row of a file whose quantiles are times in order."""
+def _read_rows(path: Path) -> list[_Row]:
+    """Return the rows of tasks of workflows."""
+    return [(line, workflow, task, times) for line, (workflow, task), times in _rows(path, _NAMES)]
+
+
+def _rows(path: Path, names: Sequence[str]) -> list[tuple[int, tuple[str, ...], tuple[int, int, int]]]:
+    """Return the line of each row, the names in it, and quantiles that are times in order."""
     # pandas, which the reader needs, is not imported where nobody has estimates.
     from truenorth.planner.inputs.importers.csv_files import csv_rows
     from truenorth.planner.inputs.importers.rows import Tally
 
-    found: list[_Row] = []
-    for rows in csv_rows(path, (*_NAMES, *QUANTILES), Tally()):
+    found: list[tuple[int, tuple[str, ...], tuple[int, int, int]]] = []
+    for rows in csv_rows(path, (*names, *QUANTILES), Tally()):
         low, middle, high = (rows.times(name, least_us=1) for name in QUANTILES)
         rows.refuse((low > middle) | (middle > high), "p50_s", "is not in order", "p10_s <= p50_s <= p90_s")
         quantiles = zip(low.tolist(), middle.tolist(), high.tolist(), strict=True)
-        names = (map(unguard, rows.text(name).tolist()) for name in _NAMES)
-        found += zip(rows.line.tolist(), *names, quantiles, strict=True)
+        said = zip(*(map(unguard, rows.text(name).tolist()) for name in names), strict=True)
+        found += zip(rows.line.tolist(), said, quantiles, strict=True)
     return found

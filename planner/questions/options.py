@@ -144,6 +144,11 @@ WORKERS = Option("Processes or threads to search with.", OptionKind.WHOLE, least
 WARMUP = Option("Share of the earliest jobs that the metrics leave out, such as 0.1.", OptionKind.SHARE)
 POLICIES = Option("Policies, separated by commas (default: those that suit the window).", OptionKind.NAMES)
 RAY = Option("Search on this Ray cluster, too: HOST:PORT of its head, or auto.", metavar="ADDRESS", in_sweeps=False)
+ESTIMATES = Option(
+    "Policies are told the run times of this file (estimate -o); the scenario's hold. Short for --noise told=FILE.",
+    OptionKind.FILE,
+    metavar="FILE",
+)
 DEVICE = Option("Where to run.", OptionKind.CHOICE, choices=("cpu", "cuda"))
 RUNNER = Option(
     "Who computes: synthetic, transformers[:size=full,weights=FOLDER], module:factory.",

@@ -6,17 +6,18 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from truenorth.planner.questions.options import POLICIES, SEED, WARMUP, WORKERS, OptionKind, asked
-from truenorth.planner.questions.question import Question
+from truenorth.planner.questions.options import ESTIMATES, POLICIES, SEED, WARMUP, WORKERS, OptionKind, asked
+from truenorth.planner.questions.question import Question, WithEstimates
 
 if TYPE_CHECKING:
     from truenorth.solvers.incumbents import Progress
 
 
 @dataclass(frozen=True)
-class SimulateQuestion(Question):
+class SimulateQuestion(WithEstimates, Question):
     """Run a policy on a scenario in simulated time; the fields are the keywords of `truenorth.simulate`."""
 
     verb: ClassVar[str] = "simulate"
@@ -28,12 +29,13 @@ class SimulateQuestion(Question):
     noise: str | None = asked(
         None, "Seeded noise on runs and loads, or error of what is told.", OptionKind.NOISE, metavar="SPEC"
     )
+    estimates: Path | None = asked(None, ESTIMATES)
     warmup: Fraction = asked(Fraction(0), WARMUP)
     seed: int = asked(0, SEED)
 
 
 @dataclass(frozen=True)
-class CompareQuestion(Question):
+class CompareQuestion(WithEstimates, Question):
     """Simulate the policies, then plan for the time limit, starting from the best of them.
 
     A policy of the user's whose timeline breaks a rule has a row that says so. A tenth of the time, at most 5 s, goes
@@ -48,6 +50,8 @@ class CompareQuestion(Question):
         unlike nodes `WEIGHING` besides.
     noise
         How wrong the run times are that policies are told, as ``told=published:1``; plan and bound know the true ones.
+    estimates
+        The file of estimates that policies are told.
     time_limit_s
         Seconds for plan, bound and taking policies apart; simulations, which come before, are not counted.
     warmup
@@ -74,6 +78,7 @@ class CompareQuestion(Question):
     noise: str | None = asked(
         None, "How wrong the run times are that policies are told.", OptionKind.NOISE, metavar="SPEC"
     )
+    estimates: Path | None = asked(None, ESTIMATES)
     time_limit_s: float = asked(
         60.0,
         "Seconds for plan, bound and taking policies apart, per replication; simulations are not counted.",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import ClassVar, Self
 
 from truenorth.planner.questions.options import name_of, options_of, say, typed_as
@@ -46,3 +47,18 @@ class Question:
         differing = ((each, found) for each, found in options_of(self) if found.in_sweeps)
         told = {name_of(each): (getattr(self, each.name), found.kind) for each, found in differing}
         return [self.verb, {name: value if value is None else say(value, kind) for name, (value, kind) in told.items()}]
+
+
+class WithEstimates:
+    """A question whose option ``--estimates FILE`` is short for ``--noise told=FILE``, and gone once it is read."""
+
+    noise: str | None
+    estimates: Path | None
+
+    def __post_init__(self) -> None:
+        if self.estimates is not None:
+            # What has neither a point nor a folder in it would be taken for a kind of error.
+            name = str(self.estimates)
+            told = f"told={name if '.' in name or '/' in name else f'./{name}'}"
+            object.__setattr__(self, "noise", told if self.noise is None else f"{self.noise},{told}")
+            object.__setattr__(self, "estimates", None)

@@ -9,15 +9,15 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from truenorth.planner.questions.options import BY, POLICIES, SEED, TIME_LIMIT, WORKERS, OptionKind, asked
-from truenorth.planner.questions.question import Question
+from truenorth.planner.questions.options import BY, ESTIMATES, POLICIES, SEED, TIME_LIMIT, WORKERS, OptionKind, asked
+from truenorth.planner.questions.question import Question, WithEstimates
 
 if TYPE_CHECKING:
     from truenorth.models.slo import ServiceLevels
 
 
 @dataclass(frozen=True)
-class SizesQuestion(Question):
+class SizesQuestion(WithEstimates, Question):
     """Which size meets service levels, and who may answer that.
 
     Parameters
@@ -33,6 +33,8 @@ class SizesQuestion(Question):
         The levels must still be met with any so many servers gone.
     noise
         Under which policies are simulated, as `truenorth.simulate` takes it, but for ``estimates=FILE``.
+    estimates
+        The file of estimates that they are told.
     rate
         So many times as many requests per second as the scenario says, the same ones: each release is divided by it.
     time_limit_s
@@ -73,6 +75,7 @@ class SizesQuestion(Question):
         OptionKind.NOISE,
         metavar="SPEC",
     )
+    estimates: Path | None = asked(None, ESTIMATES)
     rate: Fraction = asked(
         Fraction(1),
         "So many times as many requests per second, the same ones.",

@@ -37,7 +37,8 @@ def plan_view(plan: Plan | UncertainPlan) -> Group:
 
     if isinstance(plan, Plan):
         return Group(facts(plan_summary(plan)))
-    return Group(facts(plan_summary(plan.plan)), Text(), terminal(_candidates(plan)))
+    made = f"Planned for {plan.plan_for} of the estimates; all figures above are under the scenario's run times."
+    return Group(facts(plan_summary(plan.plan)), Text(made), terminal(_candidates(plan)))
 
 
 def _candidates(plan: UncertainPlan) -> Table[CandidateRow]:

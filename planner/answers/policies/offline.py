@@ -16,6 +16,7 @@ from typing import ClassVar
 from truenorth.executor import Policy, PolicyError, Site, replay
 from truenorth.executor.policies.carrying_out import lanes, leave_out_unused
 from truenorth.executor.policies.options import count, count_from_1, one_of, option, switch
+from truenorth.models.features import Feature, Features
 from truenorth.models.gpu_state import Run
 from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective
@@ -27,7 +28,7 @@ from truenorth.planner.answers.uncertain.planning import SAMPLES, candidates
 from truenorth.planner.inputs.told import Told, retime
 from truenorth.planner.questions.options import PlanFor
 from truenorth.solvers.result import Search
-from truenorth.solvers.search import annealing
+from truenorth.solvers.search import annealing, gangs
 
 _ENDLESS_S = 1e9
 """The search counts moves, not seconds, so that equal seeds give equal plans."""
@@ -78,6 +79,7 @@ class Offline(Policy):
     """
 
     Options: ClassVar[type[object]] = OfflineOptions
+    supports: ClassVar[Features] = Policy.supports | {Feature.GANGS}
     knows_paths: ClassVar[bool] = True
     foresees: ClassVar[bool] = True
 
@@ -101,6 +103,8 @@ class Offline(Policy):
         """
         super().begin(site)
         options, plan = self._options, self._plan()
+        if options.replan and self._told.instance.gangs:
+            raise PolicyError("policy offline: replan=on has no support for runs on several GPUs; leave it out")
         if options.replan:
             objective = str(self._scenario.objective)
             receding = RecedingOptions(moves=options.decision, objective=objective, seed=options.seed)
@@ -156,6 +160,10 @@ class Offline(Policy):
 def anneal(instance: Instance, objective: Objective, moves: int, seed: int) -> Timeline | None:
     """Return the plan that a number of moves of local search leads to; None if there is none."""
     search = Search(instance, objective, _ENDLESS_S)
+    if instance.gangs:
+        gangs.begin(search)
+        gangs.improve(search, seed, 1, moves)
+        return search.timeline
     annealing.improve(search.on_twin(), seed, moves)
     return search.timeline
 

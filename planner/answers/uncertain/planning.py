@@ -13,6 +13,7 @@ from truenorth.models.objective import Objective, reported_value, timeline_value
 from truenorth.models.record import spread
 from truenorth.models.scenario import Scenario
 from truenorth.models.timeline import Timeline
+from truenorth.models.torn import torn
 from truenorth.planner.answers.plan import Plan, PlanRecord, solve
 from truenorth.planner.answers.shown import Answer
 from truenorth.planner.inputs.told import Told, retime
@@ -175,6 +176,6 @@ def answer_uncertain_plan(asked: UncertainPlanQuestion, scenario: Scenario, budg
     found = candidates(told, scenario.objective, plan_for, planned, budget.seed, asked.samples)
     if found:
         search.offer(retime(told.instance, found[0].timeline, scenario.instance))
-    search.offer_bound(*closed_form.best(scenario.instance, scenario.objective))
+    search.offer_bound(*closed_form.best(torn(scenario.instance), scenario.objective))
     options = budget.as_dict() | {"plan_for": str(plan_for), "samples": asked.samples}
     return UncertainPlan(Plan.of(scenario, search.result("truenorth", options)), told, plan_for, tuple(found))

@@ -26,7 +26,8 @@ MEAN = "mean"
 LARGEST = {"lognormal": 5.0, "published": 3.0}
 """Largest spread of each kind: 80 % of the factors are then within 600, or 72, either way."""
 GRAMMAR = (
-    f"'told={MEAN}', 'told=KIND:SPREAD' or 'true=KIND:SPREAD', the last two followed by ':task' for an error of every "
+    f"'told={MEAN}', 'told=FILE' (of estimates, such as est.csv), 'told=KIND:SPREAD' or 'true=KIND:SPREAD', "
+    "the last two followed by ':task' for an error of every "
     "task's own, with KIND lognormal (SPREAD at most 5) or published (at most 3), for instance 'told=published:1'"
 )
 _NORMAL = NormalDist()
@@ -184,6 +185,8 @@ class Uncertainty:
         A file of estimates: planners and policies are told its medians, and the run times that hold are drawn from it.
     told_means
         The scenario's run times hold, and planners and policies are told the mean of a task's class.
+    told_by
+        The scenario's run times hold, and planners and policies are told the medians of this file of estimates.
     """
 
     noise: Noise | None = None
@@ -191,6 +194,7 @@ class Uncertainty:
     straying: Error | None = None
     estimates: Path | None = None
     told_means: bool = False
+    told_by: Path | None = None
 
     @property
     def keeps_truth(self) -> bool:
@@ -201,7 +205,12 @@ class Uncertainty:
     def tells_exactly(self) -> bool:
         """Whether planners and policies are told the run times that hold."""
         as_given = self.noise is None or self.noise.run is None
-        return as_given and not self.told_means and not (self.wrongly_told or self.straying or self.estimates)
+        return as_given and not any(self._errors)
+
+    @property
+    def _errors(self) -> tuple[object, ...]:
+        """What may set apart what is told of run times from what holds."""
+        return self.told_means, self.told_by, self.wrongly_told, self.straying, self.estimates
 
     def sides(self, scenario: Scenario, seed: int) -> Sides:
         """Return what is told and what holds.
@@ -221,15 +230,17 @@ class Uncertainty:
     @property
     def _said(self) -> str:
         """What tells of run times, as ``--noise`` has it."""
-        said = {"told": self.wrongly_told, "true": self.straying, "estimates": self.estimates}
+        said = {"told": self.wrongly_told or self.told_by, "true": self.straying, "estimates": self.estimates}
         return next(f"{what}={value}" for what, value in said.items() if value is not None)
 
     def _sides(self, scenario: Scenario, seed: int) -> Sides:
         given = scenario.instance
-        if any((self.told_means, self.wrongly_told, self.straying, self.estimates)):
+        if any(self._errors):
             given.require_no_streams("what is told of run times", "noise on them, such as run=lognormal:0.2")
         if self.told_means:
             return Sides(Told.exactly(tell_means(given)), given)
+        if self.told_by is not None:
+            return Sides(read_told(self.told_by, scenario), given)
         if self.wrongly_told is not None:
             return Sides(self.wrongly_told.told(self.wrongly_told.around(given, seed)), given)
         if self.straying is not None:
@@ -267,13 +278,15 @@ def parse_uncertainty(text: str | None) -> Uncertainty:
         noise = parse_noise(",".join(rest)) if rest else None
     except NoiseError as error:
         raise NoiseError(f"{error}; beside it {_ALLOWED}") from None
-    means = own.get("told") == MEAN
+    told = own.get("told")
+    told_by = Path(told) if told and ":" not in told and ("." in told or "/" in told) else None
     return Uncertainty(
         noise,
-        parse_error(own["told"]) if "told" in own and not means else None,
+        None if told in (None, MEAN) or told_by is not None else parse_error(told),
         parse_error(own["true"]) if "true" in own else None,
         Path(own["estimates"]) if "estimates" in own else None,
-        means,
+        told == MEAN,
+        told_by,
     )
 
 

@@ -84,7 +84,7 @@ class HistoryTable:
     Parameters
     ----------
     line
-        Of each task in the file; in Parquet its row, from 1. Shape [tasks].
+        Of each task in the file; in Parquet the one that it has in a CSV file of the same table. Shape [tasks].
     runtime_us
         None if no run times were read. Shape [tasks].
     """
@@ -137,7 +137,7 @@ def _rows(path: Path, wanted: Wanted, tally: Tally) -> Iterator[Rows]:
     if len(frame) == 0:
         raise InputError(str(path), 1, "file", "has no rows; allowed is at least one row")
     columns = {name: _texts(frame[name]) for name in wanted.all}
-    rows = Rows(str(path), np.arange(1, len(frame) + 1), columns, tally)
+    rows = Rows(str(path), np.arange(2, len(frame) + 2), columns, tally)
     yield rows
     rows.settle()
 

@@ -119,7 +119,9 @@ def join(
     mapping = f"{times}; {len(ours)} model{'s' * (len(ours) > 1)} of the catalogue"
     deadline_us = None if requests.deadline_us is None else requests.deadline_us[kept]
     weight = None if requests.weight is None else requests.weight[kept]
-    joined = Workload(tuple(workflows), workflow[kept], release_us[kept], deadline_us, mapping, weight, rounding)
+    line = None if requests.line is None else requests.line[kept]
+    of_each = workflow[kept], release_us[kept], deadline_us
+    joined = Workload(tuple(workflows), *of_each, mapping, weight, rounding, line=line)
     return joined, unmatched
 
 

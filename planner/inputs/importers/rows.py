@@ -152,14 +152,15 @@ class Rows:
         words = pd.Series(self.columns[column], dtype=object).str.strip().str.lower()
         self.leave_out(words.isin((*ABSENT, *more)).to_numpy(np.bool_), f"no {column}")
 
-    def leave_out_failed(self, column: str, success: Collection[str]) -> None:
+    def leave_out_failed(self, column: str, success: Collection[str], failed: Collection[str] = ()) -> None:
         """Set aside rows whose status is none of these words, in any case, counted by what it says.
 
         What follows the word is of no account: Slurm says by whom a job was cancelled.
         """
         text = pd.Series(self.columns[column], dtype=object).str.strip()
         said = text.str.lower()
-        good = said.isin(success) | said.str.split().str[0].isin(success)
+        wanted = (*success, *failed)
+        good = said.isin(wanted) | said.str.split().str[0].isin(wanted)
         if success is SUCCESS:
             good |= said.str.fullmatch(r"2\d\d")
         for other in text[~good & self.kept].str[:30].unique():
@@ -300,7 +301,7 @@ class Rows:
 
     def requests(self, release_us: Ints, model: Texts, runtime_us: Ints, **columns: Any) -> Requests:
         """Return the rows that are kept as requests; columns as in `Requests`, each of shape [rows]."""
-        return Requests(release_us, model, runtime_us, **columns).at(self.kept)
+        return Requests(release_us, model, runtime_us, file=self.file, line=self.line, **columns).at(self.kept)
 
     def settle(self) -> None:
         """Tell the tally what was left out and refused.

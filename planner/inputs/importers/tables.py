@@ -100,6 +100,10 @@ class Requests(Columns):
         Who asks, for the summary. Shape [requests].
     timed
         Whether the log has run times at all; without, `runtime_us` says nothing, and only a catalogue helps.
+    failed
+        Which failed in the log, where they count all the same; None: no such option. Shape [requests].
+    file, line
+        Where each stands; None: not known. Shape [requests] of the lines.
     """
 
     release_us: Ints
@@ -117,6 +121,9 @@ class Requests(Columns):
     user: Texts | None = None
     timed: bool = True
     split: bool = False
+    failed: NDArray[np.bool_] | None = None
+    file: str = ""
+    line: Ints | None = None
 
     def __post_init__(self) -> None:
         self.refuse_ragged()

@@ -206,7 +206,7 @@ class Driven(Target):
         named = _by_name(workflows, asked.model)
         if named is not None:
             mapping = f"requests by the name of their model, among {len(workflows)} workflows"
-            return Workload(workflows, named, release_us, asked.deadline_us, mapping, asked.weight)
+            return Workload(workflows, named, release_us, asked.deadline_us, mapping, asked.weight, line=asked.line)
         if not found.timed:
             raise QuestionError("the log has neither names of the scenario nor run times; allowed is one", "workflows")
         work = [sum(task.fastest_us for task in workflow.tasks) for workflow in workflows]
@@ -218,7 +218,7 @@ class Driven(Target):
         unknown = "no model of the log is one of the scenario's"
         mapping = f"requests by run time, shortest first, in {len(workflows)} equal parts: {names}; {unknown}"
         of_each = by_work[rank * len(workflows) // len(rows)]
-        return Workload(workflows, of_each, release_us, asked.deadline_us, mapping, asked.weight)
+        return Workload(workflows, of_each, release_us, asked.deadline_us, mapping, asked.weight, line=asked.line)
 
 
 def _by_name(workflows: Sequence[Workflow], models: Texts) -> Ints | None:
@@ -400,6 +400,8 @@ def trace_text(workload: Workload) -> str:
     if workload.served is not None:
         for at, what in enumerate(TOKEN_COLUMNS):
             table[f"{REQUEST}.{what}"] = workload.served.tokens[:, at]
+    if workload.line is not None:
+        table["line"] = workload.line
     text = io.StringIO()
     table.to_csv(text, index=False, lineterminator="\n")
     return text.getvalue()

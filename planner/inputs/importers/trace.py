@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from truenorth.executor.policies.options import Kind
 from truenorth.models.errors import QuestionError
@@ -242,14 +243,16 @@ class Imported:
         if work.served is not None:
             for job, tokens in zip(jobs, work.served.tokens.tolist(), strict=True):
                 job["tokens"] = {REQUEST: tokens}
+        if work.line is not None:
+            for job, line in zip(jobs, work.line.tolist(), strict=True):
+                job["line"] = line
         return scenario_from(self.target.content(work, {"jobs": jobs}) | self._objective)
 
     @property
     def _objective(self) -> dict[str, str]:
-        """The section of the objective, if one was asked for; of jobs on several GPUs mean latency."""
-        if self.objective is None and self.workload.gangs:
-            return {"objective": Objective.MEAN_LATENCY.value}
-        return {} if self.objective is None else {"objective": self.objective}
+        """The section of the objective, if one was asked for, or the workload suits one."""
+        objective = self.objective or self.workload.suits
+        return {} if objective is None else {"objective": str(objective)}
 
     def as_dict(self, written: Sequence[Path] = ()) -> dict[str, Any]:
         """Return the summary with the keys of ``import --json``."""
@@ -420,6 +423,7 @@ def import_trace(
         if len(rows) > MAX_JOBS:
             raise QuestionError(f"gives {len(rows):,} jobs; allowed are {MAX_JOBS:,}: choose a window that holds fewer")
         tally.notes += [_RAN_BEFORE] if runs_before else []
+        _refuse_other_times(found, driven or catalogue)
         if not isinstance(found, DagJobs):
             together = False
             if isinstance(found, Requests) and isinstance(target, Documented) and found.gangs:
@@ -459,6 +463,12 @@ def _assert_fits(
         raise QuestionError(f"{float(rate_factor):g} is out of range; {allowed_is}", "rate_factor")
 
 
+def _refuse_other_times(found: Requests | DagJobs | TokenRequests, brought: Target | None) -> None:
+    """Refuse run times that are not the log's where failed jobs are to end by them."""
+    if isinstance(found, Requests) and found.failed is not None and brought is not None:
+        raise QuestionError("failed= is about the log's run times; allowed is without --workflows and --catalogue")
+
+
 def _describe(asked: Requests | TokenRequests, tally: Tally, spread: bool, driven: bool, gangs: bool) -> None:
     """Say what a person should know of the requests of a window: their clock, jobs on several GPUs, and who asks."""
     told = "" if spread else coarse(asked.release_us)
@@ -470,6 +480,8 @@ def _describe(asked: Requests | TokenRequests, tally: Tally, spread: bool, drive
             tally.notes.append(f"{wide} and take them together; no job has a model, which such runs cannot have yet")
         else:
             tally.warnings.append(f"{wide} {_SPLIT}")
+    if isinstance(asked, Requests) and asked.failed is not None:
+        tally.notes.append(_failures(asked.failed, asked.runtime_us * (1 if gpus is None else gpus)))
     if asked.user is not None:
         tally.notes.append(_users(asked.user))
 
@@ -512,6 +524,12 @@ def _fit_servers(
     if not fits.any():
         raise QuestionError(f"every job takes more than {hardware.gpus} GPUs; allowed are more servers", "servers")
     return replace(found, gpus=whole), rows[fits], release_us[fits]
+
+
+def _failures(failed: NDArray[np.bool_], work_us: Ints) -> str:
+    """Return how many jobs fail, and how much GPU-time they take, in words."""
+    share = float(work_us[failed].sum()) / float(work_us.sum())
+    return f"{int(failed.sum()):,} of {len(failed):,} jobs fail and weigh 0; they take {share:.2%} of the GPU-time"
 
 
 def _users(asking: Texts) -> str:

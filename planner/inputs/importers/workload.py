@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from truenorth.models.errors import QuestionError
 from truenorth.models.instance import Ints
+from truenorth.models.objective import Objective
 from truenorth.models.scenario.limits import MAX_HORIZON_US
 from truenorth.models.slo import quantile_rank
 from truenorth.models.units import seconds
@@ -251,6 +252,10 @@ class Workload:
         What rounding run times up cost; None: they are as they were.
     served
         Where every job is a request of a stream.
+    suits
+        What is minimised unless a person says otherwise; None: what is for any scenario.
+    line
+        Line of the log that each job comes from; None: not known, or the log is several files. Shape [jobs].
     """
 
     workflows: tuple[Workflow, ...]
@@ -261,6 +266,8 @@ class Workload:
     weight: NDArray[np.float64] | None = None
     rounding: Rounding | None = None
     served: Served | None = None
+    suits: Objective | None = None
+    line: Ints | None = None
 
     @property
     def gangs(self) -> bool:
@@ -289,6 +296,8 @@ def gather(chunks: Iterable[Requests | DagJobs | TokenRequests]) -> Requests | D
     tokens = [chunk for chunk in found if isinstance(chunk, TokenRequests)]
     if tokens:
         return TokenRequests.join(tokens)
+    if len({chunk.file for chunk in requests}) > 1:  # a line alone does not say of which
+        requests = [replace(chunk, line=None) for chunk in requests]
     if requests:
         return Requests.join(requests)
     if jobs:
@@ -347,7 +356,24 @@ def workload_of(found: Requests | DagJobs, rows: Ints, release_us: Ints, classes
     if found.batch_us:
         mapping += "; only requests with equal figures form batches, which few classes make more of"
     of_each = np.asarray(grouped.ngroup(), np.int64)
-    return Workload(workflows, of_each, release_us, asked.deadline_us, mapping, asked.weight, rounding)
+    given = asked.deadline_us, mapping, _weights(asked), rounding
+    return Workload(workflows, of_each, release_us, *given, suits=_suits(asked, workflows), line=asked.line)
+
+
+def _suits(asked: Requests, workflows: Sequence[Workflow]) -> Objective | None:
+    """Return what a log suits: of training jobs, which need no model, mean completion time, if need be by weight."""
+    if asked.failed is not None:
+        return Objective.WEIGHTED_LATENCY
+    served = asked.gpus is None or any(task.models for each in workflows for task in each.tasks)
+    return None if served else Objective.MEAN_LATENCY
+
+
+def _weights(asked: Requests) -> NDArray[np.float64] | None:
+    """Return the weights of requests, 0 for those that failed; None: all weigh 1. Shape [requests]."""
+    if asked.failed is None:
+        return asked.weight
+    given = np.ones(len(asked.failed)) if asked.weight is None else asked.weight
+    return np.where(asked.failed, 0.0, given)
 
 
 def _round_up(table: pd.DataFrame, kept: list[str], most: int) -> tuple[pd.DataFrame, Rounding | None]:

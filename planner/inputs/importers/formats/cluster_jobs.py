@@ -47,6 +47,7 @@ from truenorth.models.instance import Ints
 from truenorth.models.scenario.errors import FieldError, quote
 from truenorth.models.scenario.section import Record, kind_of, problem
 from truenorth.planner.inputs.importers.csv_files import CHUNK_ROWS, csv_rows, open_text
+from truenorth.planner.inputs.importers.failures import outcomes, until
 from truenorth.planner.inputs.importers.json_files import Entries, LeftOutError, LogName, read_entries
 from truenorth.planner.inputs.importers.rows import MAX_GPUS_PER_REQUEST, Mask, Rows, Tally, join_names
 from truenorth.planner.inputs.importers.tables import Requests, Texts
@@ -79,9 +80,13 @@ class ClusterOptions(GPUOptions):
     ----------
     state
         ``any``: every job that ran; ``completed``: only jobs that finished successfully.
+    failed
+        Failed jobs weigh 0, and ``run`` as long as in the log, or ``stop:TIME``, that long at most, where a retry would
+        not help; see `failures`. Unset: they are jobs like any other.
     """
 
     state: str = option("any", one_of("any", "completed"))
+    failed: int | None = option(None, until)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +124,13 @@ def absent(texts: Texts) -> Mask:
     return found
 
 
-def gpus_that_count(rows: Rows, column: str, options: GPUOptions) -> Ints | None:
-    """Leave out jobs on no GPU, and on several if only single ones count; return GPUs per job, None for one each."""
+def gpus_that_count(rows: Rows, column: str, options: GPUOptions) -> Ints:
+    """Leave out jobs on no GPU, and on several if only single ones count; return GPUs per job."""
     gpus = rows.wholes(column, 0, MAX_GPUS_PER_REQUEST)
     rows.leave_out(gpus == 0, "no GPU")
-    if options.gpus != "single":
-        return gpus
-    rows.leave_out(gpus > 1, "several GPUs")
-    return None
+    if options.gpus == "single":
+        rows.leave_out(gpus > 1, "several GPUs")
+    return gpus
 
 
 def read_jobs(rows: Rows, ids: Ids, model: Texts, options: ClusterOptions) -> Requests:
@@ -150,7 +154,8 @@ def read_jobs(rows: Rows, ids: Ids, model: Texts, options: ClusterOptions) -> Re
     rows.refuse(end_us < start_us, "end_time", "is before start_time", "a time from start_time on")
     rows.refuse(start_us < submit_us, "start_time", "is before submit_time", "a time from submit_time on")
     rows.leave_out(end_us == start_us, "ran for 0 s")
-    return rows.requests(submit_us, model, end_us - start_us, gpus=gpus, split=options.gpus == "split")
+    run_us, failed = outcomes(rows.text("state"), end_us - start_us, options.failed)
+    return rows.requests(submit_us, model, run_us, gpus=gpus, split=options.gpus == "split", failed=failed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +334,7 @@ class _Job(NamedTuple):
     model: str
     runtime_us: int
     gpus: int
+    status: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,13 +347,16 @@ class Philly(OwnerOptions):
             with open_text(path) as file:
                 jobs = read_entries(Entries(file, str(path)), self._jobs(), tally)
                 while chunk := list(islice(jobs, CHUNK_ROWS)):
-                    release_us, model, runtime_us, gpus = zip(*chunk, strict=True)
+                    release_us, model, runtime_us, gpus, status = zip(*chunk, strict=True)
+                    ended, ran_us = np.array(status, np.object_), np.array(runtime_us, np.int64)
+                    run_us, failed = outcomes(ended, ran_us, self.failed)
                     yield Requests(
                         np.array(release_us, np.int64),
                         np.array(model, np.object_),
-                        np.array(runtime_us, np.int64),
-                        gpus=None if self.gpus == "single" else np.array(gpus, np.int64),
+                        run_us,
+                        gpus=np.array(gpus, np.int64),
                         split=self.gpus == "split",
+                        failed=failed,
                     )
 
     def _jobs(self) -> Callable[[object], _Job]:
@@ -368,7 +377,7 @@ class Philly(OwnerOptions):
             runtime_us, gpus = _ran(logged.attempts, logged.submitted_time)
             if gpus > 1 and self.gpus == "single":
                 raise LeftOutError("several GPUs")
-            return _Job(logged.submitted_time, logged.owner, runtime_us, gpus)
+            return _Job(logged.submitted_time, logged.owner, runtime_us, gpus, logged.status)
 
         return make
 

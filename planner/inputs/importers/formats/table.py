@@ -12,12 +12,14 @@ import numpy as np
 
 from truenorth.executor.policies.options import one_of, option, switch
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.errors import QuestionError
 from truenorth.models.instance import Ints
 from truenorth.models.scenario import InputError
 from truenorth.models.scenario.errors import quote
 from truenorth.models.scenario.quantities import MAX_BATCH, MAX_NUMBER, MAX_SIZE_BYTES, MAX_TIME_US
 from truenorth.models.units import microseconds
 from truenorth.models.workload import WHOLE
+from truenorth.planner.inputs.importers.failures import BY_CHANCE, FOR_GOOD, outcomes, until
 from truenorth.planner.inputs.importers.formats.shapes import (
     TABLES,
     Shape,
@@ -218,6 +220,9 @@ class TableReader:
         release on. They stand for `runtime`; beside it, requests without an end are left out.
     status, success
         Column that says whether a request succeeded, and the words that say so; others are left out. Empty: all count.
+    failed
+        Rows that failed, by `status`, count as well but weigh 0: they ``run`` as long as in the log, or ``stop:TIME``,
+        that long at most, where a retry would not help; see `failures`. Unset: they are left out.
     deadline
         Column of the deadlines, relative to the release; a request without one has none. Empty: no such column.
     unit
@@ -245,6 +250,7 @@ class TableReader:
     end: str | None = option(None, str)
     status: str | None = option(None, str)
     success: tuple[str, ...] | None = option(None, words_in)
+    failed: int | None = option(None, until)
     deadline: str = option("", str)
     unit: str | None = option(None, one_of(*UNITS))
     release_unit: str | None = option(None, one_of(*UNITS))
@@ -311,6 +317,8 @@ class TableReader:
             listed = shape.columns["gpus"]
             names = listed if isinstance(listed, str) else listed[0]
             tally.notes.append(f"the log does not say how many GPUs a job has, so that each has one; {names} would")
+        if made.failed is not None and not made.status:
+            raise QuestionError("failed= is about rows that a status says failed; allowed is beside status=COLUMN")
         for name in made._required:
             if name not in found:
                 raise no_column(path, name, found, "table", ("release", "runtime", "start", "end", "model", "gpus"))
@@ -364,6 +372,8 @@ class TableReader:
             "timed": bool(times),
             "split": self.split,
         }
+        if self.status and self.failed is not None:
+            runtime_us, columns["failed"] = outcomes(rows.text(self.status), runtime_us, self.failed)
         if self.tokens_in and self.tokens_out:
             columns["tokens_in"] = rows.wholes(self.tokens_in, 0, MOST_TOKENS)
             columns["tokens_out"] = rows.wholes(self.tokens_out, 0, MOST_TOKENS)
@@ -387,7 +397,8 @@ class TableReader:
         if self.steps:
             rows.leave_out(np.array(["." in text for text in rows.text(self.steps)], np.bool_), "step of a job")
         if self.status:
-            rows.leave_out_failed(self.status, SUCCESS if self.success is None else self.success)
+            failed = () if self.failed is None else (*FOR_GOOD, *BY_CHANCE)
+            rows.leave_out_failed(self.status, SUCCESS if self.success is None else self.success, failed)
         for column in filter(None, (self.start, self.end)):
             rows.leave_out_absent(column, *absent)
         for column in (

@@ -88,3 +88,15 @@ def test_what_is_imported_is_planned(tmp_path: Path) -> None:
     # One GPU from 10 to 110; eight from 110 to 160, submitted at 20; two behind them, or at once from 40 to 47.
     assert tn.simulate(scenario, "fifo").value == pytest.approx((100 + 140 + 127) / 3)
     assert tn.simulate(scenario, "easy").value == pytest.approx((100 + 140 + 7) / 3)
+
+
+def test_training_jobs_are_planned_for_mean_completion_time(tmp_path: Path) -> None:
+    # Whether or not a job of the window takes several GPUs: no model is loaded, so nothing is served.
+    log = tmp_path / "log.csv"
+    log.write_text("submission_time,duration,num_gpu\n0,60,1\n5,60,1\n")
+    for options in ("", ":gpus=single", ":gpus=split"):
+        assert str(tn.import_trace(f"elasticflow{options}", [log]).scenario.objective) == "mean_latency"
+    assert str(tn.import_trace("elasticflow", [log], objective="makespan").scenario.objective) == "makespan"
+    requests = tmp_path / "requests.csv"
+    requests.write_text("release,runtime\n0,60\n")
+    assert str(tn.import_trace("table", [requests]).scenario.objective) == "mean_slowdown"

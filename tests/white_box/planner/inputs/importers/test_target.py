@@ -97,7 +97,7 @@ def test_the_scenario_keeps_its_text_around_the_arrivals(tmp_path: Path) -> None
     before, after = BASE.split("workload:")[0], BASE[BASE.index("# What jobs") :]
     assert text.startswith(before + "# Made by truenorth import table")
     assert text.endswith(after)
-    assert trace.read_text().splitlines()[1:3] == ["0,long", "1000000,short"]
+    assert trace.read_text().splitlines()[1:3] == ["0,long,2", "1000000,short,3"]
     loaded = load_scenario(path)
     assert loaded.instance == made.scenario.instance
     assert [job.workflow.name for job in loaded.instance.jobs] == ["long", "short", "short", "short", "long"]
