@@ -211,6 +211,8 @@ class DallyOnPlaces(InOrder):
             self._level[kind] = len({gpu.server for gpu in ends}) + len({gpu.group for gpu in ends}) - 2
         self._levels: dict[int, tuple[int, ...]] = {}
         self._mean_wait_us: dict[int, float] = {}
+        # Who may become less patient, and when the next do.
+        self._patient: dict[int, None] = {}
         self._due: set[int] = set()
 
     def kinds(self, task: int) -> tuple[int, ...]:
@@ -249,13 +251,21 @@ class DallyOnPlaces(InOrder):
             self._freed = True
         super().act(gpus)
 
+    def released(self, job: int) -> None:
+        """Queue the tasks up; of those with places of several levels, what they take is seen again."""
+        super().released(job)
+        for task in self.site.job_tasks[job]:
+            if len({self._level[kind] for kind in self._levels[self.site.template[task]]}) > 1:
+                self._patient[task] = None
+
     def offer(self) -> None:
-        """Start who fits, and have the others asked again when they take more."""
+        """Start who fits by what it takes now, and have the others asked again when they take more."""
+        self._patient = {task: None for task in self._patient if task in self.waits}
+        for task in self._patient:
+            self.enter(task, self.key(task))
         super().offer()
-        for task in self._waits:
-            levels = {self._level[kind] for kind in self._levels[self.site.template[task]]}
-            for level in sorted(levels)[1:]:
-                due_us = self.released_us(task) + self._tau(task)[level]
+        for task in self._patient:
+            for due_us in (self.released_us(task) + tau for tau in self._tau(task)[1:]):
                 if self.site.now < due_us < inf and due_us not in self._due:
                     self._due.add(int(due_us))
                     self.site.wake(int(due_us))
