@@ -40,16 +40,16 @@ def _crowd(rng: random.Random) -> tuple[Instance, Instance]:
     kinds = rng.choice(("A" * count, "AB" * (count // 2)))
     sizes = [size for size in (1, 2, 4, 2 * held) if size <= held or (size == 2 * held and "B" not in kinds)]
     told, truth = list[Job](), list[Job]()
-    for _ in range(40):
+    for _ in range(80):
         size, release_us = rng.choice(sizes), rng.randint(0, 60)
-        us = {kind: rng.randint(2, 30) for kind in "AB"}
+        us = {kind: rng.randint(1, 60) for kind in "AB"}
         told.append(job(size, us, release_us))
         truth.append(job(size, {kind: max(1, each * rng.randint(2, 5) // 4) for kind, each in us.items()}, release_us))
     on = servers(count, held, rule, kinds)
     return window(*told, on=on), window(*truth, on=on)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_lines_by_turns_start_whom_one_by_one_does(seed: int) -> None:
     told, truth = _crowd(random.Random(seed))
     for policy, plain in (
