@@ -22,7 +22,10 @@ class _OneByOne(InOrder):
         early = self._reserve_after is not None
         order = {task: (0, 0) if early and self.reserves(task) else (1, self.key(task)) for task in self.waits}
         for task in sorted(order, key=lambda task: (order[task], task)):
-            if self._ask(task, self.kinds(task)) is not _Answer.STARTS and self._blocking:
+            # Where nothing was freed, who was asked before is not asked again.
+            asked = self._freed or task in self._new
+            answer = self._ask(task, self.kinds(task)) if asked else self._refuse(task)
+            if answer is not _Answer.STARTS and self._blocking:
                 return
 
 
@@ -61,6 +64,15 @@ def test_lines_by_turns_start_whom_one_by_one_does(seed: int) -> None:
             found = [simulate(told, of, truth=true) for of in (parse_policy(policy), plain)]
             assert found[0].start_us.tolist() == found[1].start_us.tolist(), policy
             assert found[0].place.tolist() == found[1].place.tolist(), policy
+
+
+def test_who_was_passed_over_is_asked_again_when_the_place_is_taken() -> None:
+    # At 10 g2, g3, g4, g5 and g6 are free; the wide one reserves the first server from 20 on. One GPU for 50 us would
+    # be in its way there, the fullest server; two for 5 us are not. Then one GPU for 50 us finds the second server.
+    running = job(2, 20), job(3, 10), job(1, 100)
+    made = window(*running, job(4, 9, 10), job(1, 50, 10), job(2, 5, 10), job(1, 50, 10), on=servers(2, 4, "any"))
+    for policy in (parse_policy("easy"), _EasyOneByOne):
+        assert simulate(made, policy).start_us.tolist() == [0, 0, 0, 20, 20, 10, 10]
 
 
 def test_a_line_is_a_sorted_list() -> None:
