@@ -15,6 +15,8 @@ from truenorth.executor.device import COME, DRAIN, GO, LOAD_END, LOST, Device
 from truenorth.executor.errors import PolicyError, StalledError, StoppedError
 from truenorth.executor.execution import NOWHERE
 from truenorth.executor.knowledge import WorkflowTables
+from truenorth.executor.policies.on_places import on_places, takes_places
+from truenorth.executor.policies.parse import POLICIES
 from truenorth.executor.policies.queueing import QueuePolicy
 from truenorth.executor.policy import Policy
 from truenorth.executor.site import Site
@@ -27,9 +29,6 @@ SERVING_POLICIES = (
     "round_robin, least_requests, least_tokens, least_work, least_delay, prefix_affinity, and what sets serves_streams"
 )
 """Who serves requests of streams, in words."""
-
-FOR_GANGS = "fifo, easy, conservative, sjf and qssf for tasks on several GPUs without models, and others without such"
-"""Who runs tasks on several GPUs, in words."""
 
 
 class Engine:
@@ -63,6 +62,7 @@ class Engine:
         paths: Sequence[Workflow] = (),
         answers: Sequence[int] | None = None,
     ) -> None:
+        policy = on_places(policy) if instance.gangs else policy
         self._lacking = missing(instance, policy.supports)
         self._there = () if instance.always_available else tuple(gpu.available for gpu in instance.cluster.gpus)
         # When GPUs come and go the engine alone knows: policies see it when it happens.
@@ -122,7 +122,10 @@ class Engine:
             self._instance.require_no_streams(f"policy {name}", SERVING_POLICIES)
         if self._lacking:
             name = self._policy.name or type(self._policy).__name__.lower()
-            raise PolicyError(f"policy {name} has no support for {', '.join(self._lacking)}; allowed are {FOR_GANGS}")
+            problem = f"policy {name} has no support for {', '.join(self._lacking)}"
+            allowed = ", ".join(name for name, of in POLICIES.items() if takes_places(of))
+            some = f"{allowed} for tasks on several GPUs without models, and others without such"
+            raise PolicyError(f"{problem}; allowed are {some}")
         self._policy.begin(self._site)
         self._device.begin()
         for gpu, there in enumerate(self._there):

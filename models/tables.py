@@ -119,22 +119,29 @@ class GPUClasses:
 
 
 class PlaceClass(NamedTuple):
-    """What places of one class have in common: the classes of their GPUs, their size, and whether they span servers."""
+    """What places of one class have in common: the classes of their GPUs, their size, and how far they are spread.
+
+    Parameters
+    ----------
+    spread
+        0: inside a server; 1: over servers of a group; 2: over groups.
+    """
 
     classes: tuple[int, ...]
     size: int
-    spans: bool
+    spread: int
 
 
 def place_classes(places: Places, cluster: Cluster, classes: GPUClasses) -> tuple[Ints, tuple[PlaceClass, ...]]:
     """Return the class of each place, and the classes: first those of GPUs, then those of places of several."""
     of_gpu: list[int] = classes.of_gpu.tolist()
-    number = {PlaceClass((own,), 1, False): own for own in range(len(classes.gpus))}
+    number = {PlaceClass((own,), 1, 0): own for own in range(len(classes.gpus))}
     of_place = []
     for gpus in places.gpus:
         own = tuple(sorted({of_gpu[gpu] for gpu in gpus}))
-        spans = cluster.gpus[gpus[0]].server != cluster.gpus[gpus[-1]].server
-        of_place.append(number.setdefault(PlaceClass(own, len(gpus), spans), len(number)))
+        ends = cluster.gpus[gpus[0]], cluster.gpus[gpus[-1]]
+        spread = len({gpu.server for gpu in ends}) + len({gpu.group for gpu in ends}) - 2
+        of_place.append(number.setdefault(PlaceClass(own, len(gpus), spread), len(number)))
     return np.array(of_place, np.int64), tuple(number)
 
 
@@ -206,7 +213,7 @@ def _at_place(task: Task, place: PlaceClass, alone: Sequence[int]) -> int:
     times = [alone[own] for own in place.classes]
     if task.gpus != place.size or NEVER in times:
         return NEVER
-    return math.ceil(max(times) * task.across) if place.spans else max(times)
+    return math.ceil(max(times) * task.across) if place.spread else max(times)
 
 
 def batch_classes(workflows: Sequence[Workflow]) -> tuple[tuple[BatchClass, ...], Ints]:

@@ -24,7 +24,7 @@ from truenorth.models import NEVER
 
 AUTO = -1.0
 """Stands for a patience that follows the waits."""
-_RECENT = 0.1
+RECENT = 0.1
 """Weight of the latest wait in the mean of the waits."""
 _MOST_LOADS = 4
 """Most load times of patience."""
@@ -79,7 +79,7 @@ class Dally(CentralQueue):
 
     def __init__(self, options: DallyOptions | None = None) -> None:
         readings = options or DallyOptions()
-        self._tau_us = readings.tau
+        self.tau_us = readings.tau
         super().__init__(QueueOptions(period=readings.period, prefetch=0, evict="lru"))
 
     def begin(self, site: Site) -> None:
@@ -166,7 +166,7 @@ class Dally(CentralQueue):
 
     def _tau(self, template: int) -> tuple[float, float, float]:
         """Return how long a task declines offers of each level, in whole microseconds."""
-        needs, tau = self.site.needs[template], self._tau_us
+        needs, tau = self.site.needs[template], self.tau_us
         if tau == AUTO and needs:
             load_us = self._load_us[template]
             # Whole microseconds, since it is woken at them.
@@ -184,7 +184,7 @@ class Dally(CentralQueue):
         site, template = self.site, self.site.template[task]
         needs, waited_us = site.needs[template], site.now - self.ready_us[task]
         # A model that is nowhere has to be loaded in any case: waiting gains nothing.
-        patient = all(self._copies[model] for model in needs) and (self._tau_us < inf or self._have_met(task, needs))
+        patient = all(self._copies[model] for model in needs) and (self.tau_us < inf or self._have_met(task, needs))
         tau = self._tau(template) if patient else (0, 0, 0)
         holders = gpus.intersection(*(self._ready_on[model] for model in needs))
         able = [gpu for gpu in holders if self.can_run(task, gpu)]
@@ -224,7 +224,7 @@ class Dally(CentralQueue):
         # Others say how long a load takes, and not how soon a GPU with the models falls free.
         if not level and needs in self._mean_wait:
             waited = self.site.now - self.ready_us[task]
-            self._mean_wait[needs] += _RECENT * (waited - self._mean_wait[needs])
+            self._mean_wait[needs] += RECENT * (waited - self._mean_wait[needs])
         self.bind_batch(task, gpu)
 
     def _load(self, gpu: int, model: int, evict: Sequence[int], slot: int | None) -> None:
@@ -239,6 +239,6 @@ class Dally(CentralQueue):
         """Count the copies; who waits for a model that is gone everywhere is asked again, the sticky ones at once."""
         self._ready_on[model].discard(gpu)
         self._copies[model] -= 1
-        if not self._copies[model] or self._tau_us == inf:
+        if not self._copies[model] or self.tau_us == inf:
             needs = self.site.needs
             self._to_ask.update(t for t in self._groups if model in needs[t] and self._waits(t))

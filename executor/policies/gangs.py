@@ -8,42 +8,93 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from bisect import bisect_left, insort
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from enum import Enum
+from typing import ClassVar
 
+import numpy as np
+
+from truenorth.executor.policies.line import Line, Waiting
 from truenorth.executor.policies.options import duration, option, switch
 from truenorth.executor.policies.room import NO_PLACE, Room
 from truenorth.executor.policy import Knows, Policy
 from truenorth.executor.site import Site
 from truenorth.models import NEVER
 from truenorth.models.features import TOGETHER, Features
+from truenorth.models.instance import Ints
+
+_FIRST = -1
+"""The key of those who are asked before all others."""
 
 
-class _Waiting(NamedTuple):
-    """A task in the queue: those with the least key are asked first, equal ones by release, then by file order."""
+class _Choice:
+    """The places where tasks of some kinds can run.
 
-    key: int
-    task: int
+    Attributes
+    ----------
+    of_gpu
+        Per GPU: the places that it belongs to.
+    """
+
+    def __init__(self, site: Site, kinds: Sequence[int]) -> None:
+        self._place = [place for place, kind in enumerate(site.place_class) if kind in kinds]
+        members = [site.places[place] for place in self._place]
+        self._gpus = np.array([gpu for gpus in members for gpu in gpus], np.int64)
+        self._first = np.cumsum([0, *map(len, members[:-1])])
+        self.of_gpu: list[list[int]] = [[] for _ in range(site.n_gpus)]
+        for place, gpus in zip(self._place, members, strict=True):
+            for gpu in gpus:
+                self.of_gpu[gpu].append(place)
+
+    def open_first(self, free_us: Ints, now: int) -> tuple[int, set[int]]:
+        """Return when the first place is free, no sooner than now, and those that are free then."""
+        latest = np.maximum.reduceat(free_us[self._gpus], self._first)
+        start_us = max(now, int(latest.min()))
+        return start_us, {self._place[position] for position in np.flatnonzero(latest <= start_us).tolist()}
 
 
-@dataclass(slots=True)
 class _Reservation:
     """A task that waits for GPUs, and whom others may not delay.
 
     Parameters
     ----------
-    task
-        The task.
+    site, task, choice
+        The task, and where it can run.
+    free_us
+        Per GPU: when what runs there should end, by the run times that were told.
+
+    Attributes
+    ----------
     start_us
-        When there should be room for it, by the run times that were told.
-    room
-        What should be free then.
+        When there should be a place for it.
     """
 
-    task: int
-    start_us: int
-    room: Room
+    def __init__(self, site: Site, task: int, choice: _Choice, free_us: Ints) -> None:
+        self.task = task
+        self._places, self._choice = site.places, choice
+        self.start_us, self._open = choice.open_first(free_us, site.now)
+        self._free: list[bool] = (free_us <= self.start_us).tolist()
+
+    def leaves_room(self, place: int) -> bool:
+        """Say whether a place is free then, with another one left for the task; it is taken if so."""
+        gpus = self._places[place]
+        if not all(self._free[gpu] for gpu in gpus):
+            return False
+        taken = {each for gpu in gpus for each in self._choice.of_gpu[gpu] if each in self._open}
+        if len(taken) == len(self._open):
+            return False
+        self._open -= taken
+        for gpu in gpus:
+            self._free[gpu] = False
+        return True
+
+
+class _Answer(Enum):
+    """What comes of asking a task: it starts; there is no place; or it would delay whoever has a reservation."""
+
+    STARTS, NO_PLACE, DELAYS = range(3)
 
 
 class GangQueue(Policy):
@@ -51,8 +102,8 @@ class GangQueue(Policy):
 
     Attributes
     ----------
-    line
-        Who waits, in the order in which they are asked.
+    waits
+        Who waits, in the order of release, then of the file.
     room
         The GPUs that are free.
     """
@@ -62,13 +113,12 @@ class GangQueue(Policy):
     def begin(self, site: Site) -> None:
         """Begin with an empty queue and free GPUs."""
         super().begin(site)
-        self.line: list[_Waiting] = []
+        self.waits: dict[int, None] = {}
         self.room = Room(site)
         self._kinds: dict[int, tuple[int, ...]] = {}
         # Running tasks by the end that was told.
         self._ends: list[tuple[int, int]] = []
         self._end_of: dict[int, int] = {}
-        self._waits: set[int] = set()
         # Whether GPUs have become free since all who wait were asked, and who came since.
         self._freed, self._new = False, set[int]()
 
@@ -85,15 +135,10 @@ class GangQueue(Policy):
         """Return when a task's job came."""
         return self.site.jobs[self.site.job[task]].release_us
 
-    def key(self, task: int) -> int:
-        """Return where a task stands in the queue, the least first: its release, unless a policy says otherwise."""
-        return self.released_us(task)
-
     def released(self, job: int) -> None:
         """Queue the tasks of a job up."""
         for task in self.site.job_tasks[job]:
-            insort(self.line, _Waiting(self.key(task), task))
-            self._waits.add(task)
+            self.waits[task] = None
             self._new.add(task)
 
     def finished(self, task: int, gpu: int) -> None:
@@ -111,13 +156,12 @@ class GangQueue(Policy):
         end_us = self.site.now + self.site.run_time(task, place)
         self._end_of[task] = end_us
         insort(self._ends, (end_us, task))
-        self._waits.discard(task)
+        del self.waits[task]
 
     def act(self, gpus: Sequence[int]) -> None:
         """Ask who waits."""
-        if self._waits and (self._freed or self._new):
+        if self.waits and (self._freed or self._new):
             self.offer()
-            self.line = [waiting for waiting in self.line if waiting.task in self._waits]
         self._freed = False
         self._new.clear()
 
@@ -129,19 +173,6 @@ class GangQueue(Policy):
         """Yield when each run should end, not before now, and its place; by time."""
         for end_us, task in self._ends:
             yield max(end_us, self.site.now), self.site.gpu[task]
-
-    def reserve(self, task: int) -> _Reservation:
-        """Return when there should be room for a task if nobody else starts, and what is free then."""
-        room, start_us, kinds = self.room.copy(), self.site.now, self.kinds(task)
-        place = room.find(kinds)
-        for end_us, ended in self.ends():
-            if place != NO_PLACE and end_us > start_us:
-                break
-            start_us = end_us
-            room.give(ended)
-            if place == NO_PLACE:
-                place = room.find(kinds)
-        return _Reservation(task, start_us, room)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,80 +192,150 @@ class InOrderOptions:
 
 
 class InOrder(GangQueue):
-    """Asks who waits in order; others start before those that do not fit, as far as they may."""
+    """Asks who waits in order; others start before those that do not fit, as far as they may.
+
+    Tasks that can take the same places stand in one line: where one of them does not fit, the others need not be asked.
+    """
 
     def __init__(self, blocking: bool = False, reserve_after: int | None = None) -> None:
         self._blocking, self._reserve_after = blocking, reserve_after
+        # What is reserved, and what of it holds for those who are asked now.
         self._reservation: _Reservation | None = None
+        self._held: _Reservation | None = None
+
+    def begin(self, site: Site) -> None:
+        """Begin with empty lines."""
+        super().begin(site)
+        self._lines: dict[tuple[int, ...], Line] = {}
+        self._entry: dict[int, tuple[tuple[int, ...], Waiting]] = {}
+        self._choices: dict[tuple[int, ...], _Choice] = {}
+        self._free_us = np.zeros(site.n_gpus, np.int64)
+        self._impatient = deque[int]()
+
+    def key(self, task: int) -> int:
+        """Return where a task stands in the queue, the least first: its release, unless a policy says otherwise."""
+        return self.released_us(task)
+
+    def enter(self, task: int, key: int) -> None:
+        """Have a task wait in the line of its kinds, where a key puts it."""
+        kinds, row = self.kinds(task), self.site.run_us[self.site.template[task]]
+        self.leave(task)
+        self._entry[task] = kinds, Waiting(key, task, min(row[kind] for kind in kinds))
+        self._lines.setdefault(kinds, Line()).add(self._entry[task][1])
+
+    def leave(self, task: int) -> None:
+        """Have a task wait in no line."""
+        if task in self._entry:
+            kinds, entry = self._entry.pop(task)
+            self._lines[kinds].remove(entry)
 
     def released(self, job: int) -> None:
         """Queue the tasks up, and look again when they have waited for too long."""
         super().released(job)
-        if self._reserve_after is not None:
-            self.site.wake(self.site.now + self._reserve_after)
+        for task in self.site.job_tasks[job]:
+            self.enter(task, self.key(task))
+            if self._reserve_after is not None:
+                self._impatient.append(task)
+                self.site.wake(self.site.now + self._reserve_after)
 
     def act(self, gpus: Sequence[int]) -> None:
-        """Ask who waits, also when somebody has waited for too long."""
+        """Ask who waits; first those who have waited for too long, by release."""
+        while self._impatient and self.reserves(self._impatient[0]):
+            task = self._impatient.popleft()
+            if task in self.waits:
+                self.enter(task, _FIRST)
         self._freed |= self._reserve_after is not None
         super().act(gpus)
+
+    def start(self, task: int, place: int) -> None:
+        """Start a task at a place that is free."""
+        super().start(task, place)
+        self.leave(task)
+        self._free_us[list(self.site.places[place])] = self._end_of[task]
 
     def finished(self, task: int, gpu: int) -> None:
         """Have its GPUs free; what was reserved stands if the run ended when it should."""
         if self._end_of[task] != self.site.now:
             self._reservation = None
+        self._free_us[list(self.site.places[gpu])] = 0
         super().finished(task, gpu)
 
     def reserves(self, task: int) -> bool:
         """Say whether others may not delay a task."""
         return self._reserve_after is not None and self.released_us(task) + self._reserve_after <= self.site.now
 
-    def _in_line(self) -> list[int]:
-        """Return who waits in the order in which they are asked: those first who have waited for too long."""
-        line = [waiting.task for waiting in self.line]
-        if self._reserve_after is None:
-            return line
-        # Tasks are numbered by release, then in the order of the file.
-        return sorted(filter(self.reserves, line)) + [task for task in line if not self.reserves(task)]
-
     def offer(self) -> None:
         """Start in order who fits and delays nobody with a reservation."""
-        held: _Reservation | None = None
-        full: set[tuple[int, ...]] = set()
-        for task in self._in_line():
-            kinds = self.kinds(task)
-            # Where nothing was freed, who did not fit before does not fit now.
-            waits = not self._freed and task not in self._new and not self._reserved(task)
-            place = NO_PLACE if waits or kinds in full else self.room.find(kinds)
-            if place == NO_PLACE and not waits:
-                full.add(kinds)
-            if place != NO_PLACE and (held is None or self._leaves_room(task, place, held)):
-                self.start(task, place)
-            elif self._blocking:
+        self._held = None
+        if self._freed:
+            self._ask_all()
+        else:
+            self._ask_new()
+
+    def _ask_all(self) -> None:
+        """Ask the lines by turns, as their next ones stand in order."""
+        lines = dict(self._lines)
+        following = {kinds: entry for kinds, line in lines.items() if (entry := line.first()) is not None}
+        while following:
+            kinds = min(following, key=following.__getitem__)
+            entry = following.pop(kinds)
+            answer = self._ask(entry.task, kinds)
+            if answer is not _Answer.STARTS and self._blocking:
                 return
-            elif held is None and self.reserves(task):
-                held = self._hold(task)
+            if answer is _Answer.STARTS:
+                # Lines whose next ones were refused may find another place now.
+                again = {other: line.after(entry) for other, line in lines.items()}
+            elif answer is _Answer.DELAYS and self._held is not None:
+                again = {kinds: lines[kinds].after(entry, self._held.start_us - self.site.now)}
+            else:
+                again = {}
+                del lines[kinds]
+            following.update((other, found) for other, found in again.items() if found is not None)
 
-    def _reserved(self, task: int) -> bool:
-        return self._reservation is not None and self._reservation.task == task
+    def _ask_new(self) -> None:
+        """Ask who is new: where nothing was freed, who did not fit before does not fit now."""
+        before = min(filter(None, map(self._first_old, self._lines.values())), default=None)
+        full: set[tuple[int, ...]] = set()
+        asked = [self._entry[task][1] for task in self._new] + ([] if before is None else [before])
+        for entry in sorted(asked):
+            kinds = self._entry[entry.task][0]
+            refused = entry is before or kinds in full
+            answer = self._refuse(entry.task) if refused else self._ask(entry.task, kinds)
+            if answer is _Answer.NO_PLACE:
+                full.add(kinds)
+            if self._blocking and answer is not _Answer.STARTS:
+                return
 
-    def _hold(self, task: int) -> _Reservation:
-        """Return what is reserved for a task: as before, as long as all runs end when they should."""
-        last = self._reservation
-        if last is None or last.task != task or last.start_us <= self.site.now:
-            self._reservation = last = self.reserve(task)
-        return last
+    def _first_old(self, line: Line) -> Waiting | None:
+        """Return the first of a line who is not new."""
+        entry = line.first()
+        while entry is not None and entry.task in self._new:
+            entry = line.after(entry)
+        return entry
 
-    def _leaves_room(self, task: int, place: int, held: _Reservation) -> bool:
-        """Say whether a task can start now and leaves room for who is reserved; note it if it still runs then."""
-        if self.site.now + self.site.run_time(task, place) <= held.start_us:
-            return True
-        if not held.room.is_free(place):
-            return False
-        held.room.take(place)
-        if held.room.find(self.kinds(held.task)) != NO_PLACE:
-            return True
-        held.room.give(place)
-        return False
+    def _ask(self, task: int, kinds: tuple[int, ...]) -> _Answer:
+        """Start a task if there is a place where it delays nobody with a reservation."""
+        place, held = self.room.find(kinds), self._held
+        if place == NO_PLACE:
+            return self._refuse(task)
+        ends_before = held is None or self.site.now + self.site.run_time(task, place) <= held.start_us
+        if not (ends_before or (held is not None and held.leaves_room(place))):
+            return _Answer.DELAYS
+        self.start(task, place)
+        return _Answer.STARTS
+
+    def _refuse(self, task: int) -> _Answer:
+        """Reserve for a task without a place if nobody before it has a reservation, and it may have one."""
+        if self._held is None and self.reserves(task):
+            last, now = self._reservation, self.site.now
+            # As before, as long as all runs end when they should.
+            if last is None or last.task != task or last.start_us <= now:
+                kinds = self._entry[task][0]
+                if kinds not in self._choices:
+                    self._choices[kinds] = _Choice(self.site, kinds)
+                self._reservation = _Reservation(self.site, task, self._choices[kinds], self._free_us)
+            self._held = self._reservation
+        return _Answer.NO_PLACE
 
 
 class Fifo(InOrder):
@@ -288,13 +389,13 @@ class Conservative(GangQueue):
         if late or not self._reserved_at:
             self._reserved_at.clear()
             self._foresee()
-        for waiting in self.line:
-            if waiting.task not in self._reserved_at:
-                self._reserve_early(waiting.task)
-            start_us, place = self._reserved_at[waiting.task]
+        for task in list(self.waits):
+            if task not in self._reserved_at:
+                self._reserve_early(task)
+            start_us, place = self._reserved_at[task]
             if start_us == now and self.room.is_free(place):
-                del self._reserved_at[waiting.task]
-                self.start(waiting.task, place)
+                del self._reserved_at[task]
+                self.start(task, place)
 
     def _foresee(self) -> None:
         """Note what is free from when on, by what runs."""

@@ -60,8 +60,8 @@ class Rltune(CentralQueue):
     Options: ClassVar[type[object]] = RltuneOptions
 
     def __init__(self, options: RltuneOptions | None = None) -> None:
-        self._weights = options or RltuneOptions()
-        super().__init__(QueueOptions(period=self._weights.period, prefetch=0, evict="lru"))
+        self.weights = options or RltuneOptions()
+        super().__init__(QueueOptions(period=self.weights.period, prefetch=0, evict="lru"))
 
     def begin(self, site: Site) -> None:
         """Set up the queue."""
@@ -122,7 +122,7 @@ class Rltune(CentralQueue):
 
     def _cheapest(self, task: int) -> int:
         """Return the cheapest candidate; of equal ones the one that is found first."""
-        site, view, weights = self.site, self.view, self._weights
+        site, view, weights = self.site, self.view, self.weights
         template = site.template[task]
         view.advance()
         waits = view.waits(site.gpu_server[0])

@@ -10,14 +10,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from truenorth.models.identity import scenario_hash
 from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective, reported_bound
 from truenorth.models.scenario import InputError, Scenario, write_atomically
 from truenorth.models.scenario.files import read_text
 from truenorth.models.scenario.reading import CLAIMS, JSONText
 from truenorth.models.timeline import Timeline
-from truenorth.models.torn import torn
 from truenorth.planner.answers.check import read, refuse_violations
 from truenorth.planner.answers.plan import starts_for
 from truenorth.planner.answers.regret import Regret, RegretRecord
@@ -53,12 +51,10 @@ class Certifiable:
 
     def certificate(self) -> dict[str, Any]:
         """Return its certificate, as plain JSON data."""
-        # What is proved of the torn twin is proved of the window, and the certificate names that.
-        instance, objective = torn(self.scenario.instance), self.scenario.objective
-        own = {"scenario_hash": scenario_hash(self.scenario.instance)}
+        instance, objective = self.scenario.instance, self.scenario.objective
         if self.priced is not None and self.method == LAGRANGIAN:
-            return lagrangian_document(instance, objective, self.priced) | own
-        return closed_form_document(instance, objective, self.method, self.formula[0]) | own
+            return lagrangian_document(instance, objective, self.priced)
+        return closed_form_document(instance, objective, self.method, self.formula[0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,7 +150,7 @@ DEFAULT_POLICIES = (
 )  # fmt: skip
 STREAM_POLICIES = ("least_tokens", "least_tokens:known=yes", "prefix_affinity", "least_requests", "round_robin")
 """Who is asked where tasks are requests of streams; `known` tells what knowing the lengths of answers is worth."""
-GANG_POLICIES = ("easy", "conservative", "sjf", "qssf", "fifo")
+GANG_POLICIES = ("easy", "conservative", "sjf", "qssf", "dally", "fifo", "compass")
 """Who is asked where tasks run on several GPUs."""
 AHEAD, LONGEST_LISTS = "ahead", 100_000
 """Who lists all that is released, at every event; and up to how many tasks x GPUs unasked."""

@@ -1,4 +1,7 @@
-"""Certificates: a bound written down with all that is needed to compute it again."""
+"""Certificates: a bound written down with all that is needed to compute it again.
+
+Of runs on several GPUs they name the window, and hold what is proved of its torn twin (see `models.torn`).
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import numpy as np
 from truenorth.models import Instance, Objective, scenario_hash
 from truenorth.models.instance import Ints
 from truenorth.models.objective import reported_bound
+from truenorth.models.torn import torn
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
 from truenorth.solvers.bounds.lagrangian.improve import Priced
@@ -24,7 +28,7 @@ SCHEMA_VERSION = 1
 
 def closed_form_document(instance: Instance, objective: Objective, method: str, bound: Fraction) -> dict[str, Any]:
     """Return the certificate of a bound from a formula (see `closed_form.METHODS`), with what the formula searched."""
-    return _document(instance, objective, method, bound, closed_form.witness(instance, objective, method), {})
+    return _document(instance, objective, method, bound, closed_form.witness(torn(instance), objective, method), {})
 
 
 def lagrangian_document(instance: Instance, objective: Objective, priced: Priced) -> dict[str, Any]:
@@ -34,7 +38,7 @@ def lagrangian_document(instance: Instance, objective: Objective, priced: Priced
         "slot_us": relaxation.slot_us,
         "scale": relaxation.scale,
         "delays": relaxation.data.delays.tolist(),
-        "priced_precedences": _priced_precedences(instance, relaxation),
+        "priced_precedences": _priced_precedences(torn(instance), relaxation),
         "memory_rows": [
             {"gpu_class": row.gpu_class, "parts": list(row.parts), "capacity": row.capacity}
             for row in relaxation.memory

@@ -13,7 +13,10 @@ from truenorth.executor.policies.replay import replay
 from truenorth.executor.simulation import change_future, first_difference, past
 from truenorth.models import Instance, check
 
-POLICIES = ("fifo", "easy", "conservative", "sjf", "qssf", "sjf:blocking=on", "qssf:reserve_after=2us")
+POLICIES = (
+    "fifo", "easy", "conservative", "sjf", "qssf", "sjf:blocking=on", "qssf:reserve_after=2us",
+    "compass", "dally", "dally:tau=3us", "rltune", "srpt",
+)  # fmt: skip
 
 
 def _starts(instance: Instance, policy: str) -> list[int]:
@@ -41,6 +44,13 @@ def _four() -> Instance:
         ("sjf:blocking=on", [0, 10, 2, 15]),
         # The wide one has waited for 4 us at 5: from then on late may not delay it.
         ("sjf:reserve_after=4us", [0, 10, 2, 15]),
+        ("srpt", [0, 26, 2, 6]),
+        # Every place is of level 0: whoever fits, in order of arrival.
+        ("dally", [0, 26, 2, 6]),
+        # Bound on arrival to where each ends first: the wide one keeps all GPUs until 15.
+        ("compass", [0, 10, 15, 15]),
+        # At 2 the wide one, 25 / (1 + 1 / 0.5), goes before short, 16 / 1, and is bound; nobody passes it on a GPU.
+        ("rltune", [0, 10, 15, 15]),
     ],
 )
 def test_the_window_by_hand(policy: str, starts: list[int]) -> None:
@@ -80,9 +90,48 @@ def test_runs_beyond_a_server_take_whole_aligned_servers() -> None:
     assert made.places.gpus[int(timeline.place[1])] == (4, 5, 6, 7)
 
 
-def test_a_policy_without_such_runs_refuses_them() -> None:
-    with pytest.raises(PolicyError, match="policy compass has no support for runs on several GPUs"):
-        simulate(_four(), parse_policy("compass"))
+@pytest.mark.parametrize(("tau", "start_us", "gpus"), [("0us", 1, (1, 3)), ("4us", 3, (1, 3)), ("inf", 8, (2, 3))])
+def test_dally_declines_places_that_are_spread_for_a_while(tau: str, start_us: int, gpus: tuple[int, ...]) -> None:
+    # At 1 only g1 and g3 are free, of two servers: taken after half of tau; g2 and g3, of one server, are free at 8.
+    places = ((0, 1), (1, 3), (2, 3))
+    made = window(job(1, 10), job(1, 1), job(1, 8), job(2, 5, 1), on=servers(2, 2, places))
+    timeline = simulate(made, parse_policy(f"dally:tau={tau}"))
+    assert timeline.start_us.tolist() == [0, 0, 0, start_us]
+    assert made.places.gpus[int(timeline.place[3])] == gpus
+
+
+def test_patience_follows_the_waits_of_as_many_gpus() -> None:
+    # The first pair waits for 4 us and gets one server: the second, which finds g1 and g3 at 6, declines them for 4 us.
+    ones = [job(1, 4), job(1, 4), job(1, 4), job(1, 4), job(1, 50, 5), job(1, 1, 5), job(1, 50, 5)]
+    made = window(*ones, job(2, 1, 0), job(2, 5, 6), on=servers(2, 2, ((0, 1), (1, 3), (2, 3))))
+    first, second = (int(at) for at in np.flatnonzero(made.template_gpus[made.task_template] == 2))
+    timeline = simulate(made, parse_policy("dally"))
+    assert timeline.start_us[[first, second]].tolist() == [4, 10]
+
+
+def test_compass_binds_a_run_to_where_it_would_end_first() -> None:
+    # A place is available when the last of its GPUs is: 9 on the first server, 6 on the second, which is slower by 2.
+    ones = [job(1, {"A": 9, "B": 99}), job(1, {"A": 5, "B": 99}), job(1, {"A": 99, "B": 6}), job(1, {"A": 99, "B": 4})]
+    for slower, kind in ((2, "B"), (4, "A")):
+        pair = job(2, {"A": 5, "B": 5 + slower}, 1)
+        made = window(*ones, pair, on=servers(2, 2, kinds="AB"))
+        timeline = simulate(made, parse_policy("compass"))
+        assert made.places.gpus[int(timeline.place[4])] == ((2, 3) if kind == "B" else (0, 1))
+        assert timeline.start_us.tolist() == [0, 0, 0, 0, 6 if kind == "B" else 9]
+
+
+def test_a_run_that_ends_early_moves_up_what_is_bound_behind_it() -> None:
+    # Told 10, the first ends at 2: the pair bound behind it starts then, and the last, which comes at 3, sees it end.
+    told = window(job(1, 10), job(2, 5), job(1, 3, 3), on=servers(1, 2))
+    truth = window(job(1, 2), job(2, 5), job(1, 3, 3), on=servers(1, 2))
+    timeline = simulate(told, parse_policy("compass"), truth=truth)
+    assert timeline.start_us.tolist() == [0, 2, 7]
+
+
+def test_a_policy_without_such_runs_refuses_them_and_names_those_with() -> None:
+    named = "fifo, easy, conservative, sjf, qssf for tasks on several GPUs without models"
+    with pytest.raises(PolicyError, match=f"policy hadar has no support for runs on several GPUs; .*rltune, {named}"):
+        simulate(_four(), parse_policy("hadar"))
 
 
 def test_policies_for_such_runs_refuse_models() -> None:

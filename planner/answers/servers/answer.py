@@ -27,6 +27,7 @@ from truenorth.planner.answers.policies.parse import parse
 from truenorth.planner.answers.servers.by_policy import (
     DEFAULT_POLICIES,
     LONG_TRACE_POLICIES,
+    SIZING_GANG_POLICIES,
     SizeTrial,
     begin_trials,
     scan,
@@ -334,6 +335,7 @@ def answer_sizes(asked: SizesQuestion, scenario: Scenario, budget: Budget) -> Se
         parse(name, scenario)
     sizes = Sizes(scenario, any_gone=spare > 0)
     question = Sizing(sizes, chosen, candidates(sizes, most, 1, spare), budget, spare, noise)
+    sizes.refuse_too_many_places(question.candidates[-1])
     hunt = Hunt(question)
     trials, searched = begin_trials(hunt, names), not long and not streams
     if streams:
@@ -346,6 +348,7 @@ def answer_sizes(asked: SizesQuestion, scenario: Scenario, budget: Budget) -> Se
         tell("fluid bound")
         floor = floor_of(scenario.instance, allowed, _FLOOR_SHARE * question.left_s)
         least_gpus, question.candidates = floor.gpus, candidates(sizes, most, floor.gpus, spare)
+        sizes.refuse_too_many_places(question.candidates[-1])
         hunt.apply_floor(floor)
         if long:  # plans of a rule first, since one simulation may take all the time
             dispatch(hunt, _DISPATCH_SHARE)
@@ -417,6 +420,8 @@ def default_policies(instance: Instance, noise: str | None) -> tuple[str, ...]:
     """Return the policies to simulate where none are named."""
     if instance.streams is not None:
         return stream_policies(instance, noise)
+    if instance.gangs:
+        return SIZING_GANG_POLICIES
     if instance.n_tasks > LONG_TRACE:
         return LONG_TRACE_POLICIES
     return (*DEFAULT_POLICIES, *(BATCHING_POLICIES if instance.batches else ()))

@@ -25,6 +25,8 @@ DEFAULT_POLICIES = ("srpt", "compass", "jit", "heft", "hash", "static", "recedin
 """Cheap ones first: what they find is where plans start."""
 LONG_TRACE_POLICIES = ("jit", "srpt")
 """The quickest to simulate, for windows too long to plan."""
+SIZING_GANG_POLICIES = ("sjf", "easy", "dally", "qssf", "fifo")
+"""Where tasks run on several GPUs: quick ones."""
 _FIRST_SHARE = 0.2
 """At most this share of the time left goes to the first simulation of a policy; that of the first policy has it all."""
 

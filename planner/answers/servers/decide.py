@@ -116,11 +116,12 @@ def refuted_by_formula(
 ) -> SizeRefutation | None:
     """Refute a size by a bound that needs no search, or return None; none is begun that may take more than is left."""
     for goal in goals(scenario.instance, levels):
+        relaxed = goal.relaxed
         for name in methods:
             # None can be interrupted, so that its time is known before it is begun.
-            if not closed_form.is_worth_a_try(goal.instance, goal.objective, name, left_s()):
+            if not closed_form.is_worth_a_try(relaxed, goal.objective, name, left_s()):
                 continue
-            value = closed_form.METHODS[name](goal.instance, goal.objective)
+            value = closed_form.METHODS[name](relaxed, goal.objective)
             bound = None if value is None else round_up(goal.instance, goal.objective, value)
             if bound is not None and bound > goal.most:
                 document = closed_form_document(goal.instance, goal.objective, name, bound)
@@ -218,7 +219,7 @@ def attempt(
 
 def _led(at: _SizeTried, goal: Goal, budget: Budget) -> SizeAttempt:
     """Search towards one goal; plans found on the way are added to those known."""
-    if goal.objective is Objective.LATE_JOBS:
+    if goal.objective is Objective.LATE_JOBS and not goal.instance.gangs:
         at_most_s = min(_TARDINESS_SHARE * budget.time_limit_s, _TARDINESS_S_PER_TASK * at.instance.n_tasks)
         hurried = _hurry(at, goal, replace(budget, time_limit_s=at_most_s))
         if at.is_met_by(hurried):
@@ -234,6 +235,8 @@ def _led(at: _SizeTried, goal: Goal, budget: Budget) -> SizeAttempt:
         return SizeAttempt(None, None, result.timeline)
     method = result.denied_by or result.bound_method or "search"
     # A bound of ours can be computed again; of a solver's word a second solver is asked.
+    if method in SOLVER_OF and result.confirmed_by is None and goal.instance.gangs:
+        return SizeAttempt(None, None, result.timeline)  # of runs on several GPUs no second one knows
     if method not in SOLVER_OF or result.confirmed_by is not None:
         return SizeAttempt(None, _searched(goal, at.mix, result, method, at.left_s(), budget.stop))
     from truenorth.solvers.confirming import ask_others
@@ -294,7 +297,7 @@ def _searched(
     """Return the refutation that a search has proved; a Lagrangian bound is climbed again, for its prices."""
     if result.bound_method == LAGRANGIAN and left_s > 0:
         until = Clock(min(left_s, 2 * result.runtime_s), stop)
-        again = Search(goal.instance, goal.objective, until, _watch(goal, until))
+        again = Search(goal.relaxed, goal.objective, until, _watch(goal, until))
         priced = raise_bound(again)
         if priced is not None and priced.bound > goal.most:
             document = lagrangian_document(goal.instance, goal.objective, priced)

@@ -221,6 +221,9 @@ def fail(hunt: Hunt, trials: Sequence[SizeTrial], best: Alternative, share: floa
     """Say whether the best answer survives one failure, as far as a share of the time left tells."""
     if hunt.question.spare:
         return True
+    # Which server is gone says which whole servers still are groups: sizes do not know that.
+    if hunt.question.sizes.scenario.instance.gangs:
+        return None
     trial = next(trial for trial in trials if trial.policy == best.policy)
     return survives(hunt, trial, best.mix, (1 - share) * hunt.question.left_s)
 

@@ -14,6 +14,7 @@ import numpy as np
 from truenorth.models import Instance, Objective, ServiceLevel, ServiceLevels
 from truenorth.models.instance import NONE, Ints
 from truenorth.models.timeline import TokenTimes
+from truenorth.models.torn import torn
 from truenorth.models.units import say_size
 from truenorth.planner.answers.servers.goal import Goal
 from truenorth.planner.answers.servers.record import TooLongAlone
@@ -32,7 +33,7 @@ def in_words(goal: Goal, method: str, bound: object) -> str:
     """Return what a bound without search says: the worst window if jobs must be late, else all the work."""
     gpus = goal.instance.n_gpus
     if goal.objective in (Objective.LATE_JOBS, Objective.WEIGHTED_TARDINESS) and method != "critical_path":
-        found = fluid.demands(goal.instance, fluid.due_us(goal.instance))
+        found = fluid.demands(goal.relaxed, fluid.due_us(goal.instance))
         worst = max(found, key=lambda demand: demand.late(gpus), default=None)
         if worst is not None and worst.late(gpus):
             sentence = demand_in_words(goal.instance, worst, int(worst.late(gpus)))
@@ -41,7 +42,7 @@ def in_words(goal: Goal, method: str, bound: object) -> str:
             return sentence
     if method == "critical_path":
         return "Loads and run times alone: even with every GPU idle, some jobs take too long"
-    work = float(_work_us(goal.instance) / 1e6)
+    work = float(_work_us(goal.relaxed) / 1e6)
     return f"Compute over the whole workload: {work:.4g} GPU-seconds of work queue on {_gpus(gpus)} for too long"
 
 
@@ -97,7 +98,7 @@ def prices_in_words(goal: Goal, priced: Priced) -> str:
 
 def search_in_words(goal: Goal, method: str) -> str:
     """Return what is known where a solver went through all plans."""
-    work = _work_us(goal.instance) / 1e6
+    work = _work_us(goal.relaxed) / 1e6
     gpus = _gpus(goal.instance.n_gpus)
     return f"No assignment of the {work:.6g} GPU-seconds of work to {gpus} meets the level: {method} tried them all"
 
@@ -175,7 +176,8 @@ class Alone:
 
 def too_long_alone(instance: Instance, levels: ServiceLevels) -> Alone | None:
     """Return the first level that jobs break each alone on an idle cluster; None if no single level is broken so."""
-    ends = np.maximum.reduceat(critical_path.earliest(instance).end_us, instance.job_first_task[:-1])
+    relaxed = torn(instance)
+    ends = np.maximum.reduceat(critical_path.earliest(relaxed).end_us, relaxed.job_first_task[:-1])
     latency = np.asarray(ends - instance.job_release_us, np.int64)
     return broken_at_best(instance, levels, latency, None, "Loads and run times")
 

@@ -17,6 +17,7 @@ from truenorth.models.scenario import Scenario
 from truenorth.models.scenario.build import refuse_unknown_workflows
 from truenorth.models.scenario.errors import FieldError, InputError
 from truenorth.models.tables import LARGEST
+from truenorth.models.torn import torn
 from truenorth.solvers.bounds.fluid import NO_DEADLINE, due_us
 
 MULTIPLES = (2, 8)
@@ -37,6 +38,11 @@ class Goal:
     objective: Objective
     most: Fraction
     suffices: bool = False
+
+    @property
+    def relaxed(self) -> Instance:
+        """The instance that bounds are computed on: of runs on several GPUs the torn twin."""
+        return torn(self.instance)
 
     def without_latest(self, timeline: Timeline) -> Instance:
         """Return the instance with the latest jobs of a timeline, as many as may be late, never late."""

@@ -14,6 +14,7 @@ from fractions import Fraction
 
 from truenorth.models import Instance, InstanceError, Objective, Timeline
 from truenorth.models.scenario import Scenario
+from truenorth.models.torn import torn
 from truenorth.planner.answers.servers.decide import (
     LONGEST_PATH,
     SizeRefutation,
@@ -46,15 +47,16 @@ class Floor:
 
 def floor_takes_s(instance: Instance, level_tolerances: list[Tolerance]) -> float:
     """Return how many seconds the floor may take."""
-    return len(level_tolerances) * fluid.longest_s(instance)
+    return len(level_tolerances) * fluid.longest_s(torn(instance))
 
 
 def floor_of(instance: Instance, level_tolerances: list[Tolerance], limit_s: float) -> Floor:
     """Return the highest fluid bound over the tolerances; one GPU, if that may take longer than a limit."""
     if floor_takes_s(instance, level_tolerances) > limit_s:
         return Floor(1, None, level_tolerances[0])
+    relaxed = torn(instance)
     floors = [
-        Floor(*fluid.least_gpus(instance, tolerance.due_us(instance), tolerance.most_late(instance)), tolerance)
+        Floor(*fluid.least_gpus(relaxed, tolerance.due_us(instance), tolerance.most_late(instance)), tolerance)
         for tolerance in level_tolerances
     ]
     return max(floors, key=lambda found: found.gpus)
@@ -168,7 +170,7 @@ class Hunt:
             return SizeRefutation(mix, "fluid", None, None, None, words)
         # Computed again at this size: a certificate speaks of one, the floor of all of them.
         goal = floor.tolerance.goal(instance)
-        bound = fluid.bound(goal.instance, goal.objective)
+        bound = fluid.bound(goal.relaxed, goal.objective)
         if bound is None or bound <= goal.most:
             raise ValueError("the fluid bound of all sizes and that of one disagree")
         document = closed_form_document(goal.instance, goal.objective, "fluid", bound)
@@ -317,7 +319,7 @@ def _offered(hunt: Hunt, mix: Mix) -> bool:
         scenario: Scenario = ask.scenario(mix)
     except InstanceError:
         return False
-    if not scenario.instance.one_at_a_time:
+    if not scenario.instance.one_at_a_time or scenario.instance.gangs:
         return False
     goal = goals(scenario.instance, ask.levels)[0]
     # Late jobs, being counted, tell a rule less than how late they are.

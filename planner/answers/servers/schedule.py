@@ -20,6 +20,7 @@ from typing import Any
 
 from truenorth.executor import PolicyError, PolicyFaultError, StoppedError
 from truenorth.models import Instance, InstanceError, ServiceLevels, Timeline, completion_us, scenario_hash
+from truenorth.models.errors import QuestionError
 from truenorth.models.instance import Ints
 from truenorth.models.scenario import Scenario, write_atomically
 from truenorth.models.timeline import TokenTimes
@@ -176,6 +177,9 @@ _ATTEMPTS = 3
 
 def answer_schedule(asked: ScheduleQuestion, scenario: Scenario, budget: Budget) -> ScheduleAnswer:
     """Find the cheapest schedule that meets the levels, for plans and per policy, within a budget."""
+    if scenario.instance.gangs:
+        problem = "has no support for runs on several GPUs: their servers stay; ask without it"
+        raise QuestionError(problem, "by")
     fixed = answer_sizes(asked, scenario, budget.share(_FIXED_SHARE))
     folder = None if asked.folder is None else Path(asked.folder)
     tried = Tried(folder, question(fixed.sizes.scenario, fixed.levels, asked.by_us, budget.seed, asked.noise))

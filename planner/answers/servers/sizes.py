@@ -19,7 +19,8 @@ from typing import Any
 from truenorth.models import Cluster, Instance, InstanceError, Job, MLModel, Restrictions, ServiceLevels, Workflow
 from truenorth.models.branches import branch_of
 from truenorth.models.errors import QuestionError
-from truenorth.models.features import SERVING, require
+from truenorth.models.features import SERVING, Feature, require
+from truenorth.models.places import Places
 from truenorth.models.scenario import InputError, Scenario, ScenarioDocument
 from truenorth.models.scenario.build import build_cluster, build_initial, build_restrictions
 from truenorth.models.scenario.document import ClusterSection, PlaceSection
@@ -156,8 +157,10 @@ class Sizes:
 
     def __post_init__(self) -> None:
         document = self.scenario.document
-        require(self.scenario.instance, "the question of how many servers", SERVING)
+        require(self.scenario.instance, "the question of how many servers", SERVING | {Feature.GANGS})
         self.scenario.instance.require_always_available("the question of how many servers")
+        if self.scenario.instance.gangs:
+            self._refuse_with_gangs()
         if self.any_gone and any(map(_is_bound, self.scenario.instance.jobs)):
             problem = "has input bytes at the ingress that a job names, and any server may be gone; name no ingress"
             raise InputError(self.scenario.source.file, None, "workload", problem)
@@ -169,6 +172,38 @@ class Sizes:
             anew = "which other numbers of servers in several groups would number anew"
             problem = f"names servers, {'of which any may be gone' if self.any_gone else anew}"
             raise InputError(self.scenario.source.file, None, "restrictions or options", f"{problem}; name groups")
+
+    def _refuse_with_gangs(self) -> None:
+        """Refuse what is not known to be sound, or true, of runs on several GPUs."""
+        problem = ""
+        if len(self.counts) > 1:
+            problem = "several groups of servers; ask about one group"
+        elif self.any_gone:
+            problem = "servers that may be gone; ask without spare ones"
+        elif not isinstance(self.scenario.document.cluster.places, str):
+            problem = "listed places; ask with aligned ones, or any"
+        if problem:
+            problem = f"how many servers are enough for runs on several GPUs is not known with {problem}"
+            raise InputError(self.scenario.source.file, None, "cluster", problem)
+
+    def refuse_too_many_places(self, largest: Mix) -> None:
+        """Refuse sizes where runs on several GPUs have more places than are listed: that refutes no size.
+
+        Raises
+        ------
+        InputError
+            At the cluster.
+        """
+        instance = self.scenario.instance
+        if not instance.gangs:
+            return
+        try:
+            Places.of(
+                build_cluster(_cluster(self.scenario.document.cluster, largest)), set(instance.template_gpus.tolist())
+            )
+        except InstanceError as error:
+            problem = f"{error} (asked about are up to {sum(largest)} servers)"
+            raise InputError(self.scenario.source.file, None, "cluster", problem) from None
 
     @property
     def counts(self) -> Mix:

@@ -1,0 +1,290 @@
+"""Policies of single GPUs where runs take several: the same rules on places, for tasks without models.
+
+`compass` and `rltune` bind a run to a place, idle or not; `dally` declines places that are spread further than need be;
+`srpt` is shortest job first.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
+from typing import Any, ClassVar
+
+import numpy as np
+
+from truenorth.executor.policies.compass import Compass
+from truenorth.executor.policies.dally import AUTO, RECENT, Dally
+from truenorth.executor.policies.gangs import InOrder, Sjf
+from truenorth.executor.policies.rltune import Rltune, RltuneOptions
+from truenorth.executor.policies.srpt import Srpt
+from truenorth.executor.policy import Knows, Policy
+from truenorth.executor.site import Site
+from truenorth.models.features import TOGETHER, Feature, Features
+from truenorth.models.instance import Ints
+
+
+class _Among:
+    """The places where a task can run.
+
+    Attributes
+    ----------
+    place, run_us
+        Each place, and how long the task runs there.
+    """
+
+    def __init__(self, site: Site, task: int) -> None:
+        places = site.able_gpus(task)
+        self.place = np.array(places, np.int64)
+        self.run_us = np.array([site.run_time(task, place) for place in places], np.int64)
+        members = [site.places[place] for place in places]
+        self._gpus = np.array([gpu for gpus in members for gpu in gpus], np.int64)
+        self._first = np.cumsum([0, *map(len, members[:-1])])
+
+    def latest(self, of_gpu: Ints) -> Ints:
+        """Return, per place, the latest of its GPUs'."""
+        latest: Ints = np.maximum.reduceat(of_gpu[self._gpus], self._first)
+        return latest
+
+
+class BoundToPlaces(Policy):
+    """Base of the policies that bind a run to a place, idle or not: each GPU runs what was bound to it in that order.
+
+    Invariant: some run that is bound can start whenever nothing runs.
+    Because: all GPUs keep one order, that of binding; the first of it stands first on every GPU of its place.
+    """
+
+    supports: ClassVar[Features] = TOGETHER
+
+    def begin(self, site: Site) -> None:
+        """Begin with nothing bound."""
+        super().begin(site)
+        self._among: dict[int, _Among] = {}
+        self._queue = [deque[int]() for _ in range(site.n_gpus)]
+        # Who is bound and has not ended, in that order; when each should end.
+        self._end_us: dict[int, int] = {}
+        self._free_us = np.zeros(site.n_gpus, np.int64)
+        self._late = False
+
+    def among(self, task: int) -> _Among:
+        """Return the places where a task can run."""
+        template = self.site.template[task]
+        if template not in self._among:
+            self._among[template] = _Among(self.site, task)
+        return self._among[template]
+
+    def free_us(self) -> Ints:
+        """Return when each GPU has done what is bound to it, by the run times that were told; no sooner than now."""
+        site, now = self.site, self.site.now
+        if self._late:
+            self._free_us[:] = now
+            for task in self._end_us:
+                gpus = list(site.places[site.gpu[task]])
+                begun = site.started_us[task]
+                end_us = (self._free_us[gpus].max() if begun < 0 else begun) + site.run_time(task, site.gpu[task])
+                self._free_us[gpus] = self._end_us[task] = max(now, int(end_us))
+            self._late = False
+        return np.maximum(self._free_us, now)
+
+    def bind(self, task: int, place: int) -> None:
+        """Give a task a place; it runs there behind all that is bound to its GPUs."""
+        site, gpus = self.site, list(self.site.places[place])
+        self._end_us[task] = int(self.free_us()[gpus].max()) + site.run_time(task, place)
+        self._free_us[gpus] = self._end_us[task]
+        for gpu in gpus:
+            self._queue[gpu].append(task)
+        site.assign(task, place)
+
+    def finished(self, task: int, gpu: int) -> None:
+        """Have its GPUs go on; foresee all anew if it did not end when it should."""
+        # What is foreseen is wrong from the first run that ends at another time; those that are late show at their end.
+        self._late |= self._end_us.pop(task) != self.site.now
+        for each in self.site.places[gpu]:
+            self._queue[each].popleft()
+
+    def act(self, gpus: Sequence[int]) -> None:
+        """Start who is first on every GPU of its place; where something was bound the place is named, too."""
+        site, queue = self.site, self._queue
+        for first in dict.fromkeys(queue[gpu][0] for each in gpus for gpu in site.places[each] if queue[gpu]):
+            if site.started_us[first] < 0 and all(queue[gpu][0] == first for gpu in site.places[site.gpu[first]]):
+                site.start(first)
+
+
+class CompassOnPlaces(BoundToPlaces):
+    """A run goes on arrival where it would end first: a place is available when the last of its GPUs is."""
+
+    name: ClassVar[str] = "compass"
+
+    def released(self, job: int) -> None:
+        """Bind its task; of equal places to the lowest."""
+        for task in self.site.job_tasks[job]:
+            among = self.among(task)
+            best = int((among.latest(self.free_us()) + among.run_us).argmin())
+            self.bind(task, int(among.place[best]))
+
+
+class RltuneOnPlaces(BoundToPlaces):
+    """While somebody who waits finds a place idle, the first of the queue goes to the cheaper of two places.
+
+    First is who has the least run time squared / (1 + wait / mean wait). Of the candidates of `rltune` two are left
+    where there are no models: the place of least wait, which is that of its last GPU, and the one whose GPUs have most
+    memory. Costs are those of `rltune` without loads.
+    """
+
+    name: ClassVar[str] = "rltune"
+
+    def __init__(self, options: RltuneOptions) -> None:
+        self._weights = options
+
+    def begin(self, site: Site) -> None:
+        """Begin with an empty queue."""
+        super().begin(site)
+        self._waiting: list[int] = []
+        self._memory = -np.array([gpu.memory_bytes for gpu in site.cluster.gpus], np.int64)
+
+    def released(self, job: int) -> None:
+        """Let its task wait."""
+        self._waiting.extend(self.site.job_tasks[job])
+
+    def act(self, gpus: Sequence[int]) -> None:
+        """Start who is due, then place the first of the queue, again and again, while a place is idle for somebody."""
+        super().act(gpus)
+        while self._waiting and any(self._finds_idle(task) for task in self._waiting):
+            task = min(self._waiting, key=self._urgency())
+            self._waiting.remove(task)
+            self.bind(task, self._cheapest(task))
+
+    def _finds_idle(self, task: int) -> bool:
+        return bool((self.among(task).latest(self.free_us()) == self.site.now).any())
+
+    def _fastest_us(self, task: int) -> int:
+        return int(self.among(task).run_us.min())
+
+    def _urgency(self) -> Callable[[int], tuple[float, int]]:
+        """Return what orders the queue, the least first; equals by their numbers."""
+        waits = {task: self.site.now - self.site.jobs[self.site.job[task]].release_us for task in self._waiting}
+        mean_wait = sum(waits.values()) / len(waits)
+
+        def urgency(task: int) -> tuple[float, int]:
+            return self._fastest_us(task) ** 2 / (1 + (waits[task] / mean_wait if mean_wait else 0.0)), task
+
+        return urgency
+
+    def _cheapest(self, task: int) -> int:
+        """Return the cheaper candidate, of equal ones the place of least wait."""
+        among, weights, free = self.among(task), self._weights, self.free_us() - self.site.now
+        waits = among.latest(free)
+        found = dict.fromkeys((int(waits.argmin()), int(among.latest(self._memory).argmin())))
+        room_us = sum(map(self._fastest_us, self._waiting)) / max(1, len(self._waiting))
+
+        def cost(position: int) -> float:
+            after, end_us = free.copy(), int(waits[position] + among.run_us[position])
+            after[list(self.site.places[int(among.place[position])])] = end_us
+            stays = self._waiting and (self.among(self._waiting[0]).latest(after) == 0).any()
+            spread = weights.balance * int(after.max() - after.min())
+            return weights.finish * end_us + spread - (weights.room * room_us if stays else 0.0)
+
+        return int(among.place[min(found, key=cost)])
+
+
+class DallyOnPlaces(InOrder):
+    """In order of arrival whoever fits starts, but for a while at places that are spread no further than need be.
+
+    A place is of level 0 inside a server, 1 inside a group of servers, else 2. A task takes its lowest level at once, a
+    higher one once it has waited for tau_l (tau_1 = tau / 2, tau_2 = tau); ``auto`` is twice the mean of the last waits
+    of tasks of as many GPUs that got their lowest level.
+    """
+
+    name: ClassVar[str] = "dally"
+    knows: ClassVar[Knows] = Knows.NOTHING
+
+    def __init__(self, tau_us: float) -> None:
+        super().__init__()
+        self._tau_us = tau_us
+
+    def begin(self, site: Site) -> None:
+        """Begin with an empty queue."""
+        super().begin(site)
+        self._level: dict[int, int] = {}
+        for kind, gpus in zip(site.place_class, site.places, strict=True):
+            ends = (site.cluster.gpus[gpus[0]], site.cluster.gpus[gpus[-1]])
+            self._level[kind] = len({gpu.server for gpu in ends}) + len({gpu.group for gpu in ends}) - 2
+        self._levels: dict[int, tuple[int, ...]] = {}
+        self._mean_wait_us: dict[int, float] = {}
+        # Who may become less patient, and when the next do.
+        self._patient: dict[int, None] = {}
+        self._due: set[int] = set()
+
+    def kinds(self, task: int) -> tuple[int, ...]:
+        """Return the classes of places that a task takes by now, the least spread first."""
+        template, waited_us = self.site.template[task], self.site.now - self.released_us(task)
+        if template not in self._levels:
+            self._levels[template] = tuple(sorted(super().kinds(task), key=lambda kind: (self._level[kind], kind)))
+        able = self._levels[template]
+        tau = self._tau(task)
+        lowest = self._level[able[0]]
+        return tuple(kind for kind in able if self._level[kind] == lowest or waited_us >= tau[self._level[kind]])
+
+    def _tau(self, task: int) -> tuple[float, float, float]:
+        """Return how long a task declines each level, in whole microseconds, since it is woken at them."""
+        tau = self._tau_us
+        if tau == AUTO:
+            tau = 2 * self._mean_wait_us.get(self._size(task), 0.0) // 1
+        return 0, tau if tau == inf else tau // 2, tau
+
+    def _size(self, task: int) -> int:
+        return len(self.site.places[self.site.able_gpus(task)[0]])
+
+    def start(self, task: int, place: int) -> None:
+        """Start a task; of those that got their lowest level, the waits are remembered."""
+        level = self._level[self.site.place_class[place]]
+        if level == self._level[self._levels[self.site.template[task]][0]]:
+            size, waited_us = self._size(task), self.site.now - self.released_us(task)
+            mean_us = self._mean_wait_us.setdefault(size, float(waited_us))
+            self._mean_wait_us[size] += RECENT * (waited_us - mean_us)
+        super().start(task, place)
+
+    def act(self, gpus: Sequence[int]) -> None:
+        """Ask who waits, also when somebody has become less patient."""
+        if self.site.now in self._due:
+            self._due.remove(self.site.now)
+            self._freed = True
+        super().act(gpus)
+
+    def released(self, job: int) -> None:
+        """Queue the tasks up; of those with places of several levels, what they take is seen again."""
+        super().released(job)
+        for task in self.site.job_tasks[job]:
+            if len({self._level[kind] for kind in self._levels[self.site.template[task]]}) > 1:
+                self._patient[task] = None
+
+    def offer(self) -> None:
+        """Start who fits by what it takes now, and have the others asked again when they take more."""
+        self._patient = {task: None for task in self._patient if task in self.waits}
+        for task in self._patient:
+            self.enter(task, self.key(task))
+        super().offer()
+        for task in self._patient:
+            for due_us in (self.released_us(task) + tau for tau in self._tau(task)[1:]):
+                if self.site.now < due_us < inf and due_us not in self._due:
+                    self._due.add(int(due_us))
+                    self.site.wake(int(due_us))
+
+
+_ON_PLACES: Mapping[type[Policy], Callable[[Any], Policy]] = {
+    Srpt: lambda _: Sjf(),
+    Compass: lambda _: CompassOnPlaces(),
+    Dally: lambda dally: DallyOnPlaces(dally.tau_us),
+    Rltune: lambda rltune: RltuneOnPlaces(rltune.weights),
+}
+
+
+def on_places(policy: Policy) -> Policy:
+    """Return the policy that has the rule of another where tasks take several GPUs; itself if there is none."""
+    made = _ON_PLACES.get(type(policy))
+    return policy if made is None else made(policy)
+
+
+def takes_places(policy: type[Policy]) -> bool:
+    """Say whether a policy, or what has its rule on places, runs tasks on several GPUs."""
+    return policy in _ON_PLACES or Feature.GANGS in policy.supports
