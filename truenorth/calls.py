@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from truenorth.executor import Policy
-    from truenorth.planner.answers.bound import Bound, VerdictRecord
+    from truenorth.planner.answers.bound import Bound
     from truenorth.planner.answers.check import Checked
     from truenorth.planner.answers.compare import Comparison
     from truenorth.planner.answers.plan import Plan
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from truenorth.planner.answers.simulate import Simulation
     from truenorth.planner.answers.trial import Trial
     from truenorth.planner.answers.uncertain.planning import UncertainPlan
+    from truenorth.planner.answers.verify import VerdictRecord
     from truenorth.planner.answers.whatif import Sweep
     from truenorth.planner.inputs.importers.trace import Imported
     from truenorth.planner.inputs.told import Told
@@ -301,14 +302,13 @@ def verify(scenario: ScenarioGiven, certificate: Bound | Mapping[str, Any] | str
     InputError
         If the file cannot be read or is no JSON.
     """
-    from truenorth.planner.answers.bound import verdict_record, verify_file
-    from truenorth.solvers.bounds.verify import verify as compute_again
+    from truenorth.planner.answers.verify import verdict_record, verify_document, verify_file
 
     known = load(scenario)
     if isinstance(certificate, str | Path):
         return verdict_record(known, verify_file(known, Path(certificate)))
     document = certificate if isinstance(certificate, Mapping) else certificate.certificate
-    return verdict_record(known, compute_again(known.instance, dict(document)))
+    return verdict_record(known, verify_document(known, dict(document)))
 
 
 @asks(ReplayQuestion)

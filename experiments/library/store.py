@@ -32,8 +32,8 @@ from truenorth.models.scenario import (
 from truenorth.models.scenario.files import PACKED, read_text
 from truenorth.models.scenario.reading import NUMBERS, JSONText
 from truenorth.models.timeline import Timeline
-from truenorth.planner.answers.bound import verify_file
 from truenorth.planner.answers.check import checked
+from truenorth.planner.answers.verify import verify_file
 
 Data = dict[str, Any]
 

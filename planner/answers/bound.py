@@ -13,8 +13,6 @@ from typing import Any
 from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective, reported_bound
 from truenorth.models.scenario import InputError, Scenario, write_atomically
-from truenorth.models.scenario.files import read_text
-from truenorth.models.scenario.reading import CLAIMS, JSONText
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.check import read, refuse_violations
 from truenorth.planner.answers.plan import starts_for
@@ -26,7 +24,6 @@ from truenorth.solvers import portfolio
 from truenorth.solvers.bounds.certificate import closed_form_document, lagrangian_document
 from truenorth.solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
 from truenorth.solvers.bounds.lagrangian.improve import Priced
-from truenorth.solvers.bounds.verify import Verdict, verify
 from truenorth.solvers.budget import Budget
 from truenorth.solvers.result import Result
 
@@ -200,36 +197,3 @@ def bound_within(scenario: Scenario, budget: Budget, hint: Timeline | None = Non
     return Bound(
         scenario, best, method, certificate, uncertified, result, result.runtime_s, result.cpu_s, result.left_out
     )
-
-
-def verify_file(scenario: Scenario, path: Path) -> Verdict:
-    """Compute a certificate's bound again and accept or refuse it.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or is no JSON; a key that stands twice in an object would leave open what is claimed.
-    """
-    return verify(scenario.instance, JSONText(read_text(path), str(path)).data(CLAIMS))
-
-
-@dataclass(frozen=True, slots=True)
-class VerdictRecord(Answer):
-    """A verdict with the keys of ``verify --json``, its bound in the reported unit."""
-
-    valid: bool
-    lower_bound: float | None
-    reason: str | None
-    how: str | None = None
-
-    @property
-    def record(self) -> VerdictRecord:
-        """The verdict itself."""
-        return self
-
-
-def verdict_record(scenario: Scenario, verdict: Verdict) -> VerdictRecord:
-    """Return a verdict in reported units."""
-    proved = verdict.lower_bound
-    lower_bound = None if proved is None else reported_bound(scenario.objective, proved)
-    return VerdictRecord(verdict.valid, lower_bound, verdict.reason, verdict.how)

@@ -2,34 +2,28 @@
 
 Every microsecond, of every GPU that stands at a boundary or is idle, every ordered choice of who joins is tried, and
 whether a model begins to load: so all nodes, orders, starts, holds and load starts are. For some 40 us and four tasks.
+Where KV grows all limits on requests at once are tried as well: who was preempted rejoins unasked, but for a limit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from itertools import permutations, product
 from math import ceil, inf
+from typing import NamedTuple
 
 from truenorth.models import Instance
+from truenorth.models.streams import StreamSpeed
 
-Inside = tuple[tuple[int, int, int], ...]
-"""Requests of a GPU in order of start: task, prompt tokens left, tokens had."""
-Ended = tuple[tuple[int, int, int], ...]
-"""Requests that have ended: task, GPU, when."""
-GPUState = tuple[int, int | None, Inside]
-"""When its model is ready (-1: not loaded), when its iteration ends (None: at a boundary), and whom it serves."""
-
-
+PICOSECONDS = 1_000_000
 LAST_LOAD_US = 3
 """Loads begin no later: with one model they only put off what needs it."""
 
 
-@dataclass(frozen=True)
-class Request:
-    """A request: its job, prompt, uncached and output tokens, release, and what it comes after."""
+class Request(NamedTuple):
+    """A request: its job, class, prompt, uncached and output tokens, release, and what it comes after."""
 
     job: int
     kind: str
@@ -39,6 +33,35 @@ class Request:
     release: int
     after: tuple[int, ...]
     tied: int | None
+
+
+class Run(NamedTuple):
+    """A request on a GPU: prompt tokens left to work off, and of how many; tokens of the answer that it has had."""
+
+    task: int
+    left: int
+    of: int
+    had: int
+
+
+class GPUState(NamedTuple):
+    """A GPU: when its model is ready (-1: not loaded), when its iteration ends, whom it serves and whom it preempted.
+
+    `clock` is in picoseconds, and None while the GPU is idle; both queues are in order of joining.
+    """
+
+    ready: int
+    clock: int | None
+    inside: tuple[Run, ...] = ()
+    again: tuple[Run, ...] = ()
+
+    def computes(self, now: int) -> bool:
+        """Say whether an iteration is under way at an instant."""
+        return self.clock is not None and self.clock > now * PICOSECONDS
+
+
+Ended = tuple[tuple[int, int, int], ...]
+"""Requests that have ended: task, GPU, when."""
 
 
 class Oracle:
@@ -72,14 +95,24 @@ class Oracle:
             on = {job: {where[t] for t, request in enumerate(self.requests) if request.job == job} for job in jobs}
             apart = all(len(gpus) == 1 for gpus in on.values())  # then no GPU has to wait for another
             parts = [[j for j in jobs if on[j] == {g}] for g in range(len(self.gpus))] if apart else [list(jobs)]
-            found = min(found, sum(self._serve(where, part, horizon) for part in parts if part))
+            found = min(found, sum(self._limited(where, part, horizon) for part in parts if part))
         return found
 
-    def _serve(self, where: tuple[int, ...], jobs: list[int], horizon: int) -> Fraction | float:
+    def _limited(self, where: tuple[int, ...], jobs: list[int], horizon: int) -> Fraction | float:
+        """Return the least cost of some jobs under any limits on how many requests a GPU serves at once."""
+        used = {where[t] for t, request in enumerate(self.requests) if request.job in jobs}
+        limits = []
+        for g, speeds in enumerate(self.speeds):
+            seats = max((speed.seats for speed in speeds.values() if speed is not None), default=1)
+            grows = any(speed is not None and speed.block for speed in speeds.values())
+            limits.append(range(1, seats + 1) if g in used and grows else [seats])
+        return min(self._serve(where, jobs, horizon, limit) for limit in product(*limits))
+
+    def _serve(self, where: tuple[int, ...], jobs: list[int], horizon: int, limit: tuple[int, ...]) -> Fraction | float:
         """Return the least cost of some jobs, whose requests go where they are told to."""
         here = tuple(t for t, request in enumerate(self.requests) if request.job in jobs)
         ready = -1 if self.weights else 0
-        gpus = tuple((ready if g in {where[t] for t in here} else 0, None, ()) for g in range(len(self.gpus)))
+        gpus = tuple(GPUState(ready if g in {where[t] for t in here} else 0, None) for g in range(len(self.gpus)))
         tied = ((t, self.requests[t].tied) for t in here)
         if any(other is not None and where[other] != where[t] for t, other in tied):
             return inf
@@ -96,7 +129,7 @@ class Oracle:
             theirs = [t for t in here if where[t] == g]
             return min(
                 rest(now, g + 1, (*gpus[:g], state, *gpus[g + 1 :]), ended)
-                for state in self._choices(now, g, theirs, gpus, ended)
+                for state in self._choices(now, g, theirs, gpus[g], ended, limit[g])
             )
 
         return rest(0, 0, gpus, ())
@@ -106,7 +139,7 @@ class Oracle:
 
         So it could if no model is loaded that will be needed, or an earlier instant would have been as good for a load.
         """
-        if any(inside or ready > now for ready, _, inside in gpus):
+        if any(gpu.inside or gpu.again or gpu.ready > now for gpu in gpus):
             return False
         latest = max((end + self.transfer_us for _, _, end in ended), default=0)
         return now > max(latest, *(request.release for request in self.requests))
@@ -114,16 +147,16 @@ class Oracle:
     def _tick(self, now: int, gpus: tuple[GPUState, ...], ended: Ended, rest) -> float:  # type: ignore[no-untyped-def]
         """Go on to the next microsecond; what ends then is paid for."""
         states, paid, over = [], Fraction(0), list(ended)
-        for g, (ready, until, inside) in enumerate(gpus):
-            if until == now:
+        for g, gpu in enumerate(gpus):
+            if gpu.clock is not None and gpu.computes(now - 1) and not gpu.computes(now):
                 stays = []
-                for task, left, had in self._after_iteration(g, inside):
-                    if had == self.requests[task].m:
-                        over.append((task, g, now))
+                for run in self._after_iteration(g, gpu.inside):
+                    if run.had == self.requests[run.task].m:
+                        over.append((run.task, g, now))
                     else:
-                        stays.append((task, left, had))
-                until, inside = None, tuple(stays)
-            states.append((ready, until, inside))
+                        stays.append(run)
+                gpu = gpu._replace(clock=gpu.clock if stays else None, inside=tuple(stays))
+            states.append(gpu)
         done = {task for task, _, _ in over}
         for job in {self.requests[task].job for task, _, at in over if at == now}:
             if all(number in done for number, request in enumerate(self.requests) if request.job == job):
@@ -131,36 +164,54 @@ class Oracle:
         further = rest(now, 0, tuple(states), tuple(sorted(over)))
         return inf if further == inf else paid + further
 
-    def _takes(self, g: int, inside: Inside) -> list[int]:
-        budget = self.speeds[g][self.requests[inside[0][0]].kind].chunk  # type: ignore[union-attr]
+    def _speed(self, g: int, task: int) -> StreamSpeed:
+        speed = self.speeds[g][self.requests[task].kind]
+        assert speed is not None
+        return speed
+
+    def _takes(self, g: int, inside: tuple[Run, ...]) -> list[int]:
+        """Return the prompt tokens that each takes in an iteration, in order of joining; last, what is left."""
+        speed = self._speed(g, inside[0].task)
+        budget = speed.chunk - (sum(run.left == 0 for run in inside) if speed.shared else 0)
         taken = []
-        for _, left, _ in inside:
-            taken.append(min(left, budget))
+        for run in inside:
+            taken.append(min(run.left, budget))
             budget -= taken[-1]
         return [*taken, budget]
 
-    def _after_iteration(self, g: int, inside: Inside) -> Inside:
-        taken = self._takes(g, inside)
-        return tuple(
-            (task, left - take, had + (left == take)) for (task, left, had), take in zip(inside, taken, strict=False)
-        )
+    def _after_iteration(self, g: int, inside: tuple[Run, ...]) -> list[Run]:
+        after = []
+        for run, take in zip(inside, self._takes(g, inside), strict=False):
+            # A prompt of somebody who was preempted yields no token: that one was sent before.
+            token = run.left == take and not (run.left and run.had)
+            after.append(run._replace(left=run.left - take, had=run.had + token))
+        return after
 
-    def _choices(self, now: int, g: int, theirs: list[int], gpus: tuple[GPUState, ...], ended: Ended) -> list[GPUState]:
+    def _choices(self, now: int, g: int, theirs: list[int], gpu: GPUState, ended: Ended, limit: int) -> list[GPUState]:
         """Return all that a GPU can do at an instant."""
-        ready, until, inside = gpus[g]
-        begins = ready < 0 and now <= LAST_LOAD_US
-        loads = [ready, now + self.load_us[g]] if begins else [ready]
-        if until is not None:
-            return [(load, until, inside) for load in loads]
-        begun = {task for task, _, _ in (*inside, *ended)}
-        able = [t for t in theirs if 0 <= ready <= now and t not in begun and self._arrived(t, now, g, ended)]
+        begins = gpu.ready < 0 and now <= LAST_LOAD_US
+        loads = [gpu.ready, now + self.load_us[g]] if begins else [gpu.ready]
+        if gpu.computes(now):
+            return [gpu._replace(ready=load) for load in loads]
+        inside, preempted = self._grow(g, gpu.inside)
+        again = (*preempted, *gpu.again)
+        while again and not preempted:
+            joined = self._join(g, inside, again[0], limit)
+            if joined is None:
+                break
+            inside, again = joined, again[1:]
+        begun = {run.task for run in (*inside, *again)} | {task for task, _, _ in ended}
+        able = [t for t in theirs if 0 <= gpu.ready <= now and t not in begun and self._arrived(t, now, g, ended)]
         found = []
-        for count in range(len(able) + 1):
+        for count in range(0 if again else len(able), -1, -1):
             for joining in permutations(able, count):
-                states = self._join(g, inside, joining)
-                if states is not None:
-                    length = self._length(g, states)
-                    found += [(load, None if length is None else now + length, states) for load in loads]
+                served: tuple[Run, ...] | None = inside
+                for task in joining:
+                    n, u = self.requests[task].n, self.requests[task].u
+                    served = None if served is None else self._join(g, served, Run(task, u, n, 0), limit)
+                if served is not None:
+                    clock = self._clock(now, g, gpu, served)
+                    found += [GPUState(load, clock, served, again) for load in loads]
         return found
 
     def _arrived(self, task: int, now: int, g: int, ended: Ended) -> bool:
@@ -169,25 +220,63 @@ class Oracle:
             return False
         return all(b in at and at[b][1] + (0 if at[b][0] == g else self.transfer_us) <= now for b in request.after)
 
-    def _join(self, g: int, inside: Inside, joining: tuple[int, ...]) -> Inside | None:
-        for task in joining:
-            request = self.requests[task]
-            speed = self.speeds[g][request.kind]
-            if speed is None or (inside and self.requests[inside[0][0]].kind != request.kind):
-                return None
-            held = sum(self.requests[other].n + self.requests[other].m for other, _, _ in inside)
-            room = self.gpus[g].memory_bytes - self.weights
-            if len(inside) == speed.seats or (held + request.n + request.m) * speed.kv_bytes > room:
-                return None
-            if inside and not self._takes(g, inside)[-1]:
-                return None
-            inside = (*inside, (task, request.u, 0))
-        return inside
+    def _blocks(self, run: Run, take: int | None, block: int) -> int:
+        """Return the blocks of KV that a run holds with what it takes for the next iteration; None: before that."""
+        decoding = self.requests[run.task].n + run.had - (take is None)
+        return ceil(Fraction(run.of - run.left + (take or 0) if run.left else decoding, block))
 
-    def _length(self, g: int, inside: Inside) -> int | None:
+    def _room(self, g: int, speed: StreamSpeed) -> float:
+        """Return the tokens of KV, or where it grows the blocks, that a GPU has beside its models."""
+        tokens = (self.gpus[g].memory_bytes - self.weights) / Fraction(speed.kv_bytes) if speed.kv_bytes else inf
+        return tokens // speed.block if speed.block else tokens
+
+    def _grow(self, g: int, inside: tuple[Run, ...]) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
+        """Have everyone who runs take blocks in turn, the last being preempted where none is left.
+
+        Returns who still runs, and who was preempted, both in order of joining.
+        """
+        if not inside or not self._speed(g, inside[0].task).block:
+            return inside, ()
+        speed = self._speed(g, inside[0].task)
+        stays, preempted, at, grown = list(inside), [], 0, 0
+        while at < len(stays):
+            wanted = self._blocks(stays[at], self._takes(g, tuple(stays))[at], speed.block)
+            later = sum(self._blocks(run, None, speed.block) for run in stays[at + 1 :])
+            if grown + wanted + later <= self._room(g, speed):
+                grown, at = grown + wanted, at + 1
+                continue
+            last = stays.pop()
+            tokens = self.requests[last.task].n + max(0, last.had - 1)
+            preempted.insert(0, Run(last.task, tokens, tokens, last.had))
+        return tuple(stays), tuple(preempted)
+
+    def _join(self, g: int, inside: tuple[Run, ...], run: Run, limit: int) -> tuple[Run, ...] | None:
+        """Return who runs with one more; None if that one cannot join."""
+        request = self.requests[run.task]
+        speed = self.speeds[g][request.kind]
+        if speed is None or (inside and self.requests[inside[0].task].kind != request.kind):
+            return None
+        if len(inside) == min(speed.seats, limit) or (inside and self._takes(g, inside)[-1] < 1):
+            return None
+        room = self._room(g, speed)
+        if speed.block:
+            takes = self._takes(g, inside) if inside else []
+            held = sum(self._blocks(*taken, speed.block) for taken in zip(inside, takes, strict=False))
+            longest = ceil(Fraction(request.n + request.m - 1, speed.block))
+            if max(held + ceil(Fraction(run.of, speed.block)), longest) > room:
+                return None
+        elif sum(self.requests[other.task].n + self.requests[other.task].m for other in (*inside, run)) > room:
+            return None
+        return (*inside, run)
+
+    def _clock(self, now: int, g: int, gpu: GPUState, inside: tuple[Run, ...]) -> int | None:
+        """Return when the iteration ends that begins now; None if the GPU is idle."""
         if not inside:
             return None
-        speed = self.speeds[g][self.requests[inside[0][0]].kind]
-        assert speed is not None
-        k = sum(left == 0 for _, left, _ in inside)
-        return speed.tau[k] + ceil(sum(self._takes(g, inside)[:-1]) * 1_000_000 / speed.prefill_rate)
+        began = now * PICOSECONDS if gpu.clock is None else gpu.clock
+        speed = self._speed(g, inside[0].task)
+        decodes = [run for run in inside if run.left == 0]
+        context = sum(self.requests[run.task].n + run.had for run in decodes)
+        prompts = sum(self._takes(g, inside)[:-1])
+        mixed_us = ceil(prompts * 1_000_000 / speed.prefill_rate) + speed.mixed_us if prompts else 0
+        return began + (speed.tau[len(decodes)] + mixed_us) * PICOSECONDS + context * speed.context_ps

@@ -44,14 +44,14 @@ def random_instance(rng: random.Random, most: int) -> Instance:
 
 def assert_equals_one_by_one(instance: Instance, timeline: Timeline) -> None:
     """Assert that one iteration after the other, with these queues, gives these times, and that the checker agrees."""
-    requests = plain_requests(instance, timeline)
+    requests = plain_requests(instance, timeline.place)
     assert serve(plain_nodes(instance), requests, queues(instance, timeline)) == as_served(timeline)
     assert check(instance, timeline) == []
 
 
 def agrees(instance: Instance, timeline: Timeline) -> bool:
     """Say whether one iteration after the other serves as a timeline has it, nobody before its planned start."""
-    requests = plain_requests(instance, timeline, timeline.start_us.tolist())
+    requests = plain_requests(instance, timeline.place, timeline.start_us.tolist())
     return serve(plain_nodes(instance), requests, queues(instance, timeline)) == as_served(timeline)
 
 
@@ -132,7 +132,7 @@ def test_replay_of_a_plan_that_holds_requests_back(seed: int) -> None:
         limits = {gpu: rng.randint(1, 3) for gpu in range(instance.n_gpus)}
         held = [rng.choice((0, 0, rng.randint(0, 400))) for _ in range(instance.n_tasks)]
         slow = serve(
-            plain_nodes(instance, limits), plain_requests(instance, timeline, held), queues(instance, timeline)
+            plain_nodes(instance, limits), plain_requests(instance, timeline.place, held), queues(instance, timeline)
         )
         start, first, end = (np.array([getattr(s, name) for s in slow]) for name in ("start", "first", "end"))
         served = replace(timeline.served, first_us=first, not_before_us=np.array(held), limits=limits)

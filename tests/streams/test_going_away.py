@@ -79,7 +79,7 @@ def served_one_by_one(instance: Instance, timeline: Timeline, log: Log) -> list[
     for now, task, gpu in log:
         queues[gpu].append((now, task))
     # How long inputs travel is in the log, for every run anew.
-    requests = plain_requests(instance, timeline)
+    requests = plain_requests(instance, timeline.place)
     there = [replace(request, after=[(before, 0) for before, _ in request.after]) for request in requests]
     return serve_sent(plain_nodes(instance), there, queues)
 

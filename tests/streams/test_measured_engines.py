@@ -73,7 +73,7 @@ def test_draws_equal_one_iteration_after_the_other() -> None:
         rng = random.Random(seed)
         instance = scarce(rng, rng.randint(2, 20))
         timeline = simulate(instance, parse_policy(rng.choice(POLICIES)), seed)
-        slow = serve(plain_nodes(instance), plain_requests(instance, timeline), queues(instance, timeline))
+        slow = serve(plain_nodes(instance), plain_requests(instance, timeline.place), queues(instance, timeline))
         assert slow == as_served(timeline), seed
         assert check(instance, timeline) == [], seed
         found = measure(instance, timeline)

@@ -6,19 +6,32 @@ import copy
 import json
 import os
 import random
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import inf
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.night import by_day
+from tests.streams.one_by_one import serve
 from tests.streams.oracle import Oracle
-from tests.streams.worlds import LATENCY_US, chats, cluster, random_chats, random_steps
+from tests.streams.worlds import (
+    LATENCY_US,
+    POLICIES,
+    chats,
+    cluster,
+    plain_nodes,
+    plain_requests,
+    random_chats,
+    random_steps,
+)
 from truenorth.executor import parse_policy, simulate
 from truenorth.models import Edge, Instance, Job, MLModel, Objective, StreamClass, Task, Tokens, Workflow, scenario_hash
 from truenorth.models.feasibility import assert_feasible
-from truenorth.models.objective import charges, timeline_value
+from truenorth.models.objective import charges, objective_value, timeline_value
 from truenorth.models.streams import StreamSpeed
 from truenorth.solvers.bounds import closed_form, stream_prices
 from truenorth.solvers.bounds.certificate import closed_form_document
@@ -33,37 +46,52 @@ from truenorth.solvers.search.queues_kernel import Queues, anneal
 
 DRAWS = int(os.environ.get("DRAWS", "16"))
 """Tiny instances whose optimum is searched for; DRAWS=300 takes minutes, and is for the night."""
-HORIZON_US = 30
+MEASURED_DRAWS = int(os.environ.get("DRAWS", "400"))
+"""The same with the keys for engines as they are measured, which are a little smaller."""
+HORIZON_US = 40
 OBJECTIVES = (Objective.MEAN_LATENCY, Objective.MEAN_SLOWDOWN, Objective.WEIGHTED_TARDINESS, Objective.LATE_JOBS)
 
 
-def tiny_speed(rng: random.Random, kv: int) -> StreamSpeed:
-    """Return a speed of at most three seats, and steps and chunks of a few microseconds."""
+def tiny_speed(rng: random.Random, kv: int, measured: bool = False) -> StreamSpeed:
+    """Return a speed of at most three seats, and steps and chunks of a few microseconds, with any keys of engines."""
     seats = rng.randint(1, 3)
     first = rng.randint(1, 2)
     steps = {1: first, seats: first + rng.randint(0, 2)} if seats > 1 else {1: first}
-    return StreamSpeed(Fraction(rng.choice((1_000_000, 2_000_000, 700_000))), rng.randint(1, 4), seats, steps, kv)
+    speed = StreamSpeed(Fraction(rng.choice((1_000_000, 2_000_000, 700_000))), rng.randint(1, 4), seats, steps, kv)
+    if not measured:
+        return speed
+    shared, context_ps = rng.random() < 0.5, rng.choice((0, 30_001, 150_000))
+    chunk, block = speed.chunk + seats * shared, rng.choice((0, 1, 1, 2))
+    return replace(speed, chunk=chunk, context_ps=context_ps, mixed_us=rng.choice((0, 1)), shared=shared, block=block)
 
 
-def tiny(rng: random.Random) -> Instance:
-    """Return two to four requests: two kinds, little KV memory, a model to load, or an agent's two calls."""
-    kv = rng.choice((0, 1))
-    speeds = {kind: tiny_speed(rng, kv) for kind in ("A", "B")}
+def tiny(rng: random.Random, measured: bool = False) -> Instance:
+    """Return two to four requests: two kinds, little KV memory, a model to load, or two calls of an agent.
+
+    Measured: on engines with any of the keys for what was measured, with prefill apart from decode, and no loads.
+    """
+    kv = 1 if measured else rng.choice((0, 1))
+    speeds = {kind: tiny_speed(rng, kv, measured) for kind in ("A", "B")}
     on = cluster(rng.randint(1, 2), rng.choice((9, 12, 100)) + 3, ("A", "B"))
-    models = (MLModel("llm", 3),) if rng.random() < 0.3 else ()
+    models = (MLModel("llm", 3),) if rng.random() < 0.3 and not measured else ()
     jobs, release = [], 0
     calls = StreamClass("chat", speeds, tuple(model.name for model in models))
     one = Workflow("one", (Task.of_stream("call", calls),))
     tied = rng.choice((None, "call"))
     again = Task.of_stream("again", calls, None, (Edge("call", 0),), tied_to=tied)
     two = Workflow("two", (Task.of_stream("call", calls), again))
+    decode = Task.of_stream("decode", calls, None, (Edge("prefill", 0, kv=True),), first_token=True)
+    apart = Workflow("apart", (Task.of_stream("prefill", calls), decode))
     left = rng.randint(2, 3)
     while left:
         workflow = two if left > 1 and rng.random() < 0.3 else one
+        if measured and workflow is two and rng.random() < 0.5:
+            workflow = apart
         tokens = {}
         for task in workflow.tasks:
             prompt = rng.randint(1, 5)
-            tokens[task.name] = Tokens(prompt, rng.randint(1, prompt), rng.randint(1, 3))
+            uncached = 0 if task.name == "decode" else rng.randint(1, prompt)
+            tokens[task.name] = Tokens(prompt, uncached, 1 if task.name == "prefill" else rng.randint(1, 3))
             left -= 1
         deadline = rng.choice((None, rng.randint(0, 12)))
         jobs.append(Job(workflow, release, weight=Fraction(rng.randint(1, 3)), deadline_us=deadline, tokens=tokens))
@@ -99,6 +127,45 @@ def test_bounds_lie_below_all_plans_and_policies_above(seed: int) -> None:
     for method in ("critical_path", "stream_prices"):
         proved = closed_form.METHODS[method](instance, objective)
         assert proved is None or proved <= least, method
+
+
+def random_values(rng: random.Random, instance: Instance, objective: Objective, count: int) -> Iterator[Fraction]:
+    """Yield the values of plans with any GPUs, orders, holds and limits, served one iteration after the other."""
+    able = [instance.eligible_gpus(task) for task in range(instance.n_tasks)]
+    for _ in range(count):
+        place = [rng.choice(gpus) for gpus in able]
+        for task, job in enumerate(instance.task_job.tolist()):
+            tied_to = instance.jobs[job].workflow.tasks[task - int(instance.job_first_task[job])].tied_to
+            place[task] = place[task] if tied_to is None else place[task - 1]
+        order = rng.sample(range(instance.n_tasks), instance.n_tasks)
+        queues = [[task for task in order if place[task] == gpu] for gpu in range(instance.n_gpus)]
+        hold = [rng.choice((0, 0, rng.randint(1, 12))) for _ in place]
+        nodes = plain_nodes(instance, {gpu: rng.randint(1, 3) for gpu in range(instance.n_gpus)})
+        ends = [served.end for served in serve(nodes, plain_requests(instance, place, hold), queues)]
+        end_us = np.array([-1 if end is None else end for end in ends])  # who waits for somebody behind is not served
+        if end_us.min() >= 0:
+            yield objective_value(objective, instance, np.maximum.reduceat(end_us, instance.job_first_task[:-1]))
+
+
+@pytest.mark.parametrize("seed", by_day(range(MEASURED_DRAWS), 24))
+def test_so_they_do_on_engines_as_they_are_measured(seed: int) -> None:
+    """Contexts, mixed iterations, shared budgets and KV that grows: the bounds, the policies, and any other plans."""
+    rng = random.Random(1_000 + seed)
+    instance = tiny(rng, measured=True)
+    objective = OBJECTIVES[seed % len(OBJECTIVES)]
+    least = optimum(instance, objective)
+    for policy in POLICIES:
+        timeline = simulate(instance, parse_policy(policy))
+        assert_feasible(instance, timeline)
+        assert least <= timeline_value(objective, instance, timeline), policy
+    assert least <= min(random_values(rng, instance, objective, 60), default=inf)
+    for method in ("critical_path", "stream_prices"):
+        proved = closed_form.METHODS[method](instance, objective)
+        if proved is not None:
+            verdict = verify(instance, closed_form_document(instance, objective, method, proved))
+            assert verdict.valid
+            assert verdict.lower_bound is not None
+            assert proved <= verdict.lower_bound <= least, method
 
 
 def test_where_nothing_is_searched_it_is_said_why() -> None:

@@ -29,6 +29,7 @@ from truenorth.models import (
     Workflow,
 )
 from truenorth.models.cluster import FOREVER
+from truenorth.models.instance import Ints
 from truenorth.models.streams import StreamSpeed
 from truenorth.models.timeline import file_order
 
@@ -140,8 +141,10 @@ def random_steps(rng: random.Random, count: int, measured: bool = False) -> Inst
     return Instance(on, (), tuple(jobs))
 
 
-def plain_requests(instance: Instance, timeline: Timeline, not_before: Sequence[int] | None = None) -> list[Request]:
-    """Return the requests of an instance for the simulator, with the transfers between the GPUs of a timeline."""
+def plain_requests(
+    instance: Instance, place: Sequence[int] | Ints, not_before: Sequence[int] | None = None
+) -> list[Request]:
+    """Return the requests of an instance for the simulator, with the transfers between the GPUs that serve them."""
     streams = instance.streams
     assert streams is not None
     found = []
@@ -149,7 +152,7 @@ def plain_requests(instance: Instance, timeline: Timeline, not_before: Sequence[
         stream = streams.classes[streams.template[instance.task_template[task]]]
         after = []
         for before, edge in instance.task_inputs(task):
-            here, there = int(timeline.place[before]), int(timeline.place[task])
+            here, there = int(place[before]), int(place[task])
             moved = instance.kv_transfer_time(before, here, there) if streams.kv_edge[edge] else None
             after.append((before, instance.transfer_time(edge, here, there) if moved is None else moved))
         release = int(instance.job_release_us[instance.task_job[task]])

@@ -36,6 +36,7 @@ from truenorth.planner.answers.servers.by_policy import (
 )
 from truenorth.planner.answers.servers.decide import SizeRefutation, figures, reached_by, share_of_limit
 from truenorth.planner.answers.servers.deployable import Alternative, Deployable, deploy, try_limits, with_traffic
+from truenorth.planner.answers.servers.floor_certificate import floor_document
 from truenorth.planner.answers.servers.goal import refuse_vacuous, tolerances
 from truenorth.planner.answers.servers.hunt import LONG_TRACE, Hunt, dispatch, floor_of, floor_takes_s
 from truenorth.planner.answers.servers.record import (
@@ -311,7 +312,6 @@ class ServersAnswer(Answer):
             done,
             size=self.sizes.size(done.mix),
             too_long_alone=None if done.alone is None else done.alone.record,
-            recomputable=done.certificate is not None,
             certificate=None if certificate is None else str(certificate),
         )
 
@@ -525,12 +525,17 @@ def _write_recommended(answer: ServersAnswer, folder: Path) -> list[Path]:
 
 def _write_certificate(answer: ServersAnswer, folder: Path) -> list[Path]:
     done = answer.refutation
-    if done is None or done.goal is None or done.certificate is None:
+    if done is None or not done.recomputable:
         return []
-    small = replace(answer.sizes.at(done.mix), objective=done.goal.objective)
-    path = _write_scenario(folder / "too_few.json", small, done.goal.instance, done.mix, None)
+    small, document, slo = answer.sizes.at(done.mix), done.certificate, None
+    if done.goal is not None:
+        small = replace(small, objective=done.goal.objective, instance=done.goal.instance)
+    if done.cut is not None:
+        gpus = [count * each for count, each in zip(done.mix, answer.sizes.gpus_per_server, strict=True)]
+        document, slo = floor_document(small, answer.levels, done.cut, gpus), answer.levels.written
+    path = _write_scenario(folder / "too_few.json", small, small.instance, done.mix, slo)
     certificate = folder / "certificate.json"
-    write_atomically(certificate, json.dumps(done.certificate))
+    write_atomically(certificate, json.dumps(document))
     return [path, certificate]
 
 

@@ -20,6 +20,7 @@ from truenorth.planner.answers.servers.sizes import Mix
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.bounds.certificate import closed_form_document, lagrangian_document
 from truenorth.solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
+from truenorth.solvers.bounds.stream_floor import Cut
 from truenorth.solvers.budget import Budget
 from truenorth.solvers.clock import Clock
 from truenorth.solvers.exact import arc_flow
@@ -63,6 +64,8 @@ class SizeRefutation:
         Whether it holds for any number of servers of these groups, not for those of `mix` alone.
     alone
         Who takes too long even alone, where that is why; None for other reasons.
+    cut
+        What a floor asks of every size, where that is why: it can be computed again at this one.
     """
 
     mix: Mix
@@ -73,6 +76,12 @@ class SizeRefutation:
     forces: str
     however_many: bool = False
     alone: Alone | None = None
+    cut: Cut | None = None
+
+    @property
+    def recomputable(self) -> bool:
+        """Whether ``truenorth verify`` can compute it again."""
+        return self.certificate is not None or self.cut is not None
 
 
 def meets(instance: Instance, timeline: Timeline, levels: ServiceLevels) -> bool:

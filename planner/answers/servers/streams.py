@@ -185,7 +185,9 @@ def _cut_off(ask: Sizing, cuts: Sequence[Cut], mix: Mix) -> SizeRefutation | Non
     """Return why a mix is too small, if a cut says so."""
     gpus = [count * each for count, each in zip(mix, ask.sizes.gpus_per_server, strict=True)]
     cut = next((cut for cut in cuts if cut.refutes(gpus)), None)
-    return None if cut is None else SizeRefutation(mix, cut.way, None, None, None, _in_words(ask.sizes, cut, gpus))
+    if cut is None:
+        return None
+    return SizeRefutation(mix, cut.way, None, None, None, _in_words(ask.sizes, cut, gpus), cut=cut)
 
 
 def _in_words(sizes: Sizes, cut: Cut, gpus: Sequence[int]) -> str:

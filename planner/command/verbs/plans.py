@@ -142,7 +142,7 @@ def verify(
     """Compute a certificate's bound again, without a solver, and accept or refuse it."""
     from truenorth.models.identity import canonical_text
     from truenorth.models.scenario import load_scenario, write_atomically
-    from truenorth.planner.answers.bound import verdict_record, verify_file
+    from truenorth.planner.answers.verify import verdict_record, verify_file
 
     loaded = load_scenario(scenario)
     if window is not None:
@@ -151,6 +151,7 @@ def verify(
     found = verdict_record(loaded, verdict)
     how = "" if found.how is None else f" ({found.how})"
     proved = f"the lower bound {found.lower_bound} of {loaded.objective} is proved{how}"
+    proved = proved if found.lower_bound is not None else f"{found.how}"
     manners.show(found, lambda: f"valid: {proved}" if verdict.valid else f"refused: {verdict.reason}", as_json)
     return manners.ended(verdict.valid)
 

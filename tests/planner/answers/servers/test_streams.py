@@ -230,7 +230,7 @@ def test_an_order_for_a_recorded_trace_is_met_by_other_code_and_the_cheapest_of_
     assert (answer.cost((7, 2)), answer.lower_bound_price) == (Fraction("11.2"), Fraction(8))
     instance, timeline = answer.sizes.at((7, 2)).instance, answer.timeline
     assert timeline is not None
-    served = serve(plain_nodes(instance), plain_requests(instance, timeline), queues(instance, timeline))
+    served = serve(plain_nodes(instance), plain_requests(instance, timeline.place), queues(instance, timeline))
     took_us = sorted(
         (one.end or 0) - release for one, release in zip(served, instance.job_release_us.tolist(), strict=True)
     )
