@@ -53,7 +53,15 @@ def canonical(instance: Instance) -> dict[str, Any]:
             for workflow in instance.workflows
         ],
         "jobs": [
-            [int(workflow), job.release_us, _number(job.weight), job.deadline_us, job.ingress, *_tokens(job)]
+            [
+                int(workflow),
+                job.release_us,
+                _number(job.weight),
+                job.deadline_us,
+                job.ingress,
+                *_tokens(job),
+                *_priority(job),
+            ]
             for workflow, job in zip(instance.job_workflow, instance.jobs, strict=True)
         ],
         "options": {
@@ -115,6 +123,10 @@ def _tokens(job: Job) -> list[dict[str, list[int]]]:
     """Return the tokens of a job's requests, whoever gives them; nothing where it has none."""
     tokens = {task.name: list(job.tokens_of(task)) for task in job.workflow.tasks if task.stream is not None}
     return [tokens] if tokens else []
+
+
+def _priority(job: Job) -> list[dict[str, int]]:
+    return [{"priority": job.priority}] if job.priority else []
 
 
 def _link(link: Link) -> list[Any]:

@@ -438,6 +438,8 @@ class Job:
         policy's seed, and its input costs nothing.
     tokens
         Of its requests of streams by task, as far as they are not those of the task itself; None: none are.
+    priority
+        Who has a higher one goes first in the queues of online policies (rule E8); no rule for plans.
     """
 
     workflow: Workflow
@@ -446,6 +448,7 @@ class Job:
     deadline_us: int | None = None
     ingress: int | None = None
     tokens: Mapping[str, Tokens] | None = None
+    priority: int = 0
 
     def __post_init__(self) -> None:
         for name, tokens in (self.tokens or {}).items():

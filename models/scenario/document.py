@@ -29,6 +29,7 @@ from truenorth.models.scenario.quantities import (
     PositiveNumber,
     PositiveSize,
     PositiveTime,
+    Priority,
     Rate,
     Seed,
     Server,
@@ -338,6 +339,9 @@ class WorkflowSection(Section):
     ideal: PositiveTime | None = Field(
         default=None, description="What slowdowns of its jobs divide by, the critical path if left out."
     )
+    priority: Priority = Field(
+        default=0, description="Of its jobs, unless a job says otherwise: a higher one goes first in policies' queues."
+    )
 
 
 class PoissonSection(Section):
@@ -352,9 +356,10 @@ class PoissonSection(Section):
 
 
 class TraceSection(Section):
-    """Arrivals from a CSV file: time_ms (or time_s, time_us), workflow [, deadline_ms, weight, ingress, path].
+    """Arrivals from a CSV file: time_ms (or time_s, time_us), workflow.
 
-    Of a request TASK of a stream also TASK.prompt, TASK.uncached, TASK.output.
+    Besides, where there are such columns, deadline_ms, weight, ingress, path and priority; of a request TASK of a
+    stream also TASK.prompt, TASK.uncached, TASK.output.
     """
 
     file: Name = Field(description="Path, relative to the scenario file.")
@@ -373,6 +378,7 @@ class JobSection(Section):
     weight: Number = Field(default=1, description="Counts in the weighted objectives.", validate_default=True)
     ingress: Server | None = Field(default=None, description="The server that plans the job online.")
     path: Index | None = Field(default=None, description="The branch that it takes, from 0; drawn if left out.")
+    priority: Priority | None = Field(default=None, description="A higher one goes first in policies' queues.")
     tokens: dict[Name, TokenTriple] = Field(
         default_factory=dict, description="By task: prompt, uncached and output tokens of its request."
     )

@@ -224,6 +224,8 @@ def job_sections(instance: Instance) -> list[dict[str, Any]]:
             section["ingress"] = f"s{job.ingress}"
         if job.workflow.of is not None:
             section["path"] = branch_of(job.workflow)
+        if job.priority:
+            section["priority"] = job.priority
         if job.tokens:
             section["tokens"] = {name: list(tokens) for name, tokens in job.tokens.items()}
         sections.append(section)

@@ -5,7 +5,8 @@ Of priced groups only the price has a bound worth saying: one dear server may do
 
 from __future__ import annotations
 
-from truenorth.executor import Knows
+from truenorth.executor import POLICIES, Knows, parse_policy
+from truenorth.executor.policies.gateways import GatewayOptions
 from truenorth.models.metrics import StreamMetrics
 from truenorth.models.record import ABSENT
 from truenorth.models.slo import ServiceLevel
@@ -220,6 +221,26 @@ def _preempted(alternative: AlternativeSize) -> str:
 
 
 def engines_in_words(found: ServersRecord) -> str:
+    """Return how the engines of the best answer are to be set, and what that changes; empty if nothing was tried."""
+    return ". ".join(part for part in (_order_in_words(found), _limit_in_words(found)) if part)
+
+
+def _order_in_words(found: ServersRecord) -> str:
+    """Return whose requests go first, or have nodes of their own; empty where it is first come first served."""
+    name = found.alternatives[0].policy if found.alternatives else ""
+    options = parse_policy(name).options if name.partition(":")[0] in POLICIES else None
+    if not isinstance(options, GatewayOptions) or not options.urgent:
+        return ""
+    if not options.apart:
+        return f"Requests of {', then '.join(options.urgent)} go first (vLLM: --scheduling-policy priority)"
+    alone = [
+        f"{count} of the nodes {'serves' if count == 1 else 'serve'} {workflow} alone"
+        for workflow, count in zip(options.urgent, options.apart, strict=False)
+    ]
+    return f"{', '.join(alone)}; the others share the rest"
+
+
+def _limit_in_words(found: ServersRecord) -> str:
     """Return how many requests the engines are to serve at once, and what that changes; empty if it was not tried."""
     limit = found.alternatives[0].requests_at_once if found.alternatives else ABSENT
     tried = found.requests_at_once
