@@ -222,7 +222,10 @@ def _preempted(alternative: AlternativeSize) -> str:
 
 def engines_in_words(found: ServersRecord) -> str:
     """Return how the engines of the best answer are to be set, and what that changes; empty if nothing was tried."""
-    return ". ".join(part for part in (_order_in_words(found), _limit_in_words(found)) if part)
+    order, limits = _order_in_words(found), _limit_in_words(found)
+    # That fewer requests at once are no help elsewhere is of no interest where an order is.
+    tells = found.alternatives and found.alternatives[0].requests_at_once is not ABSENT
+    return ". ".join(part for part in (order, limits if tells or not order else "") if part)
 
 
 def _order_in_words(found: ServersRecord) -> str:

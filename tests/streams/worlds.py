@@ -42,7 +42,6 @@ POLICIES = (
     "least_work",
     "least_delay",
     "prefix_affinity",
-    "turns:hold=20us",
 )
 """All policies of gateways."""
 
