@@ -30,7 +30,7 @@ def ends(instance: Instance, policy: str) -> list[int]:
     """Return when every job ends, in microseconds; the timeline keeps all rules."""
     timeline = simulate(instance, parse_policy(policy))
     assert not check(instance, timeline)
-    return completion_us(instance, timeline).tolist()
+    return [int(end) for end in completion_us(instance, timeline)]
 
 
 @pytest.mark.parametrize("policy", ["least_tokens", "round_robin", "turns"])
