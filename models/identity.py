@@ -116,7 +116,7 @@ def _stream(stream: StreamClass) -> list[Any]:
         ]
         for kind, speed in stream.speeds.items()
     }
-    return [stream.name, speeds, list(stream.models)]
+    return [stream.name, speeds, list(stream.models), *([list(stream.adapters)] if stream.adapters else [])]
 
 
 def _tokens(job: Job) -> list[dict[str, list[int]]]:

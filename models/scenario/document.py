@@ -261,6 +261,7 @@ class TaskSection(Section):
     stream: Name | None = Field(
         default=None, description="The stream class of which it is a request, in place of the same."
     )
+    adapter: Name | None = Field(default=None, description="The adapter of the class that the request needs besides.")
     prompt: TokenCount | None = Field(default=None, description="Prompt tokens, unless the job says otherwise.")
     uncached: UncachedCount | None = Field(
         default=None, description="Prompt tokens that no cache has: all if left out; none where KV is moved to it."
@@ -295,7 +296,8 @@ class TaskSection(Section):
         if own and (self.batch is not None or self.stream is not None):
             problem_text = f"has {form} and {own[0]}; allowed is {form} in place of models, runtime, share and memory"
             raise problem(problem_text, own[0])
-        of_requests = {"prompt", "uncached", "output_tokens", "tied_to", "first_token"} & self.model_fields_set
+        keys = {"prompt", "uncached", "output_tokens", "tied_to", "first_token", "adapter"}
+        of_requests = keys & self.model_fields_set
         if self.stream is None and of_requests:
             key = min(of_requests).replace("tied_to", "with")
             raise problem(f"has {key} without stream; allowed is {key} for a request of a stream", key)
@@ -454,6 +456,17 @@ class ScenarioDocument(Section):
         default=None,
         description="Run times are those of a log, raised by at most this share of themselves; answers repeat it.",
     )
+
+    @model_validator(mode="after")
+    def _adapters_are_models(self) -> ScenarioDocument:
+        for stream, section in self.streams.items():
+            for name, adapter in section.adapters.items():
+                if f"{stream}/{name}" in self.models:
+                    text = f"{quote(f'{stream}/{name}')} is a model, too; allowed is another name"
+                    raise problem(text, "models")
+                # In memory they are models like others: so they are pinned, limited and resident, too.
+                self.models[f"{stream}/{name}"] = ModelSection(weights=f"{adapter.weights} B")
+        return self
 
 
 def json_schema() -> dict[str, Any]:
