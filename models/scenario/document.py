@@ -465,7 +465,7 @@ class ScenarioDocument(Section):
                     text = f"{quote(f'{stream}/{name}')} is a model, too; allowed is another name"
                     raise problem(text, "models")
                 # In memory they are models like others: so they are pinned, limited and resident, too.
-                self.models[f"{stream}/{name}"] = ModelSection(weights=f"{adapter.weights} B")
+                self.models[f"{stream}/{name}"] = ModelSection.model_construct(weights=adapter.weights)
         return self
 
 
