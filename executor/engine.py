@@ -26,7 +26,8 @@ from truenorth.models.cluster import ALWAYS, FOREVER
 from truenorth.models.features import missing
 
 SERVING_POLICIES = (
-    "round_robin, least_requests, least_tokens, least_work, least_delay, prefix_affinity, and what sets serves_streams"
+    "round_robin, least_requests, least_tokens, least_work, least_delay, prefix_affinity, turns, and what sets "
+    "serves_streams"
 )
 """Who serves requests of streams, in words."""
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from truenorth.executor.site import Site
-from truenorth.models.features import SERVING, Features
+from truenorth.models.features import NO_RULES, SERVING, Features
 
 
 class Knows(StrEnum):
@@ -66,7 +66,7 @@ class Policy:
         What messages call it; None: its class's name in lower case.
     """
 
-    supports: ClassVar[Features] = SERVING
+    supports: ClassVar[Features] = SERVING - NO_RULES
     write_back: ClassVar[bool] = False
     knows_paths: ClassVar[bool] = False
     foresees: ClassVar[bool] = False

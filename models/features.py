@@ -30,6 +30,8 @@ class Feature(StrEnum):
     GANGS = "runs on several GPUs"
     STREAMS = "continuous batching"
     ENGINES = "context, mixed iterations, shared budgets or growing KV"
+    ADAPTERS = "adapters of language models"
+    PRIORITIES = "priorities"
 
 
 Features = frozenset[Feature]
@@ -49,20 +51,26 @@ PRESENT: Mapping[Feature, Callable[[Instance], bool]] = {
     Feature.GANGS: lambda instance: instance.gangs,
     Feature.STREAMS: lambda instance: instance.streams is not None,
     Feature.ENGINES: lambda instance: instance.streams is not None and instance.streams.amended,
+    Feature.ADAPTERS: lambda instance: (
+        instance.streams is not None and any(stream.adapters for stream in instance.streams.classes)
+    ),
+    Feature.PRIORITIES: lambda instance: any(job.priority for job in instance.jobs),
 }
 """How each is seen in an instance."""
 
 # Written out: what is added above must not be supported by itself.
 LIMITS: Features = frozenset({Feature.PLACES, Feature.REPLICAS, Feature.NO_SWAPS})
 """What an operator adds."""
-ONE_AT_A_TIME: Features = LIMITS | {Feature.WORKFLOWS, Feature.MODELS, Feature.SLOTS, Feature.SERIAL_LOADS}
+NO_RULES: Features = frozenset({Feature.PRIORITIES})
+"""What only online policies obey: no rule for a plan, so that every method of planning and bounding supports it."""
+ONE_AT_A_TIME: Features = LIMITS | NO_RULES | {Feature.WORKFLOWS, Feature.MODELS, Feature.SLOTS, Feature.SERIAL_LOADS}
 """Of windows whose GPUs are always available and run one task at a time."""
 SEVERAL_AT_A_TIME: Features = ONE_AT_A_TIME | {Feature.ABSENCES, Feature.BATCHES, Feature.SHARES, Feature.MEMORY}
 """Of windows without requests of continuous batching."""
-SERVING: Features = SEVERAL_AT_A_TIME | {Feature.STREAMS, Feature.ENGINES}
+SERVING: Features = SEVERAL_AT_A_TIME | {Feature.STREAMS, Feature.ENGINES, Feature.ADAPTERS}
 """Of windows without runs on several GPUs."""
 
-TOGETHER: Features = frozenset({Feature.GANGS, Feature.PLACES, Feature.MEMORY})
+TOGETHER: Features = NO_RULES | {Feature.GANGS, Feature.PLACES, Feature.MEMORY}
 """Of windows with runs on several GPUs, each by itself."""
 
 

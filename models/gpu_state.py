@@ -233,6 +233,7 @@ class GPUState:
         "_growing_bytes",
         "_kv_bytes",
         "_overlap_loads",
+        "_served_models",
         "_serving_run",
         "free_share",
         "id",
@@ -257,6 +258,8 @@ class GPUState:
         self._serving_run = IDLE
         self._kv_bytes: dict[int, int] = {}
         self._growing_bytes = 0
+        # By request, for those of a class may need adapters of their own.
+        self._served_models: dict[int, Sequence[int]] = {}
 
     # -- runs -----------------------------------------------------------------------------------------------------
 
@@ -296,7 +299,8 @@ class GPUState:
 
     def uses(self, model: int) -> bool:
         """Say whether a running task needs a model."""
-        return any(model in run.models for run in self.runs.values())
+        served = self._served_models.values()
+        return any(model in run.models for run in self.runs.values()) or any(model in models for models in served)
 
     def compute_free_us(self, share: int = WHOLE) -> int:
         """Return from when on this share of compute should be free, by what runs; 0 if it is free already."""
@@ -361,7 +365,8 @@ class GPUState:
         if self.serving is None:
             self.serving, self.serves, self._serving_run = StreamRun(request.speed, now), request.stream, request.task
             # To everybody else a GPU that serves is one run of the whole compute, whose end nobody knows.
-            self.begin_run(Run((request.task,), now, now, NONE, request.models))
+            self.begin_run(Run((request.task,), now, now))
+        self._served_models[request.task] = request.models
         self.serving.join(request.task, request.tokens)
         if request.speed.block:
             self.hold_blocks()
@@ -391,6 +396,7 @@ class GPUState:
         first, ended = self.serving.advance(stride)
         for task in ended:
             self.memory.free_bytes += self._kv_bytes.pop(task, 0)
+            self._served_models.pop(task, None)
         preempted = self._with_room().preempt() if self.serving.speed.block else ()
         back = self.rejoin(limit)
         if not (self.serving.requests or self.serving.preempted):
@@ -420,6 +426,7 @@ class GPUState:
     def _end_serving(self) -> None:
         """Note that nobody is served: now another class, batch or load may begin (S1)."""
         self.serving, self.serves = None, NONE
+        self._served_models.clear()
         self.end_run(self._serving_run)
 
     def lacks_to_go_on(self) -> int:

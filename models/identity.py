@@ -53,7 +53,15 @@ def canonical(instance: Instance) -> dict[str, Any]:
             for workflow in instance.workflows
         ],
         "jobs": [
-            [int(workflow), job.release_us, _number(job.weight), job.deadline_us, job.ingress, *_tokens(job)]
+            [
+                int(workflow),
+                job.release_us,
+                _number(job.weight),
+                job.deadline_us,
+                job.ingress,
+                *_tokens(job),
+                *_priority(job),
+            ]
             for workflow, job in zip(instance.job_workflow, instance.jobs, strict=True)
         ],
         "options": {
@@ -108,13 +116,17 @@ def _stream(stream: StreamClass) -> list[Any]:
         ]
         for kind, speed in stream.speeds.items()
     }
-    return [stream.name, speeds, list(stream.models)]
+    return [stream.name, speeds, list(stream.models), *([list(stream.adapters)] if stream.adapters else [])]
 
 
 def _tokens(job: Job) -> list[dict[str, list[int]]]:
     """Return the tokens of a job's requests, whoever gives them; nothing where it has none."""
     tokens = {task.name: list(job.tokens_of(task)) for task in job.workflow.tasks if task.stream is not None}
     return [tokens] if tokens else []
+
+
+def _priority(job: Job) -> list[dict[str, int]]:
+    return [{"priority": job.priority}] if job.priority else []
 
 
 def _link(link: Link) -> list[Any]:

@@ -33,6 +33,11 @@ EXAMPLES = (
 )
 
 
+def is_named(by: str, workflow: str) -> bool:
+    """Say whether a workflow is meant by its name, or by what names that begin so end in: an asterisk."""
+    return by == workflow or (by.endswith("*") and workflow.startswith(by[:-1]))
+
+
 @dataclass(frozen=True, slots=True)
 class ServiceLevel:
     """A demand on the jobs of a timeline.
@@ -114,9 +119,7 @@ class ServiceLevel:
         >>> [ServiceLevel.parse("no late jobs of chat *").names(name) for name in ("chat 1 of 4", "chat", "chatter")]
         [True, False, False]
         """
-        if self.workflow is None or self.workflow == workflow:
-            return True
-        return self.workflow.endswith("*") and workflow.startswith(self.workflow[:-1])
+        return self.workflow is None or is_named(self.workflow, workflow)
 
     def met_by(
         self, instance: Instance, latency: Ints, jobs: Sequence[int] | Ints, tokens: TokenTimes | None = None

@@ -157,11 +157,14 @@ def _classes(workflows: Sequence[Workflow]) -> tuple[tuple[StreamClass, ...], In
 
 
 def longest_on(stream: StreamClass, speed: StreamSpeed | None, gpu: GPU, weights: Mapping[str, int]) -> int:
-    """Return the most tokens, n + m, of a request that fits on a GPU beside the models of a class; 0 if none does.
+    """Return the most tokens, n + m, of a request that fits on a GPU beside a class's models and any of its adapters.
+
+    0 if none does.
 
     Where KV grows, a request never holds its last token, and whole blocks count.
     """
-    room = gpu.memory_bytes - sum(weights[name] for name in stream.models)
+    beside = max((weights[name] for name in stream.adapters), default=0)
+    room = gpu.memory_bytes - sum(weights[name] for name in stream.models) - beside
     if speed is None or gpu.slots or room < 0:
         return 0
     most = min(LARGEST, room // speed.kv_bytes) if speed.kv_bytes else LARGEST

@@ -217,12 +217,15 @@ class StreamClass:
         Names of the models that must be ready on a GPU while it serves the class.
     fitted
         Where its speeds come from, as far as they were fitted to logs.
+    adapters
+        Names of models of which a request may need one besides; requests of all of them run together (rule E6).
     """
 
     name: str
     speeds: Mapping[str, StreamSpeed]
     models: tuple[str, ...] = ()
     fitted: tuple[Fitted, ...] = ()
+    adapters: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.speeds:
@@ -246,4 +249,9 @@ class StreamClass:
     @property
     def content(self) -> object:
         """A key that equal classes share."""
-        return self.name, frozenset((kind, speed.content) for kind, speed in self.speeds.items()), self.models
+        return (
+            self.name,
+            frozenset((kind, speed.content) for kind, speed in self.speeds.items()),
+            self.models,
+            self.adapters,
+        )

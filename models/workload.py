@@ -202,8 +202,10 @@ class Task:
             if any(edge.kv for edge in self.inputs):
                 raise ValueError(f"task {self.name}: only a request of a stream takes KV in")
             return
-        own = (self.runtime_us, self.models, self.share, self.memory_bytes, self.batch)
-        if own != (self.stream.least_us, self.stream.models, WHOLE, 0, None):
+        own = (self.runtime_us, self.models[: len(self.stream.models)], self.share, self.memory_bytes, self.batch)
+        adapters = self.models[len(self.stream.models) :]
+        alike = own == (self.stream.least_us, self.stream.models, WHOLE, 0, None)
+        if not alike or len(adapters) > 1 or not {*adapters} <= {*self.stream.adapters}:
             raise ValueError(f"task {self.name}: differs from its stream class {self.stream.name}")
         if self.tokens is not None:
             self.check_tokens(self.tokens)
@@ -237,10 +239,12 @@ class Task:
         input_bytes: int = 0,
         tied_to: str | None = None,
         first_token: bool = False,
+        adapter: str | None = None,
     ) -> Task:
-        """Return a request of a stream class."""
+        """Return a request of a stream class, with one of its adapters if it names one."""
         least_us, plain = stream.least_us, (WHOLE, 0, None)
-        return cls(name, least_us, stream.models, inputs, *plain, input_bytes, stream, tokens, tied_to, first_token)
+        models = stream.models if adapter is None else (*stream.models, adapter)
+        return cls(name, least_us, models, inputs, *plain, input_bytes, stream, tokens, tied_to, first_token)
 
     def runtime_on(self, kind: str) -> int | None:
         """Return the run time on a kind of GPU in microseconds, or None where the task cannot run."""
@@ -438,6 +442,8 @@ class Job:
         policy's seed, and its input costs nothing.
     tokens
         Of its requests of streams by task, as far as they are not those of the task itself; None: none are.
+    priority
+        Who has a higher one goes first in the queues of online policies (rule E8); no rule for plans.
     line
         Line of the log that the job was imported from: a name for it, no part of what it is. None: not known.
     """
@@ -448,6 +454,7 @@ class Job:
     deadline_us: int | None = None
     ingress: int | None = None
     tokens: Mapping[str, Tokens] | None = None
+    priority: int = 0
     line: int | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:

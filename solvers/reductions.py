@@ -47,7 +47,7 @@ from truenorth.models import (
     assert_feasible,
 )
 from truenorth.models.cluster import FOREVER, Availability
-from truenorth.models.features import SEVERAL_AT_A_TIME, Feature, missing, require
+from truenorth.models.features import NO_RULES, SEVERAL_AT_A_TIME, Feature, missing, require
 from truenorth.models.instance import NEVER, NONE, Instance, Ints
 from truenorth.models.objective import Term, charges
 from truenorth.models.restrictions import Restrictions
@@ -123,7 +123,7 @@ class Lanes(Equivalent):
         return gathered
 
 
-_OF_LANES = frozenset({Feature.SHARES, Feature.WORKFLOWS, Feature.SLOTS, Feature.SERIAL_LOADS})
+_OF_LANES = NO_RULES | {Feature.SHARES, Feature.WORKFLOWS, Feature.SLOTS, Feature.SERIAL_LOADS}
 """What lanes support: limits name GPUs and replicas, which lanes would count anew."""
 
 

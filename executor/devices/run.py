@@ -28,7 +28,7 @@ from truenorth.executor.policy import Policy
 from truenorth.executor.simulation import twin_for
 from truenorth.models import Instance, Timeline
 from truenorth.models.branches import open_paths
-from truenorth.models.features import SERVING, require
+from truenorth.models.features import SERVING, Feature, require
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ def run_on(
     StoppedError
         If it was told to give up.
     """
-    require(instance, "a run on devices", SERVING)
+    require(instance, "a run on devices", SERVING - {Feature.ADAPTERS})
     instance.require_always_available("a run on devices")
     instance.require_reserved_kv("a run on devices")
     made = policy()

@@ -22,7 +22,7 @@ from truenorth.executor.policies.room import NO_PLACE, Room
 from truenorth.executor.policy import Knows, Policy
 from truenorth.executor.site import Site
 from truenorth.models import NEVER
-from truenorth.models.features import TOGETHER, Features
+from truenorth.models.features import NO_RULES, TOGETHER, Features
 from truenorth.models.instance import Ints
 
 _FIRST = -1
@@ -108,7 +108,7 @@ class GangQueue(Policy):
         The GPUs that are free.
     """
 
-    supports: ClassVar[Features] = TOGETHER
+    supports: ClassVar[Features] = TOGETHER - NO_RULES
 
     def begin(self, site: Site) -> None:
         """Begin with an empty queue and free GPUs."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -19,11 +20,12 @@ from truenorth.executor.errors import PolicyError
 from truenorth.executor.execution import NOWHERE
 from truenorth.executor.policies.baselines import Lru, LruOptions
 from truenorth.executor.policies.homed import Homes
-from truenorth.executor.policies.options import count, count_from_1, factor, option, switch
+from truenorth.executor.policies.options import count, count_from_1, counts, factor, names, nearest, option, switch
 from truenorth.executor.policy import Knows
 from truenorth.executor.site import Site
 from truenorth.models import NONE, StreamSpeed, Tokens
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.slo import is_named
 from truenorth.models.streams import PICOSECONDS
 
 
@@ -36,9 +38,17 @@ class GatewayOptions(LruOptions):
     limit
         Most requests that a node serves at once, fewer than its engine has seats (vLLM: ``--max-num-seqs``); None: as
         many as there are seats.
+    urgent
+        Names of workflows, the most urgent first, in place of the scenario's priorities: all others come after them.
+        ``chat *`` stands for all that begin so.
+    apart
+        Numbers of nodes that serve the first of these workflows alone, the second, and so on, in order of the GPUs; all
+        other requests share the other nodes.
     """
 
     limit: int | None = option(None, count_from_1())
+    urgent: tuple[str, ...] = option((), names)
+    apart: tuple[int, ...] = option((), counts)
 
 
 class Gateway(Lru):
@@ -55,7 +65,11 @@ class Gateway(Lru):
 
     def __init__(self, options: GatewayOptions | None = None) -> None:
         super().__init__(options)
-        self._limit = None if options is None else options.limit
+        readings = options or GatewayOptions()
+        self._limit, self._order, self._apart = readings.limit, readings.urgent, readings.apart
+        if len(self._apart) > len(self._order):
+            problem = f"gives {len(self._apart)} numbers of nodes for {len(self._order)} urgent workflows"
+            raise PolicyError(f"option apart: {problem}; allowed is at most one for each that `urgent` names")
 
     def _accept(self, site: Site) -> None:
         """Keep to every restriction: where models may not leave, or be on many GPUs, they have homes."""
@@ -71,6 +85,10 @@ class Gateway(Lru):
         self._sent: dict[int, int] = {}
         self._work: dict[int, int] = {}
         self._served: set[int] = set()
+        self._check_order(site)
+        self._rank: dict[str, int] = {}
+        pools = accumulate(self._apart, initial=0)
+        self._pools = [range(first, last) for first, last in pairwise((*pools, site.n_gpus))] if self._apart else []
         if self._limit is not None:
             site.limits.update(dict.fromkeys(range(site.n_gpus), self._limit))
 
@@ -107,6 +125,32 @@ class Gateway(Lru):
         """Count a request of a GPU no more: it has ended there, or is taken away."""
         self.outstanding[gpu] -= 1
 
+    def _check_order(self, site: Site) -> None:
+        """Refuse urgent workflows that the catalogue does not have."""
+        known = [workflow.name for workflow in site.catalogue]
+        for by in self._order if known else ():
+            if not any(is_named(by, name) for name in known):
+                raise PolicyError(f"option urgent: the catalogue has no {by!r}{nearest(by, known)}")
+
+    def urgency(self, task: int) -> int:
+        """Return the priority of a request, by its workflow where these are listed."""
+        return len(self._order) - self._place_in_order(task) if self._order else super().urgency(task)
+
+    def _place_in_order(self, task: int) -> int:
+        """Return where the workflow of a request stands among those that are listed, behind them if it is not."""
+        name = self.site.jobs[self.site.job[task]].workflow.name
+        if name not in self._rank:
+            named = (at for at, each in enumerate(self._order) if is_named(each, name))
+            self._rank[name] = next(named, len(self._order))
+        return self._rank[name]
+
+    def _in_pool(self, task: int, able: Sequence[int]) -> Sequence[int]:
+        """Return those of these GPUs that serve requests like this one; all of them where none is left."""
+        if not self._pools:
+            return able
+        pool = self._pools[min(self._place_in_order(task), len(self._pools) - 1)]
+        return [gpu for gpu in able if gpu in pool] or able
+
     def _tied(self, task: int) -> int:
         """Return the GPU of a request that this one is tied to, NOWHERE if there is none."""
         site = self.site
@@ -123,6 +167,7 @@ class Gateway(Lru):
             if not able:
                 listed = ", ".join(site.models[model].name for model in needs)
                 raise PolicyError(f"policy {self.name}: under no_swaps, max_replicas no GPU has room for {listed}")
+        able = self._in_pool(task, able)
         if not needs:
             return list(able)
         found = [gpu for gpu in able if self._has_room(gpu, needs)]

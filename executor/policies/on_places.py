@@ -20,7 +20,7 @@ from truenorth.executor.policies.rltune import Rltune, RltuneOptions
 from truenorth.executor.policies.srpt import Srpt
 from truenorth.executor.policy import Knows, Policy
 from truenorth.executor.site import Site
-from truenorth.models.features import TOGETHER, Feature, Features
+from truenorth.models.features import NO_RULES, TOGETHER, Feature, Features
 from truenorth.models.instance import Ints
 
 
@@ -54,7 +54,7 @@ class BoundToPlaces(Policy):
     Because: all GPUs keep one order, that of binding; the first of it stands first on every GPU of its place.
     """
 
-    supports: ClassVar[Features] = TOGETHER
+    supports: ClassVar[Features] = TOGETHER - NO_RULES
 
     def begin(self, site: Site) -> None:
         """Begin with nothing bound."""

@@ -65,6 +65,24 @@ def count_from_1(most: int | None = None) -> Callable[[str], int]:
     return read
 
 
+def counts(text: str) -> tuple[int, ...]:
+    """Read whole numbers of at least 1, joined by ``+``.
+
+    >>> counts("1+2")
+    (1, 2)
+    """
+    return tuple(map(count_from_1(), text.split("+")))
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Read names with a plus sign between them.
+
+    >>> names("chat+search")
+    ('chat', 'search')
+    """
+    return tuple(text.split("+"))
+
+
 def factor(text: str) -> float:
     """Read a finite number of at least 0."""
     value = float(text)

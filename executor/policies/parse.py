@@ -32,6 +32,7 @@ from truenorth.executor.policies.options import Kind, by_old_name, nearest
 from truenorth.executor.policies.rltune import Rltune
 from truenorth.executor.policies.srpt import Srpt
 from truenorth.executor.policies.static import Static
+from truenorth.executor.policies.turns import Turns
 from truenorth.executor.policy import Knows, Policy
 from truenorth.models import Instance
 from truenorth.models.errors import UserError
@@ -62,6 +63,7 @@ POLICIES: Mapping[str, type[Policy]] = {
     "least_work": LeastWork,
     "least_delay": LeastDelay,
     "prefix_affinity": PrefixAffinity,
+    "turns": Turns,
 }
 """The built-in online policies by name."""
 WEIGHING = ("least_delay", "least_work")

@@ -26,6 +26,7 @@ from truenorth.executor.policies.view import PublishedView, RunRows, least
 from truenorth.executor.policy import Policy
 from truenorth.executor.site import Site
 from truenorth.models import NONE
+from truenorth.models.features import SERVING, Features
 from truenorth.models.workload import WHOLE
 
 
@@ -59,6 +60,7 @@ class QueuePolicy(Policy):
         dispatcher, which knows all that was decided.
     """
 
+    supports: ClassVar[Features] = SERVING
     remembers: ClassVar[bool] = True
     decides_apart: ClassVar[bool] = False
     Options: ClassVar[type[object]] = QueueOptions
@@ -76,6 +78,8 @@ class QueuePolicy(Policy):
         self._count: Callable[[int, int], None] = self.view.add_work
         self.queue: list[list[int]] = [[] for _ in range(site.n_gpus)]
         self._queued_on: dict[int, int] = {}
+        # Whether somebody is more urgent than others: else everybody queues up behind.
+        self._urgent = False
         self.batches = Batches(site, self.options.batch, self)
         self.in_turn = [NOWHERE] * site.n_gpus
         self.last_use_us: list[dict[int, int]] = [{} for _ in range(site.n_gpus)]
@@ -289,10 +293,38 @@ class QueuePolicy(Policy):
     def enqueue(self, task: int, gpu: int) -> None:
         """Queue a task up at the GPU where it was placed."""
         self._queued_on[task] = gpu
-        self.queue[gpu].append(task)
+        queue, urgency = self.queue[gpu], self.urgency(task)
+        if urgency or self._urgent:
+            self._urgent = True
+            self._let_pass(gpu, urgency)
+            queue.insert(self._behind(queue, urgency), task)
+        else:
+            queue.append(task)
         self._count(gpu, self._work_us(task, gpu))
         if self._own is not None:
             self._own.settle(task)  # by now what was published before is taken in
+
+    def urgency(self, task: int) -> int:
+        """Return the priority of a task, that of its job: nobody passes a higher one in a queue (rule E8)."""
+        return self.site.jobs[self.site.job[task]].priority
+
+    def _behind(self, queue: Sequence[int], urgency: int) -> int:
+        """Return the place in a queue behind all that are as urgent as this."""
+        return next((at for at, task in enumerate(queue) if self.urgency(task) < urgency), len(queue))
+
+    def _let_pass(self, gpu: int, urgency: int) -> None:
+        """Put the task in turn back into its queue if it is less urgent than one that comes."""
+        task = self.in_turn[gpu]
+        if task != NOWHERE and self.urgency(task) < urgency:
+            self.put_back(gpu)
+
+    def put_back(self, gpu: int) -> None:
+        """Put the task in turn on a GPU back to where it was taken from: the head of its queue."""
+        task, self.in_turn[gpu] = self.in_turn[gpu], NOWHERE
+        self._awaited[gpu] = NOWHERE
+        self._queued_on[task] = gpu
+        queue = self.queue[gpu]
+        queue.insert(self._behind(queue, self.urgency(task) + 1), task)
 
     def started(self, task: int, gpu: int) -> None:
         """Take note that a task has started."""

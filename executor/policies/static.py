@@ -13,7 +13,7 @@ from truenorth.executor.errors import PolicyError
 from truenorth.executor.execution import NOWHERE
 from truenorth.executor.policies.eviction import fit_slots
 from truenorth.executor.policies.homed import leave_out_excess
-from truenorth.executor.policies.options import QueueOptions, ViewOptions, nearest, option
+from truenorth.executor.policies.options import QueueOptions, ViewOptions, names, nearest, option
 from truenorth.executor.policies.planning import mean_run
 from truenorth.executor.policies.queueing import QueuePolicy
 from truenorth.executor.policies.view import UNREACHABLE, CostRows, Row, RunRows, least
@@ -24,15 +24,6 @@ from truenorth.models.branches import likelihoods
 from truenorth.models.gpu_state import Memory
 from truenorth.models.places import Places
 from truenorth.models.tables import GPUClasses, needed_models, place_classes, run_times
-
-
-def names(text: str) -> tuple[str, ...]:
-    """Read names with a plus sign between them.
-
-    >>> names("chat+search")
-    ('chat', 'search')
-    """
-    return tuple(text.split("+"))
 
 
 @dataclass(frozen=True, slots=True)

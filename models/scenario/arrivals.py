@@ -21,7 +21,7 @@ from truenorth.models.record import guard
 from truenorth.models.scenario.document import JobSection, PoissonSection, ScenarioDocument, TraceSection
 from truenorth.models.scenario.errors import FieldError, InputError, Where, allowed, quote
 from truenorth.models.scenario.files import LONGEST_LINE, admit, open_now, read_bounded_lines
-from truenorth.models.scenario.quantities import MAX_JOBS, MAX_TIME_US, read_number, read_server
+from truenorth.models.scenario.quantities import MAX_JOBS, MAX_PRIORITY, MAX_TIME_US, read_number, read_server
 from truenorth.models.scenario.requests import TOKEN_COLUMNS, Forms, RequestForm, read_count
 from truenorth.models.streams import Tokens
 from truenorth.models.units import US_DECIMALS, QuantityError, microseconds
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _TIME = {f"time_{unit}": unit for unit in US_DECIMALS}
 _DEADLINE = {f"deadline_{unit}": unit for unit in US_DECIMALS}
-_COLUMNS = (*_TIME, "workflow", *_DEADLINE, "weight", "ingress", "path", "line")
+_COLUMNS = (*_TIME, "workflow", *_DEADLINE, "weight", "ingress", "path", "priority", "line")
 
 
 def build_jobs(
@@ -74,6 +74,7 @@ def build_jobs(
             document.workflows[a.workflow].deadline if a.deadline_us is None else a.deadline_us,
             a.ingress,
             a.tokens,
+            document.workflows[a.workflow].priority if a.priority is None else a.priority,
             a.line,
         )
         for job, a in enumerate(ordered)
@@ -163,7 +164,7 @@ def _list_jobs(document: ScenarioDocument, forms: Forms) -> list[Arrival]:
             problem = f"unknown server {quote(f's{job.ingress}')}; allowed are s0 to s{servers - 1}"
             raise FieldError((*where, "ingress"), problem)
         tokens = _listed_tokens(job, (*where, "tokens"), forms[job.workflow])
-        said = job.deadline, job.weight, job.ingress, job.path, tokens, job.line
+        said = job.deadline, job.weight, job.ingress, job.path, tokens, job.priority, job.line
         arrivals.append(Arrival(job.release, job.workflow, *said))
     return arrivals
 
@@ -196,6 +197,7 @@ class Arrival(NamedTuple):
     ingress: int | None = None
     path: int | None = None
     tokens: Mapping[str, Tokens] | None = None
+    priority: int | None = None
     line: int | None = None
 
 
@@ -279,12 +281,18 @@ def _read(rows: Reader, file: str, forms: Forms, servers: int, window: tuple[int
         raise InputError(file, line, str(error.where[0]), problem) from None
 
 
-_Rest = tuple[int | None, Fraction, int | None, int | None, Mapping[str, Tokens] | None]
+_Rest = tuple[int | None, Fraction, int | None, int | None, Mapping[str, Tokens] | None, int | None]
 
 
 def _read_number(text: str, what: str) -> int:
     if not (text.isdecimal() and text.isascii() and len(text) < 10):
         raise QuantityError(f"{quote(text)} is no {what}; allowed is its number, from 0")
+    return int(text)
+
+
+def _read_priority(text: str) -> int:
+    if not (text.isdecimal() and text.isascii() and len(text) < 10 and int(text) <= MAX_PRIORITY):
+        raise QuantityError(f"{quote(text)} is no priority; allowed are 0 to {MAX_PRIORITY}, a higher one first")
     return int(text)
 
 
@@ -319,7 +327,7 @@ class _TraceHeader:
         self._tokens = [(*tokens[name], name, position) for name, position in given.items() if name in tokens]
 
     def values(self, row: Sequence[str]) -> tuple[int, str, _Rest | tuple[()]]:
-        """Return time, workflow, and deadline, weight, ingress, path and tokens where there are such columns."""
+        """Return time, workflow, and deadline, weight, ingress, path, tokens and priority where there are such."""
         if len(row) != self._width:
             raise FieldError(("row",), f"has {len(row)} fields; allowed are {self._width}")
         try:
@@ -342,7 +350,7 @@ class _TraceHeader:
             raise FieldError(("line",), str(error)) from None
 
     def _rest(self, row: Sequence[str], workflow: str) -> _Rest:
-        deadline, weight, ingress, path = None, Fraction(1), None, None
+        deadline, weight, ingress, path, priority = None, Fraction(1), None, None, None
         for name, position in self._optional.items():
             text = row[position].strip()
             if not text:
@@ -354,6 +362,8 @@ class _TraceHeader:
                     weight = read_number(text)
                 elif name == "path":
                     path = _read_number(text, "branch")
+                elif name == "priority":
+                    priority = _read_priority(text)
                 else:
                     ingress = read_server(text)
             except QuantityError as error:
@@ -363,7 +373,8 @@ class _TraceHeader:
                 raise FieldError((name,), f"{quote(text)} is out of range; allowed is 0 to {MAX_TIME_US} us")
             if ingress is not None and ingress >= self._servers:
                 raise FieldError((name,), f"unknown server {quote(text)}; allowed are s0 to s{self._servers - 1}")
-        return deadline, weight, ingress, path, self._tokens_of(row, self._forms[workflow]) if self._requests else None
+        tokens = self._tokens_of(row, self._forms[workflow]) if self._requests else None
+        return deadline, weight, ingress, path, tokens, priority
 
     def _tokens_of(self, row: Sequence[str], forms: Mapping[str, RequestForm]) -> dict[str, Tokens] | None:
         """Return the tokens of a job's requests as far as the row gives any."""

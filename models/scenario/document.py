@@ -29,6 +29,7 @@ from truenorth.models.scenario.quantities import (
     PositiveNumber,
     PositiveSize,
     PositiveTime,
+    Priority,
     Rate,
     Seed,
     Server,
@@ -260,6 +261,7 @@ class TaskSection(Section):
     stream: Name | None = Field(
         default=None, description="The stream class of which it is a request, in place of the same."
     )
+    adapter: Name | None = Field(default=None, description="The adapter of the class that the request needs besides.")
     prompt: TokenCount | None = Field(default=None, description="Prompt tokens, unless the job says otherwise.")
     uncached: UncachedCount | None = Field(
         default=None, description="Prompt tokens that no cache has: all if left out; none where KV is moved to it."
@@ -294,7 +296,8 @@ class TaskSection(Section):
         if own and (self.batch is not None or self.stream is not None):
             problem_text = f"has {form} and {own[0]}; allowed is {form} in place of models, runtime, share and memory"
             raise problem(problem_text, own[0])
-        of_requests = {"prompt", "uncached", "output_tokens", "tied_to", "first_token"} & self.model_fields_set
+        keys = {"prompt", "uncached", "output_tokens", "tied_to", "first_token", "adapter"}
+        of_requests = keys & self.model_fields_set
         if self.stream is None and of_requests:
             key = min(of_requests).replace("tied_to", "with")
             raise problem(f"has {key} without stream; allowed is {key} for a request of a stream", key)
@@ -338,6 +341,9 @@ class WorkflowSection(Section):
     ideal: PositiveTime | None = Field(
         default=None, description="What slowdowns of its jobs divide by, the critical path if left out."
     )
+    priority: Priority = Field(
+        default=0, description="Of its jobs, unless a job says otherwise: a higher one goes first in policies' queues."
+    )
 
 
 class PoissonSection(Section):
@@ -352,9 +358,10 @@ class PoissonSection(Section):
 
 
 class TraceSection(Section):
-    """Arrivals from a CSV file: time_ms (or time_s, time_us), workflow [, deadline_ms, weight, ingress, path].
+    """Arrivals from a CSV file: time_ms (or time_s, time_us), workflow.
 
-    Of a request TASK of a stream also TASK.prompt, TASK.uncached, TASK.output.
+    Besides, where there are such columns, deadline_ms, weight, ingress, path and priority; of a request TASK of a
+    stream also TASK.prompt, TASK.uncached, TASK.output.
     """
 
     file: Name = Field(description="Path, relative to the scenario file.")
@@ -373,6 +380,7 @@ class JobSection(Section):
     weight: Number = Field(default=1, description="Counts in the weighted objectives.", validate_default=True)
     ingress: Server | None = Field(default=None, description="The server that plans the job online.")
     path: Index | None = Field(default=None, description="The branch that it takes, from 0; drawn if left out.")
+    priority: Priority | None = Field(default=None, description="A higher one goes first in policies' queues.")
     tokens: dict[Name, TokenTriple] = Field(
         default_factory=dict, description="By task: prompt, uncached and output tokens of its request."
     )
@@ -449,6 +457,17 @@ class ScenarioDocument(Section):
         default=None,
         description="Run times are those of a log, raised by at most this share of themselves; answers repeat it.",
     )
+
+    @model_validator(mode="after")
+    def _adapters_are_models(self) -> ScenarioDocument:
+        for stream, section in self.streams.items():
+            for name, adapter in section.adapters.items():
+                if f"{stream}/{name}" in self.models:
+                    text = f"{quote(f'{stream}/{name}')} is a model, too; allowed is another name"
+                    raise problem(text, "models")
+                # In memory they are models like others: so they are pinned, limited and resident, too.
+                self.models[f"{stream}/{name}"] = ModelSection.model_construct(weights=adapter.weights)
+        return self
 
 
 def json_schema() -> dict[str, Any]:

@@ -27,7 +27,8 @@ def stream_class(name: str, section: StreamSection) -> StreamClass:
             Fitted(name, kind, log.log, log.requests, _float(log.mean_error), _float(log.p95_error))
             for kind, log in section.fitted.items()
         ]
-        return StreamClass(name, section.speeds, section.models, tuple(fitted))
+        adapters = tuple(f"{name}/{adapter}" for adapter in section.adapters)
+        return StreamClass(name, section.speeds, section.models, tuple(fitted), adapters)
 
 
 def _float(value: Fraction | None) -> float | None:

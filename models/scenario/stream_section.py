@@ -16,6 +16,7 @@ from truenorth.models.scenario.quantities import (
     JobCount,
     Name,
     Number,
+    PositiveSize,
     PositiveTime,
     Rate,
     Size,
@@ -130,6 +131,12 @@ def _fitted_for_every_kind(value: object) -> object:
     return {ANY_KIND: value} if isinstance(value, Mapping) and "log" in value else value
 
 
+class AdapterSection(Section):
+    """An adapter of a language model, such as a LoRA, loaded beside it."""
+
+    weights: PositiveSize
+
+
 class StreamSection(Section):
     """Requests served together by continuous batching; every value holds for all kinds of GPU, or stands per kind."""
 
@@ -159,6 +166,9 @@ class StreamSection(Section):
         description="Whether a request holds KV for all its tokens from its start, or takes blocks as it grows.",
     )
     block: _Counts = Field(default=BLOCK, validate_default=True, description="Tokens of a block of KV, where KV grows.")
+    adapters: dict[Name, AdapterSection] = Field(
+        default_factory=dict, description="Weights of which a request may need one besides, by name."
+    )
     fitted: Annotated[
         dict[Name, FittedSection], BeforeValidator(_fitted_for_every_kind, FittedSection | dict[Name, FittedSection])
     ] = Field(default_factory=dict, description="What the law was fitted to, and how far off it is.")

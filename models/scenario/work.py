@@ -105,8 +105,12 @@ def _request(classes: _Classes, where: Where, task: TaskSection, inputs: tuple[E
         tokens = classes.forms[workflow][name].tokens()
     except QuantityError as error:
         raise FieldError((*where, "prompt"), str(error)) from None
+    adapter = None if task.adapter is None else f"{stream.name}/{task.adapter}"
+    if adapter is not None and adapter not in stream.adapters:
+        known = [each.partition("/")[2] for each in stream.adapters]
+        raise FieldError((*where, "adapter"), f"unknown adapter {quote(str(task.adapter))}; {allowed(adapter, known)}")
     with blame(where, "a request of a stream, tied to another and taking in KV of others"):
-        return Task.of_stream(name, stream, tokens, inputs, task.input, task.tied_to, task.first_token)
+        return Task.of_stream(name, stream, tokens, inputs, task.input, task.tied_to, task.first_token, adapter)
 
 
 def _inputs(task: TaskSection, section: WorkflowSection) -> tuple[Edge, ...]:
@@ -198,4 +202,6 @@ def _request_attributes(task: Task) -> dict[str, Any]:
         asked |= {"prompt": prompt, "uncached": uncached, "output_tokens": output}
     if task.tied_to is not None:
         asked["with"] = task.tied_to
+    if task.stream is not None and task.models != task.stream.models:
+        asked["adapter"] = task.models[-1].removeprefix(f"{task.stream.name}/")
     return asked | {"first_token": True} if task.first_token else asked

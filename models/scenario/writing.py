@@ -78,12 +78,18 @@ def document_of(instance: Instance) -> dict[str, Any]:
     workflows = needed.values()
     batches = {task.batch.name: task.batch for each in workflows for task in each.tasks if task.batch is not None}
     streams = () if instance.streams is None else instance.streams.classes
+    adapters = {name for stream in streams for name in stream.adapters}
+    sizes = {model.name: model.weight_bytes for model in instance.models}
     options, restrictions = _options(instance), _restrictions(instance)
     return {
         "cluster": {"groups": list(_groups(instance)), **_network(instance)},
-        "models": {model.name: {"weights": f"{model.weight_bytes} B"} for model in instance.models},
+        "models": {
+            model.name: {"weights": f"{model.weight_bytes} B"}
+            for model in instance.models
+            if model.name not in adapters
+        },
         **({"batches": {each.name: _batch(each) for each in batches.values()}} if batches else {}),
-        **({"streams": {each.name: _stream(each) for each in streams}} if streams else {}),
+        **({"streams": {each.name: _stream(each, sizes) for each in streams}} if streams else {}),
         "workflows": {workflow.name: _workflow(workflow) for workflow in workflows},
         "workload": {"jobs": job_sections(instance)},
         **({"options": options} if options else {}),
@@ -135,8 +141,9 @@ def _batch(batch: BatchClass) -> dict[str, Any]:
     }
 
 
-def _stream(stream: StreamClass) -> dict[str, Any]:
+def _stream(stream: StreamClass, sizes: Mapping[str, int]) -> dict[str, Any]:
     speeds = stream.speeds.items()
+    adapters = {name.removeprefix(f"{stream.name}/"): {"weights": f"{sizes[name]} B"} for name in stream.adapters}
     return {
         "models": list(stream.models),
         "prefill": {kind: _rate(speed.prefill_rate) for kind, speed in speeds},
@@ -149,6 +156,7 @@ def _stream(stream: StreamClass) -> dict[str, Any]:
         "budget": {kind: "shared" if speed.shared else "separate" for kind, speed in speeds},
         "kv": {kind: "grows" if speed.block else "reserved" for kind, speed in speeds},
         "block": {kind: speed.block or BLOCK for kind, speed in speeds},
+        **({"adapters": adapters} if adapters else {}),
         **({"fitted": {law.kind: _fitted(law) for law in stream.fitted}} if stream.fitted else {}),
     }
 
@@ -224,6 +232,8 @@ def job_sections(instance: Instance) -> list[dict[str, Any]]:
             section["ingress"] = f"s{job.ingress}"
         if job.workflow.of is not None:
             section["path"] = branch_of(job.workflow)
+        if job.priority:
+            section["priority"] = job.priority
         if job.tokens:
             section["tokens"] = {name: list(tokens) for name, tokens in job.tokens.items()}
         sections.append(section)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import ceil, floor
 
-from truenorth.executor import Knows
+from truenorth.executor import POLICIES, Knows, parse_policy
+from truenorth.executor.policies.gateways import GatewayOptions
 from truenorth.models.metrics import StreamMetrics
 from truenorth.models.record import ABSENT
 from truenorth.models.slo import ServiceLevel
@@ -273,6 +274,29 @@ def _preempted(alternative: AlternativeSize) -> str:
 
 
 def engines_in_words(found: ServersRecord) -> str:
+    """Return how the engines of the best answer are to be set, and what that changes; empty if nothing was tried."""
+    order, limits = _order_in_words(found), _limit_in_words(found)
+    # That fewer requests at once are no help elsewhere is of no interest where an order is.
+    tells = found.alternatives and found.alternatives[0].requests_at_once is not ABSENT
+    return ". ".join(part for part in (order, limits if tells or not order else "") if part)
+
+
+def _order_in_words(found: ServersRecord) -> str:
+    """Return whose requests go first, or have nodes of their own; empty where it is first come first served."""
+    name = found.alternatives[0].policy if found.alternatives else ""
+    options = parse_policy(name).options if name.partition(":")[0] in POLICIES else None
+    if not isinstance(options, GatewayOptions) or not options.urgent:
+        return ""
+    if not options.apart:
+        return f"Requests of {', then '.join(options.urgent)} go first (vLLM: --scheduling-policy priority)"
+    alone = [
+        f"{count} of the nodes {'serves' if count == 1 else 'serve'} {workflow} alone"
+        for workflow, count in zip(options.urgent, options.apart, strict=False)
+    ]
+    return f"{', '.join(alone)}; the others share the rest"
+
+
+def _limit_in_words(found: ServersRecord) -> str:
     """Return how many requests the engines are to serve at once, and what that changes; empty if it was not tried."""
     limit = found.alternatives[0].requests_at_once if found.alternatives else ABSENT
     tried = found.requests_at_once

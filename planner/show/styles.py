@@ -33,7 +33,7 @@ _OF_POLICY = dict(
         (
             "receding", "compass", "srpt", "ahead", "lru", "jit", "rltune", "hadar",
             "compass-released", "dally", "heft", "hash", "static", "clockwork", "deferred", "offline",
-            "least_tokens", "prefix_affinity", "least_requests", "round_robin", "least_work", "least_delay",
+            "least_tokens", "prefix_affinity", "least_requests", "round_robin", "least_work", "least_delay", "turns",
         ),
         STYLES,
         strict=False,

@@ -12,7 +12,7 @@ from fractions import Fraction
 from math import ceil, floor, inf
 
 from truenorth.models import Instance, Objective, Placement, Timeline
-from truenorth.models.features import Feature, missing
+from truenorth.models.features import NO_RULES, Feature, missing
 from truenorth.models.formulations.arc_flow import formulate, read_bins
 from truenorth.solvers.exact.cp_sat import new_solver, solve_until
 from truenorth.solvers.result import Search
@@ -20,7 +20,7 @@ from truenorth.solvers.trust import ARC_FLOW
 
 METHOD = ARC_FLOW
 """Name of the bounds that refuted capacities prove."""
-SUPPORTS = frozenset({Feature.SLOTS, Feature.SERIAL_LOADS})
+SUPPORTS = NO_RULES | {Feature.SLOTS, Feature.SERIAL_LOADS}
 
 
 def applies(instance: Instance, objective: Objective) -> bool:

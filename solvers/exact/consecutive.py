@@ -14,13 +14,13 @@ from typing import NamedTuple
 import numpy as np
 
 from truenorth.models import NONE, Instance, Objective, Placement, Timeline
-from truenorth.models.features import Feature, missing
+from truenorth.models.features import NO_RULES, Feature, missing
 from truenorth.models.objective import Charges, Term, charges
 from truenorth.solvers.result import Search
 
 METHOD = "consecutive batches"
 """Name of the optima that are proved here."""
-SUPPORTS = frozenset({Feature.BATCHES, Feature.MEMORY, Feature.SLOTS, Feature.SERIAL_LOADS})
+SUPPORTS = NO_RULES | {Feature.BATCHES, Feature.MEMORY, Feature.SLOTS, Feature.SERIAL_LOADS}
 
 
 class _Prefix(NamedTuple):

@@ -20,7 +20,7 @@ from functools import partial
 
 import numpy as np
 
-from truenorth.models.features import Feature, missing
+from truenorth.models.features import NO_RULES, Feature, missing
 from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.models.objective import Objective, Term, charges
 from truenorth.models.timeline import Timeline
@@ -67,7 +67,7 @@ _MISSES = 2
 """With batches, where the guide is weaker, no more are tried after so many in a row that gain nothing."""
 
 
-SUPPORTS = frozenset({Feature.WORKFLOWS, Feature.MODELS, Feature.PLACES, Feature.BATCHES})
+SUPPORTS = NO_RULES | {Feature.WORKFLOWS, Feature.MODELS, Feature.PLACES, Feature.BATCHES}
 
 
 def applies(instance: Instance, objective: Objective) -> bool:

@@ -6,6 +6,7 @@ Its files are the plan, the certificate, and for each the scenario it belongs to
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -57,6 +58,7 @@ from truenorth.planner.answers.servers.record import (
 )
 from truenorth.planner.answers.servers.sizes import Mix, Sizes, Sizing, candidates, leave_out_idle
 from truenorth.planner.answers.servers.streams import refute_sizes, stream_policies
+from truenorth.planner.answers.servers.urgency import first_come_first, most_urgent, try_pools
 from truenorth.planner.answers.shown import Answer, fitted_laws, frame_of_document
 from truenorth.planner.answers.simulate import is_file, write_simulation
 from truenorth.planner.answers.uncertain.spec import refuse_estimates
@@ -86,8 +88,8 @@ _LAST_POLICY_SHARE, _LAST_SHARES = 0.7, (0.1, 0.3, 0.6, 1.0)
 """The same where no plans are searched for after it."""
 _LARGEST_SHARE = 0.1
 """At most this share goes to the largest size where nothing has met the levels and plans are still to be searched."""
-_LIMITS_SHARE = 0.4
-"""At most this share goes to fewer requests at once than engines have seats."""
+_LIMITS_SHARE, _POOLS_SHARE = 0.4, 0.3
+"""At most these shares go to fewer requests at once than engines have seats, and to nodes for some workflows alone."""
 _LATER_SHARES = (0.9, 1.0)
 """Shares of what is left after all that, which policies get again while they have sizes that are not simulated."""
 
@@ -328,7 +330,8 @@ def answer_sizes(asked: SizesQuestion, scenario: Scenario, budget: Budget) -> Se
     scenario = scenario if rate == 1 else _at_rate(scenario, rate)
     chosen = levels_of(scenario, asked.slo)
     streams, long = scenario.instance.streams is not None, scenario.instance.n_tasks > LONG_TRACE
-    names = default_policies(scenario.instance, noise) if asked.policies is None else tuple(asked.policies)
+    order = most_urgent(scenario.instance, chosen) if asked.policies is None else ()
+    names = default_policies(scenario.instance, noise, order) if asked.policies is None else tuple(asked.policies)
     for name in names:
         if is_file(name):
             raise QuestionError(f"{name!r} is a file, which fits one number of servers only; name policies", "policies")
@@ -363,6 +366,7 @@ def answer_sizes(asked: SizesQuestion, scenario: Scenario, budget: Budget) -> Se
         # Whoever names policies is asked for them, and for no others.
         if limited is None and streams and asked.policies is None:
             limited = try_limits(hunt, trials, _LIMITS_SHARE)
+            try_pools(hunt, trials, names[0], order, _POOLS_SHARE)
         deployed = deploy(hunt, trials, _REST_SHARES if searched else _LAST_SHARES, deployed)
         if searched:
             hunt.search()
@@ -416,10 +420,11 @@ def coarse_stamps(release_us: Ints) -> CoarseStamps | None:
     return None
 
 
-def default_policies(instance: Instance, noise: str | None) -> tuple[str, ...]:
-    """Return the policies to simulate where none are named."""
+def default_policies(instance: Instance, noise: str | None, order: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the policies to simulate where none are named; of requests one that lets these workflows go first, too."""
     if instance.streams is not None:
-        return stream_policies(instance, noise)
+        names = stream_policies(instance, noise)
+        return (*names, *([first_come_first(names[0], order)] if order else []))
     if instance.gangs:
         return SIZING_GANG_POLICIES
     if instance.n_tasks > LONG_TRACE:

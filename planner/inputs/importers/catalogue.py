@@ -176,6 +176,8 @@ def _refuse_stream(name: str, stream: StreamSection, document: CatalogueDocument
     InputError
         At the first of them.
     """
+    if stream.adapters:
+        raise source.error(("models", name, "stream", "adapters"), "stands here; allowed are adapters in a scenario")
     for kind in stream.kinds:
         if kind != ANY_KIND and kind not in document.kinds:
             key = next(

@@ -1,0 +1,75 @@
+"""Workflows that go first, or have nodes of their own, where levels of service name them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import truenorth as tn
+from truenorth.models import ServiceLevels
+from truenorth.models.scenario import scenario_from
+from truenorth.planner.answers.servers.urgency import most_urgent
+from truenorth.planner.show.servers_words import engines_in_words
+
+TALK, FILES = "p100 latency of talk <= 50 us", "p100 latency of files <= 10 ms"
+
+
+def beside(*levels: str, **of_talk: object) -> dict[str, Any]:
+    """Return four files of 1,000 us that come at once, and talks of 10 us every 100 us; a node serves one request."""
+    talks = [{"release": f"{5 + 100 * at} us", "workflow": "talk"} for at in range(12)]
+    stream = {"models": ["m"], "prefill": "1000000 /s", "chunk": 10, "concurrency": 1, "step": {1: "10 us"}}
+    return {
+        "cluster": {
+            "groups": [{"count": 6, "gpu": {"kind": "A", "memory": "1 KB", "load_bandwidth": "1 GB/s"}}],
+            "network": {"bandwidth": "10 GB/s"},
+        },
+        "models": {"m": {"weights": "1 B"}},
+        "options": {"initial_residency": [{"gpu": f"s{at}/g0", "model": "m"} for at in range(6)]},
+        "streams": {"chat": {**stream, "kv_per_token": "0 B"}},
+        "workflows": {
+            "talk": {"tasks": {"answer": {"stream": "chat", "prompt": 10, "output_tokens": 1}}, **of_talk},
+            "files": {"tasks": {"summary": {"stream": "chat", "prompt": 1000, "output_tokens": 1}}},
+        },
+        "workload": {"jobs": [{"release": "0 us", "workflow": "files"}] * 4 + talks},
+        "slo": list(levels),
+    }
+
+
+def order(*levels: str, **of_talk: object) -> tuple[str, ...]:
+    """Return who is most urgent by these levels."""
+    return most_urgent(scenario_from(beside(*levels, **of_talk)).instance, ServiceLevels.parse(*levels))
+
+
+def test_the_tightest_level_is_the_most_urgent() -> None:
+    """Of two the tighter one is named, the other comes after it; slowdowns are taken of 10 us and 1,000 us."""
+    assert order(TALK, FILES) == ("talk",)
+    assert order("p95 slowdown of talk <= 200", "p95 slowdown of files <= 1.5") == ("files",)
+    assert order("p95 first token of files <= 40 us", TALK) == ("files",)
+    assert order("p95 latency of tal* <= 1 s") == ("tal*",)
+
+
+@pytest.mark.parametrize("levels", [["p95 latency <= 1 s"], ["p95 latency of * <= 1 s"]])
+def test_nobody_is_urgent_where_levels_do_not_differ(levels: list[str]) -> None:
+    assert order(*levels) == ()
+
+
+def test_priorities_of_the_scenario_stand() -> None:
+    assert order(TALK, FILES, priority=1) == ()
+
+
+def test_nodes_apart_are_ordered_where_they_cost_less() -> None:
+    """A talk that meets a file on its node waits for hundreds of us: four files beside it need five nodes.
+
+    With a node of their own the talks never wait, and four files one after the other take 4 ms of 10 on another.
+    """
+    answer = tn.servers(scenario_from(beside(TALK, FILES)), time_limit=60)
+    sizes = {row.policy: row.mix for row in answer.policies}
+    assert sizes["least_tokens"] == (5,)
+    assert sizes["least_tokens:urgent=talk"] == (5,)
+    assert sizes["least_tokens:urgent=talk,apart=1"] == (2,)
+    best = answer.alternatives[0]
+    assert (best.policy, best.mix) == ("least_tokens:urgent=talk,apart=1", (2,))
+    assert best.reached is not None
+    assert [int(value or 0) for value in best.reached] == [10, 4_000]
+    assert engines_in_words(answer.record()) == "1 of the nodes serves talk alone; the others share the rest"
