@@ -23,6 +23,7 @@ from truenorth.models.scenario.quantities import (
     JobCount,
     Kind,
     Levels,
+    LogLine,
     Minimised,
     Name,
     Number,
@@ -384,7 +385,7 @@ class JobSection(Section):
     tokens: dict[Name, TokenTriple] = Field(
         default_factory=dict, description="By task: prompt, uncached and output tokens of its request."
     )
-    line: Index | None = Field(default=None, description="Line of the log that it comes from, named by estimates.")
+    line: LogLine | None = Field(default=None, description="Line of the log that it comes from, named by estimates.")
 
 
 class WorkloadSection(Section):

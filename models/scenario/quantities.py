@@ -223,6 +223,7 @@ Concurrency = Annotated[
 GPUCount = Annotated[int, whole(1, MAX_GPUS), _describe_whole("How many.", 1, MAX_GPUS)]
 JobCount = Annotated[int, whole(1, MAX_JOBS), _describe_whole("How many jobs.", 1, MAX_JOBS)]
 Index = Annotated[int, whole(0, MAX_GPUS), _describe_whole("A position, from 0.", 0, MAX_GPUS)]
+LogLine = Annotated[int, whole(0, 10**9 - 1), _describe_whole("A line, from 0.", 0, 10**9 - 1)]
 MAX_PRIORITY = 1_000
 Priority = Annotated[int, whole(0, MAX_PRIORITY), _describe_whole("Urgency; a higher one goes first.", 0, MAX_PRIORITY)]
 Seed = Annotated[int, whole(0, 2**63 - 1), _describe_whole("Seed of the random numbers.", 0, 2**63 - 1)]
