@@ -91,7 +91,7 @@ def test_no_size_is_refuted_that_has_a_plan(seed: int) -> None:
         assert goal.suffices
         return optimum(goal.instance, goal.objective) <= goal.most
 
-    enough = {mix: is_enough(mix) for mix in ((1,), (2,), (3,))}
+    enough: dict[Mix, bool] = {(count,): is_enough((count,)) for count in (1, 2, 3)}
     assert not any(enough[done.mix] for done in answer.refutations if done.mix in enough), slo
     assert answer.mix is None or enough[answer.mix]
     assert all(not any(enough.values()) for done in answer.refutations if done.however_many)
