@@ -7,14 +7,14 @@ first as Helios has it (QSSF, SC'21). Run times are those that they are told.
 from __future__ import annotations
 
 from abc import abstractmethod
-from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from truenorth.executor.policies.line import Line, Waiting
 from truenorth.executor.policies.options import duration, option, switch
@@ -34,17 +34,21 @@ class _Choice:
 
     Attributes
     ----------
+    place
+        The places.
     of_gpu
         Per GPU: the places that it belongs to.
     """
 
     def __init__(self, site: Site, kinds: Sequence[int]) -> None:
-        self._place = [place for place, kind in enumerate(site.place_class) if kind in kinds]
-        members = [site.places[place] for place in self._place]
+        self.place = [place for place, kind in enumerate(site.place_class) if kind in kinds]
+        members = [site.places[place] for place in self.place]
         self._gpus = np.array([gpu for gpus in members for gpu in gpus], np.int64)
         self._first = np.cumsum([0, *map(len, members[:-1])])
+        self._server = np.array([site.gpu_server[gpus[0]] for gpus in members], np.int64)
+        self._spans = site.gpu_server[members[0][0]] != site.gpu_server[members[0][-1]]
         self.of_gpu: list[list[int]] = [[] for _ in range(site.n_gpus)]
-        for place, gpus in zip(self._place, members, strict=True):
+        for place, gpus in zip(self.place, members, strict=True):
             for gpu in gpus:
                 self.of_gpu[gpu].append(place)
 
@@ -52,7 +56,19 @@ class _Choice:
         """Return when the first place is free, no sooner than now, and those that are free then."""
         latest = np.maximum.reduceat(free_us[self._gpus], self._first)
         start_us = max(now, int(latest.min()))
-        return start_us, {self._place[position] for position in np.flatnonzero(latest <= start_us).tolist()}
+        return start_us, {self.place[position] for position in np.flatnonzero(latest <= start_us).tolist()}
+
+    def open_until(self, of_gpu: Ints) -> Ints:
+        """Return the least of what is so for each GPU of a place. Shape [instants, places]."""
+        least: Ints = np.minimum.reduceat(of_gpu[:, self._gpus], self._first, axis=1)
+        return least
+
+    def best(self, free: NDArray[np.bool_], gpu_server: Ints, positions: Ints) -> int:
+        """Return which of some places of one kind, as the room has it: in the fullest server, beyond it the first."""
+        server = self._server[positions]
+        fullness = np.zeros_like(server) if self._spans else np.bincount(gpu_server[free])[server]
+        order = np.lexsort((positions, np.zeros_like(server) if self._spans else server, fullness))
+        return self.place[int(positions[order[0]])]
 
 
 class _Reservation:
@@ -116,8 +132,7 @@ class GangQueue(Policy):
         self.waits: dict[int, None] = {}
         self.room = Room(site)
         self._kinds: dict[int, tuple[int, ...]] = {}
-        # Running tasks by the end that was told.
-        self._ends: list[tuple[int, int]] = []
+        # When each running task should end, by the run times that were told.
         self._end_of: dict[int, int] = {}
         # Whether GPUs have become free since all who wait were asked, and who came since.
         self._freed, self._new = False, set[int]()
@@ -144,8 +159,7 @@ class GangQueue(Policy):
     def finished(self, task: int, gpu: int) -> None:
         """Have its GPUs free."""
         self.room.give(gpu)
-        end_us = self._end_of.pop(task)
-        del self._ends[bisect_left(self._ends, (end_us, task))]
+        del self._end_of[task]
         self._freed = True
 
     def start(self, task: int, place: int) -> None:
@@ -153,9 +167,7 @@ class GangQueue(Policy):
         self.room.take(place)
         self.site.assign(task, place)
         self.site.start(task)
-        end_us = self.site.now + self.site.run_time(task, place)
-        self._end_of[task] = end_us
-        insort(self._ends, (end_us, task))
+        self._end_of[task] = self.site.now + self.site.run_time(task, place)
         del self.waits[task]
 
     def act(self, gpus: Sequence[int]) -> None:
@@ -168,11 +180,6 @@ class GangQueue(Policy):
     @abstractmethod
     def offer(self) -> None:
         """Start who can start, and may."""
-
-    def ends(self) -> Iterator[tuple[int, int]]:
-        """Yield when each run should end, not before now, and its place; by time."""
-        for end_us, task in self._ends:
-            yield max(end_us, self.site.now), self.site.gpu[task]
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,9 +372,11 @@ class Conservative(GangQueue):
         """Begin with nothing reserved."""
         super().begin(site)
         self._reserved_at: dict[int, tuple[int, int]] = {}
-        # What is free from each instant on, by what runs and is reserved.
-        self._times: list[int] = []
-        self._rooms: list[Room] = []
+        # Whether each GPU is free from each instant on, by what runs and is reserved. Shape [instants, GPUs].
+        self._times = np.zeros(0, np.int64)
+        self._free = np.zeros((0, site.n_gpus), np.bool_)
+        self._choices: dict[int, _Choice] = {}
+        self._gpu_server = np.array(site.gpu_server, np.int64)
 
     def finished(self, task: int, gpu: int) -> None:
         """Have its GPUs free; reservations stand if the run ended when it should."""
@@ -399,37 +408,47 @@ class Conservative(GangQueue):
 
     def _foresee(self) -> None:
         """Note what is free from when on, by what runs."""
-        room = self.room.copy()
-        self._times, self._rooms = [self.site.now], [room]
-        for end_us, place in self.ends():
-            if end_us > self._times[-1]:
-                self._times.append(end_us)
-                self._rooms.append(self._rooms[-1].copy())
-            self._rooms[-1].give(place)
+        ends = [(max(end_us, self.site.now), self.site.gpu[task]) for task, end_us in self._end_of.items()]
+        self._times = np.unique([self.site.now, *(end_us for end_us, _ in ends)])
+        self._free = np.ones((len(self._times), self.site.n_gpus), np.bool_)
+        for end_us, place in ends:
+            self._free[: np.searchsorted(self._times, end_us), list(self.site.places[place])] = False
 
     def _reserve_early(self, task: int) -> None:
-        """Reserve the first place that is free for as long as a task runs."""
-        kinds, now = self.kinds(task), self.site.now
-        past = bisect_left(self._times, now + 1) - 1
-        del self._times[:past], self._rooms[:past]
-        for begin in range(len(self._times)):
-            start_us = max(now, self._times[begin])
-            for kind in kinds:
-                run_us = self.site.run_us[self.site.template[task]][kind]
-                until = bisect_left(self._times, start_us + run_us)
-                place = Room.common(self._rooms[begin:until]).find((kind,))
-                if place != NO_PLACE:
-                    self._book(task, place, start_us, start_us + run_us)
-                    return
+        """Reserve the first place that is free for as long as a task runs; of equally early ones the fastest."""
+        now, row = self.site.now, self.site.run_us[self.site.template[task]]
+        past = int(np.searchsorted(self._times, now + 1)) - 1
+        self._times, self._free = self._times[past:], self._free[past:]
+        count = len(self._times)
+        # Until which instant each GPU stays free, from each instant on.
+        taken = np.where(self._free, count, np.arange(count)[:, None])
+        until = np.minimum.accumulate(taken[::-1], axis=0)[::-1]
+        first, best = count, NO_PLACE
+        for kind in self.kinds(task):
+            ends = np.searchsorted(self._times, np.maximum(self._times, now) + row[kind])
+            choice = self._choice(kind)
+            fits = choice.open_until(until[:first]) >= ends[:first, None]
+            able = np.flatnonzero(fits.any(axis=1))
+            if able.size:
+                first = int(able[0])
+                free, run_us = until[first] >= ends[first], row[kind]
+                best = choice.best(free, self._gpu_server, np.flatnonzero(fits[first]))
+        start_us = max(now, int(self._times[first]))
+        self._book(task, best, start_us, start_us + run_us)
+
+    def _choice(self, kind: int) -> _Choice:
+        if kind not in self._choices:
+            self._choices[kind] = _Choice(self.site, (kind,))
+        return self._choices[kind]
 
     def _book(self, task: int, place: int, start_us: int, end_us: int) -> None:
         for instant in (start_us, end_us):
-            after = bisect_left(self._times, instant)
+            after = int(np.searchsorted(self._times, instant))
             if after == len(self._times) or self._times[after] != instant:
-                self._times.insert(after, instant)
-                self._rooms.insert(after, self._rooms[after - 1].copy())
-        for room in self._rooms[bisect_left(self._times, start_us) : bisect_left(self._times, end_us)]:
-            room.take(place)
+                self._times = np.insert(self._times, after, instant)
+                self._free = np.insert(self._free, after, self._free[after - 1], axis=0)
+        begin, end = np.searchsorted(self._times, (start_us, end_us))
+        self._free[begin:end, list(self.site.places[place])] = False
         self._reserved_at[task] = start_us, place
 
 

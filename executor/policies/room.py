@@ -18,7 +18,7 @@ _FULL = 1 << 30
 
 
 class _Layout:
-    """Where the places of each class lie; shared by all rooms of a site.
+    """Where the places of each class lie.
 
     Attributes
     ----------
@@ -84,28 +84,6 @@ class Room:
         self._taken = {kind: np.zeros(len(places), np.int64) for kind, places in layout.spanning.items()}
         for server in range(len(layout.servers)):
             self._see(server)
-
-    def copy(self) -> Room:
-        """Return another room with the same GPUs free."""
-        other = Room.__new__(Room)
-        other._places, other._layout, other._free = self._places, self._layout, list(self._free)
-        other._fits = {kind: row.copy() for kind, row in self._fits.items()}
-        other._taken = {kind: row.copy() for kind, row in self._taken.items()}
-        return other
-
-    @staticmethod
-    def common(rooms: Sequence[Room]) -> Room:
-        """Return a room with the GPUs free that are free in all of some."""
-        if len(rooms) == 1:
-            return rooms[0]
-        both = rooms[0].copy()
-        for room in rooms[1:]:
-            for server, (free, there) in enumerate(zip(both._free, room._free, strict=True)):
-                gone = free & ~there
-                for gpu in both._layout.servers[server] if gone else ():
-                    if gone & both._layout.bit_of[gpu]:
-                        both.take(gpu)
-        return both
 
     def find(self, kinds: Iterable[int]) -> int:
         """Return where a run goes that may take places of these classes, the first class with room; else NO_PLACE."""

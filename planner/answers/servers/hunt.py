@@ -133,7 +133,7 @@ class Hunt:
         return None if used is None else (used, self.plans[used])
 
     def apply_floor(self, floor: Floor) -> None:
-        """Refute the sizes that the fluid bound excludes."""
+        """Refute the sizes that the fluid bound excludes, and those without a place for some run on several GPUs."""
         per_server = self.question.sizes.gpus_per_server
 
         def below(mix: Mix) -> SizeRefutation | None:
@@ -141,6 +141,18 @@ class Hunt:
             return self._by_floor(mix, floor) if gpus < floor.gpus else None
 
         self.apply(below)
+        if self.question.sizes.scenario.instance.gangs:
+            self._refute_unable()
+
+    def _refute_unable(self) -> None:
+        """Refute the cheapest sizes where some task can run nowhere: they have no place of as many GPUs."""
+        for mix in self.open:
+            try:
+                self.question.scenario(mix)
+            except InstanceError as error:
+                self.refutations.append(nowhere(mix, error))
+            else:
+                return
 
     def apply(self, proof: Callable[[Mix], SizeRefutation | None]) -> None:
         """Refute what a proof says is too small, the largest sizes first, for each group's last servers."""

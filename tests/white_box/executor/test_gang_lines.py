@@ -1,4 +1,4 @@
-"""Lines of those who wait for several GPUs: whoever asks them by turns decides as one who asks everybody in order."""
+"""Queues for several GPUs: lines that are asked by turns decide as asking everybody in order, reservations stand."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from bisect import bisect_right, insort
 import pytest
 
 from tests.gangs import job, servers, window
+from tests.instances import instance
 from truenorth.executor import parse_policy, simulate
 from truenorth.executor.policies.gangs import Easy, InOrder, InOrderOptions, Sjf, _Answer
 from truenorth.executor.policies.line import Line, Waiting
@@ -73,6 +74,15 @@ def test_who_was_passed_over_is_asked_again_when_the_place_is_taken() -> None:
     made = window(*running, job(4, 9, 10), job(1, 50, 10), job(2, 5, 10), job(1, 50, 10), on=servers(2, 4, "any"))
     for policy in (parse_policy("easy"), _EasyOneByOne):
         assert simulate(made, policy).start_us.tolist() == [0, 0, 0, 20, 20, 10, 10]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_conservative_backfill_reserves_on_arrival_whatever_comes_later(seed: int) -> None:
+    made, _ = _crowd(random.Random(seed))
+    starts = simulate(made, parse_policy("conservative")).start_us.tolist()
+    for count in (20, 50, 79):
+        begun = instance(made.jobs[:count], on=made.cluster)
+        assert simulate(begun, parse_policy("conservative")).start_us.tolist() == starts[:count]
 
 
 def test_a_line_is_a_sorted_list() -> None:

@@ -65,6 +65,13 @@ def test_a_run_on_two_servers_needs_two() -> None:
     assert {(done.mix, done.method) for done in answer.refutations} == {((1,), "eligibility")}
 
 
+def test_what_can_run_nowhere_is_known_at_once() -> None:
+    """Places of 8 GPUs begin at four servers; there is no time for anything else."""
+    jobs = [(8, 10, 0), *((1, 1 + at % 7, at) for at in range(150))]
+    answer = tn.servers(training(jobs, servers=4), slo="mean latency <= 1000 s", policies=["fifo"], time_limit=0.1)
+    assert (answer.lower_bound, [done.mix for done in answer.refutations]) == (4, [(1,), (2,), (3,)])
+
+
 @pytest.mark.parametrize("seed", by_day(range(60), 8))
 def test_no_size_is_refuted_that_has_a_plan(seed: int) -> None:
     rng = random.Random(seed)
@@ -91,7 +98,7 @@ def test_no_size_is_refuted_that_has_a_plan(seed: int) -> None:
         assert goal.suffices
         return optimum(goal.instance, goal.objective) <= goal.most
 
-    enough = {mix: is_enough(mix) for mix in ((1,), (2,), (3,))}
+    enough: dict[Mix, bool] = {(count,): is_enough((count,)) for count in (1, 2, 3)}
     assert not any(enough[done.mix] for done in answer.refutations if done.mix in enough), slo
     assert answer.mix is None or enough[answer.mix]
     assert all(not any(enough.values()) for done in answer.refutations if done.however_many)
