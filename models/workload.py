@@ -438,8 +438,9 @@ class Job:
         policy's seed, and its input costs nothing.
     tokens
         Of its requests of streams by task, as far as they are not those of the task itself; None: none are.
-    line
-        Line of the log that the job was imported from: a name for it, no part of what it is. None: not known.
+    line, label
+        Where the log that it was imported from has the job, and what that says of it before it runs (model or user);
+        no part of what the job is. None: not known.
     """
 
     workflow: Workflow
@@ -449,6 +450,7 @@ class Job:
     ingress: int | None = None
     tokens: Mapping[str, Tokens] | None = None
     line: int | None = field(default=None, compare=False)
+    label: str | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         for name, tokens in (self.tokens or {}).items():

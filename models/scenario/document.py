@@ -377,6 +377,7 @@ class JobSection(Section):
         default_factory=dict, description="By task: prompt, uncached and output tokens of its request."
     )
     line: Index | None = Field(default=None, description="Line of the log that it comes from, named by estimates.")
+    label: str | None = Field(default=None, description="What the log calls it, for estimates: a model or a user.")
 
 
 class WorkloadSection(Section):
