@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import random
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -346,7 +347,7 @@ class _TraceHeader:
             except QuantityError as error:
                 raise FieldError(("line",), str(error)) from None
         if "label" in said:
-            said["label"] = unguard(said["label"])
+            said["label"] = sys.intern(unguard(said["label"]))  # few differ
         return said
 
     def _rest(self, row: Sequence[str], workflow: str) -> _Rest:
