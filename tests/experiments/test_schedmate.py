@@ -12,18 +12,9 @@ from experiments.studies.schedmate.study import CLASSES, PLAN, RANKS, TRUTH, Par
 
 def test_history_is_what_had_ended_and_classes_are_its_medians(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Before 100 s jobs on one GPU took 10 s and those on two 30 s; one on two GPUs still ran, and tells nothing.
-    rows = [
-        "0,10,1",
-        "5,30,2",
-        "10,10,1",
-        "15,30,2",
-        "20,10,1",
-        "25,30,2",
-        "90,999,2",
-        "100,20,1",
-        "101,40,1",
-        "102,6,2",
-    ]
+    past = ["0,10,1", "5,30,2", "10,10,1", "15,30,2", "20,10,1", "25,30,2"]
+    asked = ["100,20,1", "101,40,1", "102,6,2"]
+    rows = [*past, "90,999,2", *asked]
     log = tmp_path / "log.csv"
     log.write_text("submission_time,duration,num_gpu\n" + "\n".join(rows) + "\n")
     part = Part(study.PARTS["cluster03"].log, log, "100 s", "200 s", 1, 2)

@@ -183,7 +183,7 @@ def completion(rows: Sequence[Row]) -> str:
     for contender, told in dict.fromkeys((row.contender, row.told) for row in rows if not row.failed):
         form = ".2f" if contender == RANKS else ",.0f"
         values = (found.get((part, told, contender)) for part in PARTS)
-        lines.append([f"`{contender}`", told, *(shown(row and row.value, form) for row in values)])
+        lines.append([f"`{contender}`", told, *(shown(None if row is None else row.value, form) for row in values)])
     lines.sort(key=lambda line: (line[0] == f"`{RANKS}`", line[0] == f"`{PLAN}`"))
     bounds = [found[part, TRUTH, PLAN].bound for part in PARTS]
     lines.append(["no schedule below", "", *(shown(bound, ",.0f") for bound in bounds)])
