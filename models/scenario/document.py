@@ -23,6 +23,7 @@ from truenorth.models.scenario.quantities import (
     JobCount,
     Kind,
     Levels,
+    Line,
     Minimised,
     Name,
     Number,
@@ -376,7 +377,7 @@ class JobSection(Section):
     tokens: dict[Name, TokenTriple] = Field(
         default_factory=dict, description="By task: prompt, uncached and output tokens of its request."
     )
-    line: Index | None = Field(default=None, description="Line of the log that it comes from, named by estimates.")
+    line: Line | None = Field(default=None, description="Line of the log that it comes from, named by estimates.")
     label: str | None = Field(default=None, description="What the log calls it, for estimates: a model or a user.")
 
 

@@ -115,8 +115,8 @@ def test_lines_survive_files_windows_and_plain_data(tmp_path: Path) -> None:
     made = tn.import_trace(TABLE, [_written(tmp_path, LOG)], window=("1 s", "3 s"))
     assert [job.line for job in made.scenario.instance.jobs] == [3, 4]
     assert [job.line for job in load_scenario(made.save(tmp_path / "late.yaml")[0]).instance.jobs] == [3, 4]
-    listed = {"release": "0 s", "workflow": "w", "line": 7}
-    assert scenario_from(_plain([listed])).instance.jobs[0].line == 7
+    listed = {"release": "0 s", "workflow": "w", "line": 2_500_000}
+    assert scenario_from(_plain([listed])).instance.jobs[0].line == 2_500_000
     # Two files have the same lines: none of them says which request is meant.
     assert [job.line for job in imported(tmp_path, LOG, LOG).instance.jobs] == [None] * 6
 
