@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 import truenorth as tn
-from experiments.bench import Study, ask, markdown, shown
+from experiments.bench import Study, ask, markdown
 from truenorth.models.scenario import Scenario
 from truenorth.planner.inputs.estimate.run import estimate, save
 from truenorth.planner.inputs.estimate.table import Naming
@@ -32,6 +32,8 @@ ELASTICFLOW, GENTD26 = DATA / "elasticflow", DATA / "gentd26" / "lora_request_tr
 POLICIES = ("fifo", "easy", "sjf", "qssf")
 PLAN, RANKS = "plan", "rank correlation"
 TRUTH, CLASSES, HISTORY, PUBLISHED = "truth", "classes", "history", "published"
+LEFT_OUT, FAILED = "left out", ("run", "stop:5s")
+"""What becomes of requests that failed: as options of imports have it, or not imported at all."""
 SEEDS = 3
 """Draws of the published errors; their mean counts."""
 
@@ -67,17 +69,17 @@ class Part:
     gpus_per_server: int
 
     def scenario(self, failed: str) -> Scenario:
-        """Return its jobs, without models; `failed` is the option of imports, empty: those that failed are left out."""
+        """Return its jobs, without models."""
         read = "elasticflow"
         if self.log.dated:
             read = f"table:release={self.log.release},runtime={self.log.runtime},model=,status=predict_status"
-            read += f",success=SUCCEED{f',failed={failed}' if failed else ''}"
+            read += ",success=SUCCEED" + ("" if failed == LEFT_OUT else f",failed={failed}")
         made = import_trace(
             read,
             [self.path],
             window=(self.start, self.end),
             override=lambda of: replace(of, servers=self.servers, gpus_per_server=self.gpus_per_server),
-            objective=None if failed or not self.log.dated else "mean_latency",
+            objective="mean_latency" if failed == LEFT_OUT else None,
         )
         return made.scenario
 
@@ -160,12 +162,12 @@ def cells() -> Iterator[tuple[str, str, str, str]]:
     """Yield what is asked: part of a log, what becomes of failed jobs, what is told, contender."""
     for part, of in PARTS.items():
         levels = (TRUTH, HISTORY, CLASSES, PUBLISHED) if of.log.dated else (TRUTH, CLASSES, PUBLISHED)
-        yield part, "", TRUTH, "fifo"  # it asks for no run time
-        yield from ((part, "", told, contender) for told, contender in product(levels, POLICIES[1:]))
-        yield from ((part, "", told, RANKS) for told in levels if told in (HISTORY, CLASSES))
-        yield from ((part, "", told, PLAN) for told in levels if told != PUBLISHED)
+        yield part, LEFT_OUT, TRUTH, "fifo"  # it asks for no run time
+        yield from ((part, LEFT_OUT, told, contender) for told, contender in product(levels, POLICIES[1:]))
+        yield from ((part, LEFT_OUT, told, RANKS) for told in levels if told in (HISTORY, CLASSES))
+        yield from ((part, LEFT_OUT, told, PLAN) for told in levels if told != PUBLISHED)
         if of.log.dated:
-            yield from ((part, failed, TRUTH, "fifo") for failed in ("run", "stop:5s"))
+            yield from ((part, failed, TRUTH, "fifo") for failed in FAILED)
 
 
 def schedmate(
@@ -178,23 +180,27 @@ def schedmate(
 
 def completion(rows: Sequence[Row]) -> str:
     """Return mean completion times: one line per contender and what it is told."""
-    found = {(row.part, row.told, row.contender): row for row in rows if not row.failed}
+    found = {(row.part, row.told, row.contender): row for row in rows if row.failed == LEFT_OUT}
+    contenders = list(dict.fromkeys((row.contender, row.told) for row in rows if row.failed == LEFT_OUT))
+    contenders.sort(key=lambda each: (each[0] == RANKS, each[0] == PLAN))
     lines = []
-    for contender, told in dict.fromkeys((row.contender, row.told) for row in rows if not row.failed):
-        form = ".2f" if contender == RANKS else ",.0f"
+    for contender, told in contenders:
         values = (found.get((part, told, contender)) for part in PARTS)
-        lines.append([f"`{contender}`", told, *(shown(None if row is None else row.value, form) for row in values)])
-    lines.sort(key=lambda line: (line[0] == f"`{RANKS}`", line[0] == f"`{PLAN}`"))
-    bounds = [found[part, TRUTH, PLAN].bound for part in PARTS]
-    lines.append(["no schedule below", "", *(shown(bound, ",.0f") for bound in bounds)])
+        lines.append([f"`{contender}`", told, *("" if row is None else _said(row.value) for row in values)])
+    bounds = (found[part, TRUTH, PLAN].bound for part in PARTS)
+    lines.append(["no schedule below", "", *("" if bound is None else _said(bound) for bound in bounds)])
     return markdown(["mean completion time in s", "told", *PARTS], lines, " --: |")
+
+
+def _said(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.1f}" if value > 1 else f"{value:.2f}"
 
 
 def failures(rows: Sequence[Row]) -> str:
     """Return mean completion times of the jobs that did not fail, where the others run on or are stopped."""
-    found = {(row.part, row.failed): row.value for row in rows if row.failed}
+    found = {(row.part, row.failed): row.value for row in rows if row.failed in FAILED}
     parts = list(dict.fromkeys(part for part, _ in found))
-    lines = [[failed, *(f"{found[part, failed]:,.1f}" for part in parts)] for failed in ("run", "stop:5s")]
+    lines = [[failed, *(f"{found[part, failed]:,.1f}" for part in parts)] for failed in FAILED]
     return markdown(["failed requests, `fifo`", *parts], lines, " --: |")
 
 
