@@ -444,8 +444,9 @@ class Job:
         Of its requests of streams by task, as far as they are not those of the task itself; None: none are.
     priority
         Who has a higher one goes first in the queues of online policies (rule E8); no rule for plans.
-    line
-        Line of the log that the job was imported from: a name for it, no part of what it is. None: not known.
+    line, label
+        Where the log that it was imported from has the job, and what that says of it before it runs (model or user);
+        no part of what the job is. None: not known.
     """
 
     workflow: Workflow
@@ -456,6 +457,7 @@ class Job:
     tokens: Mapping[str, Tokens] | None = None
     priority: int = 0
     line: int | None = field(default=None, compare=False)
+    label: str | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         return f"<Job of {self.workflow.name!r}, released at {self.release_us / 1e6:g} s>"

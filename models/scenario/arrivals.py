@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import csv
 import random
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
 from math import floor
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from truenorth.models.branches import draw_branch, paths_of
-from truenorth.models.record import guard
+from truenorth.models.record import guard, unguard
 from truenorth.models.scenario.document import JobSection, PoissonSection, ScenarioDocument, TraceSection
 from truenorth.models.scenario.errors import FieldError, InputError, Where, allowed, quote
 from truenorth.models.scenario.files import LONGEST_LINE, admit, open_now, read_bounded_lines
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 _TIME = {f"time_{unit}": unit for unit in US_DECIMALS}
 _DEADLINE = {f"deadline_{unit}": unit for unit in US_DECIMALS}
-_COLUMNS = (*_TIME, "workflow", *_DEADLINE, "weight", "ingress", "path", "priority", "line")
+_COLUMNS = (*_TIME, "workflow", *_DEADLINE, "weight", "ingress", "path", "priority", "line", "label")
 
 
 def build_jobs(
@@ -76,6 +77,7 @@ def build_jobs(
             a.tokens,
             document.workflows[a.workflow].priority if a.priority is None else a.priority,
             a.line,
+            a.label,
         )
         for job, a in enumerate(ordered)
     )
@@ -164,7 +166,7 @@ def _list_jobs(document: ScenarioDocument, forms: Forms) -> list[Arrival]:
             problem = f"unknown server {quote(f's{job.ingress}')}; allowed are s0 to s{servers - 1}"
             raise FieldError((*where, "ingress"), problem)
         tokens = _listed_tokens(job, (*where, "tokens"), forms[job.workflow])
-        said = job.deadline, job.weight, job.ingress, job.path, tokens, job.priority, job.line
+        said = job.deadline, job.weight, job.ingress, job.path, tokens, job.priority, job.line, job.label
         arrivals.append(Arrival(job.release, job.workflow, *said))
     return arrivals
 
@@ -199,6 +201,7 @@ class Arrival(NamedTuple):
     tokens: Mapping[str, Tokens] | None = None
     priority: int | None = None
     line: int | None = None
+    label: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +265,7 @@ def _read(rows: Reader, file: str, forms: Forms, servers: int, window: tuple[int
                 raise columns.wrong_time(row, time_us, last)
             if start <= time_us < end and len(kept) <= MAX_JOBS:
                 arrival = Arrival(time_us - start, workflow, *rest)
-                kept.append(arrival._replace(line=columns.line(row)) if columns.has_lines else arrival)
+                kept.append(arrival._replace(**columns.origin(row)) if columns.of_log else arrival)
             first = first if count else time_us
             last = time_us
             count += 1
@@ -320,9 +323,11 @@ class _TraceHeader:
             _one_of(header, _DEADLINE)
         self._unit = _TIME[self._time]
         self._time_at, self._workflow_at = header.index(self._time), header.index("workflow")
-        self.has_lines = "line" in header
-        self._line_at = header.index("line") if self.has_lines else 0
-        given = {name: position for position, name in enumerate(header) if name not in (*_TIME, "workflow", "line")}
+        self._origin = {name: header.index(name) for name in ("line", "label") if name in header}
+        self.of_log = bool(self._origin)
+        given = {
+            name: position for position, name in enumerate(header) if name not in (*_TIME, "workflow", *self._origin)
+        }
         self._optional = {name: position for name, position in given.items() if name not in tokens}
         self._tokens = [(*tokens[name], name, position) for name, position in given.items() if name in tokens]
 
@@ -341,13 +346,17 @@ class _TraceHeader:
             raise FieldError(("workflow",), f"unknown workflow {quote(name)}; {allowed(name, self._workflows)}")
         return time_us, workflow, self._rest(row, workflow) if self._optional or self._requests else ()
 
-    def line(self, row: Sequence[str]) -> int | None:
-        """Return the line of the log that a row comes from, where the header has that column; None if it is empty."""
-        text = row[self._line_at].strip()
-        try:
-            return _read_number(text, "line") if text else None
-        except QuantityError as error:
-            raise FieldError(("line",), str(error)) from None
+    def origin(self, row: Sequence[str]) -> dict[str, Any]:
+        """Return what a row says of where its job comes from: line and label, as far as there are such columns."""
+        said: dict[str, Any] = {name: row[position].strip() for name, position in self._origin.items()}
+        if "line" in said:
+            try:
+                said["line"] = _read_number(said["line"], "line") if said["line"] else None
+            except QuantityError as error:
+                raise FieldError(("line",), str(error)) from None
+        if "label" in said:
+            said["label"] = sys.intern(unguard(said["label"]))  # few differ
+        return said
 
     def _rest(self, row: Sequence[str], workflow: str) -> _Rest:
         deadline, weight, ingress, path, priority = None, Fraction(1), None, None, None

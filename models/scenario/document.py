@@ -23,7 +23,7 @@ from truenorth.models.scenario.quantities import (
     JobCount,
     Kind,
     Levels,
-    LogLine,
+    Line,
     Minimised,
     Name,
     Number,
@@ -385,7 +385,8 @@ class JobSection(Section):
     tokens: dict[Name, TokenTriple] = Field(
         default_factory=dict, description="By task: prompt, uncached and output tokens of its request."
     )
-    line: LogLine | None = Field(default=None, description="Line of the log that it comes from, named by estimates.")
+    line: Line | None = Field(default=None, description="Line of the log that it comes from, named by estimates.")
+    label: str | None = Field(default=None, description="What the log calls it, for estimates: a model or a user.")
 
 
 class WorkloadSection(Section):

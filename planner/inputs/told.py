@@ -270,34 +270,33 @@ def _request_column(path: Path) -> str | None:
 
 def _tell_jobs(path: Path, column: str, instance: Instance) -> Told:
     """Return what a file with a row per request tells of an instance's jobs."""
-    rows = _read_requests(path, column)
-    numbers = [job.line for job in instance.jobs] if column == "line" else range(len(instance.jobs))
-    if None in numbers:
-        problem = "the scenario does not say which lines of a log its jobs come from"
-        raise InputError(str(path), 1, "line", f"{problem}; import the log again (one file), or write a column job")
+    rows, jobs = _read_requests(path, column), instance.jobs
     low, middle, high = np.ones((3, instance.n_tasks))
-    for job, number in enumerate(numbers):
-        row = rows.get(number)
-        if row is None:
-            where = f"job {job} of the scenario" + (f", line {number} of its log," if column == "line" else "")
-            problem = f"{where} has no row; write an estimate for each of the {len(instance.jobs)} jobs"
+    for number, job in enumerate(jobs):
+        named = number if column == "job" else job.line
+        if named is None:
+            problem = "the scenario does not say which lines of a log its jobs come from"
+            raise InputError(str(path), 1, "line", f"{problem}; import the log again (one file), or write a column job")
+        if named not in rows:
+            where = f"job {number} of the scenario" + ("" if column == "job" else f", line {named} of its log,")
+            problem = f"{where} has no row; write an estimate for each of the {len(jobs)} jobs"
             raise InputError(str(path), None, column, problem)
-        tasks = instance.tasks_of(job)
-        (task, *more) = instance.jobs[job].workflow.tasks
+        (task, *more) = job.workflow.tasks
         if more or task.batch is not None:
-            problem = f"{number} is a job of several tasks, or of a batch class; write rows by workflow and task"
+            problem = f"{named} is a job of several tasks, or of a batch class; write rows by workflow and task"
             raise InputError(str(path), None, column, problem)
-        at = tasks.start
+        at, row = instance.tasks_of(number).start, rows[named]
         low[at], middle[at], high[at] = row[0] / row[1], row[1] / task.fastest_us, row[2] / row[1]
-    if column == "job" and len(rows) > len(instance.jobs):
-        problem = f"{max(rows)} is no job of the scenario; write those from 0 to {len(instance.jobs) - 1}"
+    # Lines may be of jobs outside the window; numbers of jobs are of this one.
+    if column == "job" and len(rows) > len(jobs):
+        problem = f"{max(rows)} is no job of the scenario; write those from 0 to {len(jobs) - 1}"
         raise InputError(str(path), None, column, problem)
     return Told(stretch(instance, middle), low, high)
 
 
-def _read_requests(path: Path, column: str) -> dict[int | None, tuple[int, int, int]]:
+def _read_requests(path: Path, column: str) -> dict[int, tuple[int, int, int]]:
     """Return the quantiles of requests by the number that tells them apart."""
-    found: dict[int | None, tuple[int, int, int]] = {}
+    found: dict[int, tuple[int, int, int]] = {}
     for line, (text,), times in _rows(path, (column,)):
         if not (text.isascii() and text.isdigit() and len(text) < 10):
             raise InputError(str(path), line, column, f"{quote(text)} is no number; write a whole one, from 0")

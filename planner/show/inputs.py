@@ -20,7 +20,7 @@ from truenorth.planner.inputs.estimate.ladder import NOMINAL
 from truenorth.planner.inputs.estimate.logs import LogReading
 from truenorth.planner.inputs.estimate.logs.progress import Remaining
 from truenorth.planner.inputs.estimate.run import Estimates, as_dict
-from truenorth.planner.inputs.estimate.table import ESTIMATE_COLUMNS, LINE
+from truenorth.planner.inputs.estimate.table import ESTIMATE_COLUMNS, JOB, LINE
 from truenorth.planner.inputs.importers.summary import LISTED_MODELS, QUANTILES, ROUNDED_QUANTILES, Summary
 from truenorth.planner.inputs.importers.trace import Imported
 from truenorth.planner.inputs.importers.workload import Rounding
@@ -267,7 +267,7 @@ def _first(rows: list[dict[str, Any]]) -> Table[dict[str, Any]]:
     names = (name for name in rows[0] if name not in ESTIMATE_COLUMNS)
     seconds = {"p10 in s": "p10_s", "p50": "p50_s", "p90": "p90_s"}
     columns: list[Column[dict[str, Any]]] = [
-        *(Column[dict[str, Any]](name, itemgetter(name), str, words=name != LINE) for name in names),
+        *(Column[dict[str, Any]](name, itemgetter(name), str, words=name not in (LINE, JOB)) for name in names),
         *(Column[dict[str, Any]](name, itemgetter(key), ".4g") for name, key in seconds.items()),
         Column("source", itemgetter("source"), words=True),
         Column("confidence", itemgetter("confidence"), ".2f", words=True),

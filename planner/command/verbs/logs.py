@@ -152,7 +152,9 @@ def _number(text: str) -> Fraction:
 
 
 def estimate(
-    history: Annotated[Path, typer.Argument(metavar="HISTORY", help="Past tasks: CSV, CSV.GZ or Parquet.")],
+    history: Annotated[
+        Path, typer.Argument(metavar="HISTORY", help="Past tasks: CSV, CSV.GZ, Parquet, or what import -o wrote.")
+    ],
     requests: Annotated[
         Path, typer.Argument(metavar="REQUESTS", help="A table with the same columns, or a scenario file.")
     ],

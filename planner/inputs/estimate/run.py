@@ -17,8 +17,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from truenorth.models.errors import QuestionError
 from truenorth.models.record import guard
-from truenorth.models.scenario import Scenario, load_scenario, write_atomically
+from truenorth.models.scenario import InputError, Scenario, load_scenario, write_atomically
 from truenorth.models.scenario.work import build_workflows
 from truenorth.planner.inputs.estimate.ladder import NOMINAL, Ladder, Recipe, RungCalibration, fit_ladder
 from truenorth.planner.inputs.estimate.learned import SentenceEncoder
@@ -26,9 +27,13 @@ from truenorth.planner.inputs.estimate.rungs import TASK, WORKFLOW, Answerer, As
 from truenorth.planner.inputs.estimate.sources import DescriptionCache
 from truenorth.planner.inputs.estimate.table import (
     ESTIMATE_COLUMNS,
+    GPUS,
+    JOB,
+    JOB_COLUMNS,
     LINE,
     MICROSECONDS,
     MODEL,
+    RUNTIMES,
     SCENARIO_COLUMNS,
     HistoryTable,
     Naming,
@@ -88,7 +93,8 @@ class Estimates:
     ladder
         Who answered.
     names
-        What tells the requests apart, by column: workflow and task, or the line and the key. Shape [requests] each.
+        What tells the requests apart, by column: workflow and task, or line or job and the key. Shape [requests]
+        each.
     found
         One per request.
     unseen
@@ -123,8 +129,11 @@ def estimate(history: Path, requests: Path, naming: Naming, options: EstimateOpt
 
     Parameters
     ----------
+    history
+        A table of past tasks, or the scenario of an imported log, whose jobs have run.
     requests
-        A table with the history's columns, or a scenario (``.yaml``, ``.yml``, ``.json``).
+        A table with the history's columns, or a scenario (``.yaml``, ``.yml``, ``.json``): its tasks are estimated, or
+        its jobs where they are of an imported log.
 
     Raises
     ------
@@ -133,12 +142,18 @@ def estimate(history: Path, requests: Path, naming: Naming, options: EstimateOpt
     AnswerError
         If the answerer gives no quantiles.
     """
-    scenario = load_scenario(requests) if requests.suffix.lower() in _SCENARIO_FILES else None
-    asked_columns = columns_of(requests) if scenario is None else list(SCENARIO_COLUMNS)
-    meaning = roles(history, columns_of(history), requests, asked_columns, naming)
+    scenario, ran = _loaded(requests), _loaded(history)
+    jobs = None if scenario is None else _jobs_of(scenario)
+    of_scenario = list(SCENARIO_COLUMNS) if jobs is None else [*JOB_COLUMNS, RUNTIMES[0]]
+    asked_columns = columns_of(requests) if scenario is None else of_scenario
+    header = columns_of(history) if ran is None else [*JOB_COLUMNS, RUNTIMES[0]]
+    meaning = roles(history, header, requests, asked_columns, naming)
     cache = None if options.cache is None else DescriptionCache(options.cache)
     of_past = Wanted(meaning.shared, meaning.runtime, naming.time, naming.only)
-    past = _read(history, of_past, naming.source, cache, options.skip_malformed)
+    if ran is None:
+        past = _read(history, of_past, naming.source, cache, options.skip_malformed)
+    else:
+        past = _past_of(history, ran, naming)
     first = () if options.profile is None else (read_profile(options.profile),)
     asked = () if options.answerer is None else (Asked(options.answerer),)
     recipe = Recipe(meaning.columns, first, asked, options.encoder, seed=options.seed)
@@ -153,6 +168,10 @@ def estimate(history: Path, requests: Path, naming: Naming, options: EstimateOpt
         names |= {name: tasks.text(name) for name in meaning.columns.key}
         if meaning.compared:
             truth_us = tasks.numbers(meaning.runtime) * MICROSECONDS[unit_of(meaning.runtime)]
+    elif jobs is not None:
+        tasks, names = jobs.tasks, {JOB: jobs.line.astype(str).astype(object)}
+        names |= {name: tasks.text(name) for name in meaning.columns.key}
+        truth_us = None if jobs.runtime_us is None else jobs.runtime_us.astype(np.float64)
     else:
         tasks = scenario_tasks(scenario)
         names = {name: tasks.text(name) for name in (WORKFLOW, TASK, MODEL)}
@@ -160,6 +179,46 @@ def estimate(history: Path, requests: Path, naming: Naming, options: EstimateOpt
         cache.save()
     found, unseen = ladder.predict_all(tasks), ~ladder.known.seen(tasks)
     return Estimates(history, requests, ladder, names, found, unseen, past.tally, truth_us)
+
+
+def _loaded(path: Path) -> Scenario | None:
+    """Return the scenario of a file; None if its name is that of a table."""
+    return load_scenario(path) if path.suffix.lower() in _SCENARIO_FILES else None
+
+
+def _jobs_of(scenario: Scenario) -> HistoryTable | None:
+    """Return the jobs of an imported log, by their numbers, with their run times; None of other scenarios.
+
+    What is known of them is not the workflow, whose name has the run time in it.
+    """
+    jobs = scenario.instance.jobs
+    if any(job.label is None or len(job.workflow.tasks) > 1 for job in jobs):
+        return None
+    ran = [job.workflow.tasks[0] for job in jobs]
+    known = ({MODEL: job.label, GPUS: task.gpus} for job, task in zip(jobs, ran, strict=True))
+    runtime_us = np.array([task.fastest_us for task in ran], np.int64)
+    return HistoryTable(Tasks.of(known, JOB_COLUMNS), np.arange(len(jobs)), runtime_us, Tally())
+
+
+def _past_of(history: Path, ran: Scenario, naming: Naming) -> HistoryTable:
+    """Return the jobs of a scenario as a history.
+
+    Raises
+    ------
+    InputError
+        If they are of no imported log.
+    QuestionError
+        If the options are about a table.
+    """
+    found = _jobs_of(ran)
+    if found is None:
+        problem = "is no import of a log with jobs of one task each; write a table of past tasks, or such a scenario"
+        raise InputError(str(history), None, "workload", problem)
+    if naming.time or naming.source or naming.only:
+        raise QuestionError(
+            "the history is a scenario, whose jobs stand by release; allowed is without time, only and source columns"
+        )
+    return found
 
 
 def scenario_tasks(scenario: Scenario) -> Tasks:
@@ -230,11 +289,11 @@ def save(made: Estimates, path: Path) -> None:
 
 def _rows(made: Estimates) -> Iterator[dict[str, Any]]:
     """Yield, per request, its names and the columns of an estimate."""
-    names = tuple(made.names) if LINE in made.names else (WORKFLOW, TASK)
+    names = tuple(made.names) if {LINE, JOB} & made.names.keys() else (WORKFLOW, TASK)
     profile = made.to_profile
     first = made.names[made.ladder.columns.key[0]]
     for row, estimate in enumerate(made.found):
-        told = {name: int(made.names[name][row]) if name == LINE else made.names[name][row] for name in names}
+        told = {name: int(made.names[name][row]) if name in (LINE, JOB) else made.names[name][row] for name in names}
         unmeasured = first[row] in profile and estimate.source != "profile"
         seconds = [time_us / 1e6 for time_us in (estimate.p10_us, estimate.p50_us, estimate.p90_us)]
         values = (*seconds, estimate.source, estimate.confidence, list(estimate.neighbours), unmeasured)

@@ -34,6 +34,12 @@ MODEL = "model"
 """Column of the models that a scenario's task needs, joined by ``+``."""
 SCENARIO_COLUMNS = (MODEL, WORKFLOW, TASK)
 """What is known of a scenario's task; in this order its key."""
+JOB, GPUS = "job", "gpus"
+JOB_COLUMNS = (MODEL, GPUS)
+"""What is known of an imported job before it runs: what its import takes for the model (perhaps a user), and GPUs.
+
+Its workflow, which is named by its run time, is not.
+"""
 RUNTIMES = ("runtime_s", "runtime_ms", "runtime_us")
 
 
@@ -298,7 +304,7 @@ def roles(history: Path, header: Sequence[str], requests: Path, asked: Sequence[
         problem = f"shares no column with {requests}; allowed is a history with a column of the requests"
         raise InputError(str(history), 1, "header", problem + f": {', '.join(asked)[:200]}")
     for name in key:
-        if name in (LINE, *ESTIMATE_COLUMNS):
+        if name in (LINE, JOB, *ESTIMATE_COLUMNS):
             problem = f"column {name!r} would stand twice in the estimates; allowed is a key without it"
             raise InputError(str(requests), 1, "header", problem)
     columns = TaskColumns(key, (*naming.text, *made[:1]), known)

@@ -402,6 +402,8 @@ def trace_text(workload: Workload) -> str:
             table[f"{REQUEST}.{what}"] = workload.served.tokens[:, at]
     if workload.line is not None:
         table["line"] = workload.line
+    if workload.label is not None:
+        table["label"] = [guard(str(label)) for label in workload.label]
     text = io.StringIO()
     table.to_csv(text, index=False, lineterminator="\n")
     return text.getvalue()

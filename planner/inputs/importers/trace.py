@@ -243,9 +243,9 @@ class Imported:
         if work.served is not None:
             for job, tokens in zip(jobs, work.served.tokens.tolist(), strict=True):
                 job["tokens"] = {REQUEST: tokens}
-        if work.line is not None:
-            for job, line in zip(jobs, work.line.tolist(), strict=True):
-                job["line"] = line
+        for name, values in (("line", work.line), ("label", work.label)):
+            for job, value in zip(jobs, () if values is None else values.tolist(), strict=False):
+                job[name] = value
         return scenario_from(self.target.content(work, {"jobs": jobs}) | self._objective)
 
     @property

@@ -23,7 +23,7 @@ from truenorth.models.scenario.limits import MAX_HORIZON_US
 from truenorth.models.slo import quantile_rank
 from truenorth.models.units import seconds
 from truenorth.models.workload import ANY_KIND, WHOLE, BatchClass, Task, Workflow
-from truenorth.planner.inputs.importers.tables import DagJobs, Requests, TokenRequests
+from truenorth.planner.inputs.importers.tables import DagJobs, Requests, Texts, TokenRequests
 
 MOST_EXACT = 20_000
 """Up to so many distinct pairs of model and run time, run times stay as they are unless classes are asked for."""
@@ -254,8 +254,9 @@ class Workload:
         Where every job is a request of a stream.
     suits
         What is minimised unless a person says otherwise; None: what is for any scenario.
-    line
-        Line of the log that each job comes from; None: not known, or the log is several files. Shape [jobs].
+    line, label
+        Line of the log that each job comes from, None where it is not known or the log is several files; and what the
+        log calls it. Shape [jobs].
     """
 
     workflows: tuple[Workflow, ...]
@@ -268,6 +269,7 @@ class Workload:
     served: Served | None = None
     suits: Objective | None = None
     line: Ints | None = None
+    label: Texts | None = None
 
     @property
     def gangs(self) -> bool:
@@ -357,7 +359,9 @@ def workload_of(found: Requests | DagJobs, rows: Ints, release_us: Ints, classes
         mapping += "; only requests with equal figures form batches, which few classes make more of"
     of_each = np.asarray(grouped.ngroup(), np.int64)
     given = asked.deadline_us, mapping, _weights(asked), rounding
-    return Workload(workflows, of_each, release_us, *given, suits=_suits(asked, workflows), line=asked.line)
+    return Workload(
+        workflows, of_each, release_us, *given, suits=_suits(asked, workflows), line=asked.line, label=asked.model
+    )
 
 
 def _suits(asked: Requests, workflows: Sequence[Workflow]) -> Objective | None:

@@ -115,8 +115,8 @@ def test_lines_survive_files_windows_and_plain_data(tmp_path: Path) -> None:
     made = tn.import_trace(TABLE, [_written(tmp_path, LOG)], window=("1 s", "3 s"))
     assert [job.line for job in made.scenario.instance.jobs] == [3, 4]
     assert [job.line for job in load_scenario(made.save(tmp_path / "late.yaml")[0]).instance.jobs] == [3, 4]
-    listed = {"release": "0 s", "workflow": "w", "line": 7}
-    assert scenario_from(_plain([listed])).instance.jobs[0].line == 7
+    listed = {"release": "0 s", "workflow": "w", "line": 2_500_000}
+    assert scenario_from(_plain([listed])).instance.jobs[0].line == 2_500_000
     # Two files have the same lines: none of them says which request is meant.
     assert [job.line for job in imported(tmp_path, LOG, LOG).instance.jobs] == [None] * 6
 
@@ -190,3 +190,43 @@ def test_a_copy_of_the_log_in_parquet_has_its_lines(tmp_path: Path, capsys: pyte
     capsys.readouterr()
     one, other = (read_told(tmp_path / f"{name}.csv", scenario).instance for name in ("one", "other"))
     assert one == other
+
+
+def test_an_imported_log_estimates_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # Logs that no table reader knows, such as Philly's, are imported: what came before a moment is the history.
+    run_of = {"detail": [{"gpus": ["a", "b"]}]}
+    jobs = []
+    for number, (user, minutes) in enumerate([("ann", 10), ("bob", 60)] * 9 + [("bob", 20), ("ann", 30)]):
+        day = f"2017-10-{1 + number:02} 10"
+        attempt = run_of | {
+            "start_time": f"{day}:00:00",
+            "end_time": f"{day}:{minutes % 60:02}:01" if minutes < 60 else "",
+        }
+        attempt["end_time"] = attempt["end_time"] or f"2017-10-{1 + number:02} 11:00:01"
+        jobs.append({
+            "jobid": str(number), "status": "Pass", "vc": "v", "user": user,
+            "submitted_time": f"{day}:00:00", "attempts": [attempt],
+        })  # fmt: skip
+    log = tmp_path / "cluster_job_log"
+    log.write_text(json.dumps(jobs))
+    windows = {"past": ("2017-10-01 00:00", "2017-10-19 00:00"), "trace": ("2017-10-19 00:00", "2017-10-30 00:00")}
+    for name, window in windows.items():
+        tn.import_trace("philly", [log], window=window).save(tmp_path / f"{name}.yaml")
+    out = tmp_path / "est.csv"
+    assert run(app, ["estimate", str(tmp_path / "past.yaml"), str(tmp_path / "trace.yaml"), "-o", str(out)]) == 0
+    capsys.readouterr()
+    told = pd.read_csv(out)
+    assert told[["job", "model", "gpus"]].to_numpy().tolist() == [[0, "bob", 2], [1, "ann", 2]]
+    assert told["p50_s"].tolist() == [3601, 601]
+    medians = read_told(out, load_scenario(tmp_path / "trace.yaml")).instance
+    assert [job.workflow.critical_path_us for job in medians.jobs] == [3_601_000_000, 601_000_000]
+
+
+def test_what_is_no_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    imported(tmp_path, LOG)
+    (tmp_path / "plain.yaml").write_text(json.dumps(_plain([{"release": "0 s", "workflow": "w"}])))
+    trace = str(tmp_path / "trace.yaml")
+    assert run(app, ["estimate", str(tmp_path / "plain.yaml"), trace]) == 2
+    assert "is no import of a log with jobs of one task each" in capsys.readouterr().err
+    assert run(app, ["estimate", trace, trace, "--only", "gpus=2"]) == 2
+    assert "the history is a scenario, whose jobs stand by release" in capsys.readouterr().err

@@ -77,9 +77,7 @@ def test_byte_order_mark_quotes_and_windows_line_ends(tmp_path: Path) -> None:
 
 
 HEAD = "time_ms,workflow"
-COLUMNS = (
-    "time_ms, time_s, time_us, workflow, deadline_ms, deadline_s, deadline_us, weight, ingress, path, priority, line"
-)
+COLUMNS = "time_ms, time_s, time_us, workflow, deadline_ms, deadline_s, deadline_us, weight, ingress, path, priority, line, label"
 
 
 @pytest.mark.parametrize(

@@ -34,12 +34,12 @@ def test_the_files_load_and_say_what_they_are(tmp_path: Path) -> None:
     paths = made.save(tmp_path / "hour.yaml")
     assert paths == [tmp_path / "hour.yaml", tmp_path / "hour.trace.csv"]
     assert paths[1].read_text().splitlines() == [
-        "time_us,workflow,line",
-        "0,M0001 30 s,2",
-        "1000000,M0006 25 s,3",
-        "6000000,M0001 25 s,6",
-        "9000000,M0002 14.5 s,5",
-        "61000000,M0002 9 s,8",
+        "time_us,workflow,line,label",
+        "0,M0001 30 s,2,M0001",
+        "1000000,M0006 25 s,3,M0006",
+        "6000000,M0001 25 s,6,M0001",
+        "9000000,M0002 14.5 s,5,M0002",
+        "61000000,M0002 9 s,8,M0002",
     ]
     scenario = load_scenario(paths[0])
     assert scenario.name == "hour"

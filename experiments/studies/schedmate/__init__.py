@@ -1,0 +1,1 @@
+"""What estimates of run times are worth to the schedulers of clusters, as SchedMate makes them."""
