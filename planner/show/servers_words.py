@@ -91,7 +91,7 @@ def _redundancy(found: ServersRecord) -> str:
     if found.survives_failure is None:
         return f"N+{found.spare}" if found.spare else "not simulated"
     if found.survives_failure:
-        return f"N+{k}: the target is met with any {k} of the servers gone"
+        return f"N+{k}: the target is met with any {f'{k} servers' if k > 1 else 'one server'} gone"
     return f"N+0: one failure breaks the target; --spare {k} sizes for N+{k}"
 
 
