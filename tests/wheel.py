@@ -37,6 +37,27 @@ def build(folder: Path) -> Path:
     return wheel
 
 
+def build_again(folder: Path) -> Path:
+    """Return the wheel that is made of the source distribution, as `pip install truenorth.tar.gz` makes it."""
+    tools, packed = folder / "tools", folder / "packed"
+    run(sys.executable, "-m", "pip", "install", "--quiet", "--target", tools, "hatchling", at=folder)
+    pack = (
+        f"import sys; sys.path[:0] = [{str(tools)!r}]; from hatchling.build import build_sdist as b; b({str(packed)!r})"
+    )
+    packed.mkdir()
+    run(sys.executable, "-c", pack, at=ROOT)
+    [source] = packed.glob("*.tar.gz")
+    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", source, "--wheel-dir", packed, at=folder)
+    [wheel] = packed.glob("*.whl")
+    return wheel
+
+
+def held(wheel: Path) -> set[str]:
+    """Return the files of a wheel, but for what is said about it."""
+    with ZipFile(wheel) as packed:
+        return {entry for entry in packed.namelist() if ".dist-info/" not in entry}
+
+
 def shipped() -> set[str]:
     """Return the files that belong into the wheel: all of the four folders and of the face that git tracks."""
     listed = run("git", "ls-files", "-z", *FOLDERS, "truenorth", at=ROOT).split("\0")
@@ -83,11 +104,12 @@ def main() -> None:
         folder = Path(name)
         (folder / "empty").mkdir()
         wheel = build(folder)
-        with ZipFile(wheel) as packed:
-            held = {entry for entry in packed.namelist() if ".dist-info/" not in entry}
-        assert held == shipped(), held ^ shipped()
+        files = held(wheel)
+        assert files == shipped(), files ^ shipped()
+        again = held(build_again(folder))
+        assert again == files, again ^ files
         ask(install(wheel, folder / "environment"), folder / "empty")
-    print(f"{wheel.name}: {len(held)} files, installed and asked")
+    print(f"{wheel.name}: {len(files)} files, installed and asked")
 
 
 if __name__ == "__main__":

@@ -282,6 +282,8 @@ _GAP, _WIDE = 1.5, 5.0
 """A bar that is wider than the second of these leaves the first free at its right; in pixels."""
 _CHARACTER, _LETTERS = 7.0, 13.0
 """Pixels per character of a text on a bar, and its height."""
+_MOST_TEXTS = 600
+"""Texts on bars, the widest first: each takes milliseconds to draw, and more are no help to read a crowded chart."""
 _MOST_NAMES, _LINE = 24, 190
 """Models named in a legend, and characters in one of its lines."""
 
@@ -314,9 +316,29 @@ def draw(chart: BarRows, title: str, note: str) -> Figure:
     lay_out(figure)
     extent, pixels = axes.get_window_extent(), PNG_DPI / figure.dpi
     pixel_us, pixel_row = chart.until_us / (extent.width * pixels), len(chart.rows) / (extent.height * pixels)
+    texts = _written(lanes, pixel_us, pixel_row)
     for lane, floor, height in lanes:
-        _draw_lane(axes, lane, (floor, height), pixel_us, pixel_row)
+        _draw_lane(axes, lane, (floor, height), pixel_us, texts)
     return figure
+
+
+def _written(lanes: Sequence[tuple[BarLane, float, float]], pixel_us: float, pixel_row: float) -> set[int]:
+    """Return the identities of the bars whose text is written: those with room for it, the widest of them.
+
+    Parameters
+    ----------
+    pixel_us, pixel_row
+        What a pixel is worth.
+    """
+    room = [
+        bar
+        for lane, _, height in lanes
+        for bar in lane.bars
+        if bar.text
+        and bar.end_us - bar.start_us > _CHARACTER * (len(bar.text) + 1) * pixel_us
+        and (bar.high - bar.low) * height >= _LETTERS * pixel_row
+    ]
+    return {id(bar) for bar in sorted(room, key=lambda bar: bar.start_us - bar.end_us)[:_MOST_TEXTS]}
 
 
 def _place_lanes(axes: Axes, chart: BarRows) -> list[tuple[BarLane, float, float]]:
@@ -339,15 +361,17 @@ def _place_lanes(axes: Axes, chart: BarRows) -> list[tuple[BarLane, float, float
     return placed
 
 
-def _draw_lane(axes: Axes, lane: BarLane, span: tuple[float, float], pixel_us: float, pixel_row: float) -> None:
-    """Draw the bars of a lane, each at least a pixel wide, with texts where they fit and lines at the lane's levels.
+def _draw_lane(axes: Axes, lane: BarLane, span: tuple[float, float], pixel_us: float, texts: set[int]) -> None:
+    """Draw the bars of a lane, each at least a pixel wide, with their texts and lines at the lane's levels.
 
     Parameters
     ----------
     span
         Floor and height, in rows.
-    pixel_us, pixel_row
+    pixel_us
         What a pixel is worth.
+    texts
+        Identities of the bars whose text is written.
     """
     (floor, height), second = span, MICROSECONDS_PER_SECOND
     boxes, colours = [], []
@@ -357,8 +381,7 @@ def _draw_lane(axes: Axes, lane: BarLane, span: tuple[float, float], pixel_us: f
         left, right = bar.start_us / second, _right_us(bar, pixel_us) / second
         boxes.append([(left, low), (right, low), (right, high), (left, high)])
         colours.append(colour)
-        fits = bar.end_us - bar.start_us > _CHARACTER * (len(bar.text) + 1) * pixel_us
-        if bar.text and fits and high - low >= _LETTERS * pixel_row:
+        if id(bar) in texts:
             middle = (left + right) / 2, (low + high) / 2
             axes.text(*middle, bar.text, ha="center", va="center", fontsize=7, color=ink_on(colour), clip_on=True)
     drawn = PolyCollection(boxes, facecolors=colours, linewidths=0)

@@ -102,6 +102,7 @@ def _draw_band(axes: Axes, points: Mapping[float, Interval], colour: str) -> Non
     if known:
         at, low, high = zip(*known, strict=True)
         axes.fill_between(at, low, high, color=colour, alpha=0.15, linewidth=0)
+        axes.set_ylim(top=max(axes.get_ylim()[1], 1.05 * max(high)))
 
 
 @AS_DATA
@@ -142,7 +143,7 @@ def heat_map(
         axes, f"{_what(rows, of)}{_averaged(found, rows, [key for key in keys if key not in (across, up)])}"
     )
     bar = figure.colorbar(image, ax=axes, label=_what(rows, of))
-    bar.outline.set_visible(False)  # type: ignore[operator]
+    bar.outline.set_visible(False)
     return figure
 
 

@@ -24,6 +24,8 @@ from truenorth.planner.answers.servers.record import (
 )
 from truenorth.planner.answers.uncertain.spec import MEAN, parse_uncertainty
 
+_UNITS = ", in the price units of the scenario"
+"""Scenarios name no currency."""
 HOURS_PER_MONTH = 730
 """A twelfth of a year."""
 
@@ -61,7 +63,7 @@ def recommendation(found: ServersRecord) -> list[tuple[str, str]]:
     return [
         ("fleet", size),
         ("policy", best.policy),
-        *([("price", price_in_words(best.size.price_per_hour or 0.0))] if found.priced else []),
+        *([("price", f"{price_in_words(best.size.price_per_hour or 0.0)}{_UNITS}")] if found.priced else []),
         ("traffic", "not simulated" if growth is None else traffic_in_words(growth)),
         ("redundancy", _redundancy(found)),
         ("lower bound", f"{least}{up_to_counts(found, ' on at most {}')} (proved)" if refuted else "none"),
@@ -92,7 +94,7 @@ def _redundancy(found: ServersRecord) -> str:
     if found.survives_failure is None:
         return f"N+{found.spare}" if found.spare else "not simulated"
     if found.survives_failure:
-        return f"N+{k}: the target is met with any {k} of the servers gone"
+        return f"N+{k}: the target is met with any {f'{k} servers' if k > 1 else 'one server'} gone"
     return f"N+0: one failure breaks the target; --spare {k} sizes for N+{k}"
 
 

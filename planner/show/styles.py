@@ -57,6 +57,7 @@ def styles(names: Iterable[str]) -> dict[str, Style]:
         if name not in found:
             first = _OF_POLICY.get(name.partition(":")[0], STYLES[crc32(name.encode()) % len(STYLES)])
             at, taken = STYLES.index(first), set(found.values())
-            after = [*STYLES[at:], *STYLES[:at]]
-            found[name] = next((style for style in after if style not in taken), first)
+            after = [style for style in (*STYLES[at:], *STYLES[:at]) if style not in taken] or [first]
+            own = [style for style in after if style.colour not in {other.colour for other in taken}]
+            found[name] = (own or after)[0]
     return found

@@ -110,7 +110,7 @@ def html(table: Table[Any]) -> str:
     import pandas as pd
 
     names = [column.name for column in table.columns]
-    said = str(pd.DataFrame(table.cells(), columns=names).to_html(index=False))
+    said = str(pd.DataFrame(table.cells(), columns=names).to_html(index=False, header=any(names)))
     return said + (f"<p>{escape(table.note)}</p>" if table.note else "")
 
 

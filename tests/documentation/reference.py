@@ -41,7 +41,8 @@ This page is generated from the definitions of the commands (`make docs`).
 def commands_page() -> str:
     """Return the page of all commands, by group."""
     groups: dict[str, list[str]] = {}
-    for name, command in typer.main.get_group(app).commands.items():
+    known: Mapping[str, Any] = typer.main.get_group(app).commands
+    for name, command in known.items():
         groups.setdefault(str(command.rich_help_panel), []).append(_command(name, command))
     parts = [_ABOUT]
     for title, commands in groups.items():

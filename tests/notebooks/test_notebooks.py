@@ -19,13 +19,20 @@ PICTURE = "iVBORw0KGgo"  # how a PNG file begins, in base 64
 BY_THE_CLOCK = re.compile(r"time_limit|tn\.replay")
 SHOWN = {
     "01_first_plan": ["mean slowdown", "<iframe", "critical_path_s", "[]"],
-    "02_how_far_is_compass_from_optimal": ["ratio_to_bound", "<iframe", "at_least", "valid=True"],
-    "03_how_many_servers": ["how it is known", "cheapest mix", "hit rate", PICTURE],
+    "02_how_far_is_compass_from_optimal": [
+        "<th>information used</th>",
+        "<th>ratio to bound</th>",
+        "<th>utilisation</th>",
+        "<iframe",
+        "at_least",
+        "valid=True",
+    ],
+    "03_how_many_servers": ["evidence", "Recommendation", "cheapest mix", "hit rate", "<svg"],
     "04_what_if": ["<th>7000000000</th>", PICTURE],
     "05_bring_your_own_heuristic": ["__main__:WarmFirst", "<iframe", "at_most"],
     "06_plan_against_device": ["mean latency", "predicted", "([], True, True)"],
     "07_swap_often_or_batch_more": [
-        "ratio_to_bound",
+        "<th>ratio to bound</th>",
         "<iframe",
         "in batches",
         "<th>lower_bound</th>",
@@ -55,6 +62,13 @@ def test_outputs_are_saved_as_a_run_from_the_first_cell_left_them(path: Path) ->
     shown = [text for cell in code for text in texts(cell.outputs)]
     assert all(any(expected in text for text in shown) for expected in SHOWN[path.stem])
     assert set(notebook.metadata) <= {"kernelspec", "language_info"}
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_only_public_names_are_imported(path: Path) -> None:
+    source = "\n".join(cell.source for cell in read(path).cells if code_in(cell))
+    allowed = {"import truenorth as tn", "from truenorth.models.errors import require_extra"}
+    assert set(re.findall(r"^(?:from|import) truenorth.*$", source, re.MULTILINE)) <= allowed
 
 
 @pytest.mark.nightly

@@ -70,6 +70,7 @@ def test_curves_of_replications_have_bands_and_say_so() -> None:
     assert axes.get_title(loc="left").endswith(", mean of 3 replications with its 95 % interval")
     heights = axes.collections[0].get_paths()[0].vertices[:, 1]
     assert heights.min() < 0.5 < 2.5 < heights.max()  # around 1 and 2
+    assert axes.get_ylim()[1] > axes.collections[1].get_paths()[0].vertices[:, 1].max()
     assert len(axes.collections) == 2
     assert list(tn.curve(FOUND).axes[0].collections) == []
 

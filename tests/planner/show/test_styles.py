@@ -20,6 +20,11 @@ def test_every_colour_is_seen_on_light_and_on_dark(colour: str, paper: str) -> N
     assert contrast(colour, paper) >= 3
 
 
+def test_names_beside_each_other_have_colours_of_their_own_as_long_as_there_are_any() -> None:
+    names = [f"memory {size} GB, {policy}" for size in (7, 14) for policy in ("compass", "srpt", "jit", "lru")]
+    assert len({style.colour for style in styles(names).values()}) == len(LINE_COLOURS) == len(names)
+
+
 def test_policies_have_shapes_of_their_own_and_the_plan_the_ink() -> None:
     names = ["plan (knows the future)", "receding", "compass", "srpt", "ahead", "lru", "jit", "rltune", "hadar"]
     own = styles(names)

@@ -131,6 +131,19 @@ def test_texts_on_bars_can_be_read() -> None:
     assert contrast(ink_on(PLAIN), PLAIN) >= 4.5
 
 
+def test_a_crowded_chart_bears_the_texts_of_its_widest_bars_alone() -> None:
+    def row(width_us: int) -> GPUBars:
+        bars = tuple(Bar(1000 * at, 1000 * at + width_us, 0, "1") for at in range(100))
+        return GPUBars("gpu", (BarLane("compute", 1.0, bars),))
+
+    # Of 16 rows of 100 bars with room for texts, every other row has wider ones: 800 of them, of which 600 are named.
+    rows = tuple(row(900 if at % 2 else 1000) for at in range(16))
+    axes = axes_of(draw(BarRows(rows, 100_000, {0: "m"}, ""), "", ""))
+    heights = {16 - int(text.get_position()[1]) for text in axes.texts}
+    assert len(axes.texts) == 600
+    assert all(height % 2 for height in heights)  # the first row, and every other one
+
+
 def test_predicted_and_measured_share_their_rows() -> None:
     measured = Timeline.build(2, [Placement(0, 0, 5, 9)], [Residency(0, 0, 0, 5)])  # b failed: it has no place
     chart = rows_of_both(WINDOW, TIMELINE, measured)

@@ -89,7 +89,7 @@ def test_prices_are_bounded_and_mixes_named(tmp_path: Path) -> None:
     assert section.tables[0].cells() == [
         ["fleet", "3 L4 + 1 2xH100"],
         ["policy", "jit"],
-        ["price", "8.90 per hour, 6,500 per month"],
+        ["price", "8.90 per hour, 6,500 per month, in the price units of the scenario"],
         ["traffic", "not simulated"],
         ["redundancy", "not simulated"],
         ["lower bound", "none"],
@@ -148,7 +148,7 @@ def test_what_to_order_comes_first_with_its_floor_and_how_much_more_traffic_it_t
         "lower bound 1.60. Policy: jit (information used: queue lengths)."
     )
     assert recommendation(answer.record())[2:] == [
-        ("price", "1.60 per hour, 1,170 per month"),
+        ("price", "1.60 per hour, 1,170 per month, in the price units of the scenario"),
         ("traffic", "handles 68 % more, not 88 %"),
         ("redundancy", "N+0: one failure breaks the target; --spare 1 sizes for N+1"),
         ("lower bound", "1.60 per hour (proved)"),

@@ -199,5 +199,8 @@ def test_on_a_telephone_no_column_is_out_of_sight_and_the_chart_comes_last(
     assert max(page.evaluate(rights)) <= 400
     named = "getComputedStyle(document.querySelector('td.word + td'), '::before').content"
     assert page.evaluate(named) == '"information used "'
+    first = page.locator(".drawn").first.bounding_box()
+    assert first is not None
+    assert first["y"] < 2 * 900  # within two screens
     tops = [page.locator(kind).last.bounding_box() for kind in (".drawn", "table", ".gantt", "dl")]
     assert [box["y"] for box in tops if box] == sorted(box["y"] for box in tops if box)
