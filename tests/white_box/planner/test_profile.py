@@ -544,8 +544,8 @@ workload: {jobs: [{release: 0 ms, workflow: chat}]}
 def test_what_contexts_and_prompts_add_is_measured_apart_where_a_class_says_so(tmp_path: Path) -> None:
     """Steps hold what contexts add to them, and would count it twice beside the `context` that the scenario had.
 
-    The step of two takes 5 ms with a context of 81 tokens each, and 1 ms with one of 1: 4 ms of 2 x 80 tokens are 25 us
-    each, that of one 2 ms less there. Without contexts a step takes 0.95 ms, and with a prompt an iteration 0.5 ms more.
+    A step of two takes 5 ms at a context of 81 tokens each, and 1 ms at one of 1: 4 ms for 2 x 80 tokens are 25 us
+    each; that of one 2 ms less. Without contexts a step takes 0.95 ms, and with a prompt an iteration 0.5 ms more.
     """
     (tmp_path / "chats.yaml").write_text("""
 cluster: {servers: 1, gpu: {kind: A, memory: 1 MB, load_bandwidth: 1 GB/s}, network: {bandwidth: 1 GB/s}}
