@@ -62,7 +62,9 @@ K = TypeVar("K")
 
 RoundSamples = dict[tuple[str | int, ...], list[float]]
 """Microseconds by what took them: ``("run", workflow, task)``, ``("batch", class, size)``, ``("load", model)``,
-``("part", bytes)`` of a model, ``("transfer", bytes)``, ``("step", class, concurrency)`` with 0 for the prompt."""
+``("part", bytes)`` of a model, ``("transfer", bytes)``, ``("step", class, concurrency)`` with 0 for the prompt,
+``("short", class, concurrency)`` at contexts of a token, ``("mixed", class, prompt tokens)`` beside other requests'
+steps, with 0 for these alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,8 @@ class TypicalRequest:
         Tokens that lie in a request's KV at a step.
     concurrency
         Requests per step: as many as are listed.
+    apart
+        Whether it is measured, too, what contexts and prompts add to a step.
     """
 
     stream: str
@@ -89,21 +93,62 @@ class TypicalRequest:
     prompt: int
     context: int
     concurrency: Sequence[int]
+    apart: bool = False
+
+    @property
+    def first_chunk(self) -> int:
+        """Prompt tokens of the first iteration of a prompt."""
+        return min(self.chunk, self.prompt)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamTimes:
-    """What was measured of a stream class: its typical prompt, steps by concurrency, and bytes of KV per token."""
+    """What was measured of a stream class: its typical prompt, steps by concurrency, and bytes of KV per token.
+
+    Parameters
+    ----------
+    short
+        Steps by concurrency at contexts that are all shorter by the typical one less a token; empty if not asked for.
+    mixed
+        An iteration with the first chunk of a prompt beside others' steps, and these alone; None if not asked for.
+    """
 
     asked: TypicalRequest
     prompt: Spread
     steps: Mapping[int, Spread]
     kv_bytes: int
+    short: Mapping[int, Spread] = field(default_factory=dict)
+    mixed: tuple[Spread, Spread] | None = None
 
     @property
     def prefill_rate(self) -> float:
         """Prompt tokens per second."""
         return 1_000_000 * self.asked.prompt / self.prompt.median_us
+
+    @property
+    def context_us(self) -> float:
+        """What a token of context of a request adds to a step: the least squares of all concurrencies, at least 0."""
+        longer = self.asked.context - 1
+        added = sum(k * (self.steps[k].median_us - spread.median_us) for k, spread in self.short.items())
+        return max(0.0, added / (longer * sum(k * k for k in self.short))) if self.short and longer else 0.0
+
+    @property
+    def mixed_us(self) -> float:
+        """What an iteration lasts longer than a step and its prompt tokens, at least 0."""
+        if self.mixed is None:
+            return 0.0
+        both, steps = self.mixed
+        prompt_us = self.prompt.median_us * self.asked.first_chunk / self.asked.prompt
+        return max(0.0, both.median_us - steps.median_us - prompt_us)
+
+    @property
+    def plain_steps(self) -> dict[int, Spread]:
+        """Steps by concurrency without what contexts add to them."""
+        added_us = {k: self.context_us * k * self.asked.context for k in self.steps}
+        return {
+            k: Spread.of([max(_SHORTEST_US, us - added_us[k]) for us in spread.samples_us])
+            for k, spread in self.steps.items()
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,10 +351,18 @@ class _Bench:
             for begin in range(0, request.prompt, request.chunk)
         ]
         self._note("step", request.stream, 0, spans=[iterate(seating, [chunk], ())[1] for chunk in chunks])
-        seated = [Read(other, request.context - 1, 1) for other in range(seating.seats)]
-        iterate(seating, seated, ())
-        for k in sorted(request.concurrency, reverse=True):  # whoever is left out gives up the seat
-            self._note("step", request.stream, k, spans=[iterate(seating, (), range(k))[1]])
+        for sort, context in (
+            (("step", request.context), ("short", 1)) if request.apart else (("step", request.context),)
+        ):
+            iterate(seating, [Read(other, context - 1, 1) for other in range(seating.seats)], ())
+            for k in sorted(request.concurrency, reverse=True):  # whoever is left out gives up the seat
+                self._note(sort, request.stream, k, spans=[iterate(seating, (), range(k))[1]])
+        if request.apart and seating.seats > 1:
+            others = range(1, seating.seats)
+            iterate(seating, [Read(other, 0, 1) for other in others], ())
+            for chunk in ([], [Read(0, 0, request.first_chunk)]):
+                tokens = request.first_chunk if chunk else 0
+                self._note("mixed", request.stream, tokens, spans=[iterate(seating, chunk, others)[1]])
 
     def _seating(self, request: TypicalRequest) -> Seating:
         """Return the seats of a class, each long enough for its prompt, and for its context and the steps behind it."""
@@ -370,7 +423,7 @@ class _Bench:
         batches: dict[str, dict[int, Spread]] = {}
         for (name, size), spread in sorted(spreads("batch").items()):
             batches.setdefault(name, {})[size] = spread
-        loads, transfers, parts, steps = (spreads(sort) for sort in ("load", "transfer", "part", "step"))
+        loads, transfers, parts = (spreads(sort) for sort in ("load", "transfer", "part"))
         sizes = {model.name: model.weight_bytes for model in self.models}
         copies = [(sizes[name], spread.median_us) for name, spread in loads.items()]
         largest = max(loads, key=sizes.__getitem__, default=None)
@@ -385,14 +438,18 @@ class _Bench:
             _line(copies + [(size, spread.median_us) for size, spread in parts.items()]),
             _line([(size, spread.median_us) for size, spread in transfers.items()]),
             None if largest is None else self.station.copy_peak(self._place[largest]),
-            {request.stream: self._times_of(request, steps) for request in self._requests},
+            {request.stream: self._times_of(request, spreads) for request in self._requests},
             len(rounds),
         )
 
-    def _times_of(self, request: TypicalRequest, steps: Mapping[tuple[str, int], Spread]) -> StreamTimes:
-        prompt, *others = (steps[request.stream, k] for k in (0, *request.concurrency))
+    def _times_of(self, request: TypicalRequest, spreads: Callable[[str], Mapping[Any, Spread]]) -> StreamTimes:
+        steps, short, mixed = (
+            {number: spread for (stream, number), spread in spreads(sort).items() if stream == request.stream}
+            for sort in ("step", "short", "mixed")
+        )
         kv_bytes = self.station.decoder(self._seating(request)).kv_bytes
-        return StreamTimes(request, prompt, dict(zip(request.concurrency, others, strict=True)), kv_bytes)
+        beside = (mixed[request.first_chunk], mixed[0]) if mixed else None
+        return StreamTimes(request, steps[0], {k: steps[k] for k in request.concurrency}, kv_bytes, short, beside)
 
 
 def measure(

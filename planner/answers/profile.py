@@ -117,7 +117,11 @@ class Profile(Answer):
             {sort: DispatchProfiled(*_times(spread)) for sort, spread in found.live.dispatch.items()},
             [
                 StreamProfiled(
-                    name, times.prefill_rate, times.kv_bytes, {k: _times(of) for k, of in times.steps.items()}
+                    name,
+                    times.prefill_rate,
+                    times.kv_bytes,
+                    {k: _times(of) for k, of in times.steps.items()},
+                    *((times.context_us, times.mixed_us) if times.asked.apart else ()),
                 )
                 for name, times in found.streams.items()
             ],
@@ -165,6 +169,8 @@ class Profile(Answer):
             "streams": {
                 name: {"prompt": times.asked.prompt, "prefill": _rounded(times.prompt)}
                 | {"steps": {str(k): _rounded(spread) for k, spread in times.steps.items()}}
+                | ({"short": {str(k): _rounded(spread) for k, spread in times.short.items()}} if times.short else {})
+                | ({} if times.mixed is None else {"mixed": [_rounded(spread) for spread in times.mixed]})
                 for name, times in found.streams.items()
             },
         }
@@ -316,8 +322,8 @@ def typical_requests(instance: Instance) -> list[TypicalRequest]:
         # Half-way through its answer a request has its mean context.
         context = median_high([tokens.prompt + tokens.output // 2 for tokens in requests])
         concurrency = sorted({k for speed in speeds for k in speed.step_us})
-        chunk = max(speed.chunk for speed in speeds)
-        found.append(TypicalRequest(stream.name, served_model(stream), chunk, prompt, context, concurrency))
+        chunk, apart = max(speed.chunk for speed in speeds), any(speed.context_ps or speed.mixed_us for speed in speeds)
+        found.append(TypicalRequest(stream.name, served_model(stream), chunk, prompt, context, concurrency, apart))
     return found
 
 

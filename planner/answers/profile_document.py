@@ -10,6 +10,7 @@ from typing import Any
 from truenorth.executor.devices.profiling import Measurements
 from truenorth.executor.samples import FittedLine, Spread
 from truenorth.models.cluster import Cluster
+from truenorth.models.record import ABSENT
 from truenorth.models.scenario import Scenario
 from truenorth.models.scenario.errors import Plain
 from truenorth.models.units import say_bandwidth
@@ -53,6 +54,8 @@ class StreamProfiled:
     prefill_per_s: float
     kv_bytes_per_token: int
     step_us: Mapping[int, tuple[float, float]]
+    context_us: float = ABSENT
+    mixed_us: float = ABSENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +138,10 @@ def measured_document(scenario: Scenario, measurements: Measurements, with_memor
         section = document["streams"][name]
         section.pop("fitted", None)  # these steps are measured, not those of the log
         section["prefill"] = _of_kinds(section["prefill"], kinds, f"{times.prefill_rate:.6g} /s")
-        section["step"] = _tables(section["step"], kinds, times.steps)
+        section["step"] = _tables(section["step"], kinds, times.plain_steps)
+        if times.asked.apart:
+            section["context"] = _of_kinds(section.get("context"), kinds, f"{times.context_us:.6f} us")
+            section["mixed"] = _of_kinds(section.get("mixed"), kinds, f"{round(times.mixed_us)} us")
         section["kv_per_token"] = _of_kinds(section.get("kv_per_token"), kinds, f"{times.kv_bytes} B")
     cluster = document["cluster"]
     if measurements.load is not None:

@@ -465,7 +465,9 @@ def schedule_sentences(found: ScheduleRecord) -> list[str]:
     if scaled is not None:
         how = "meets the level" if scaled.met else "does not meet the level"
         price = "" if scaled.price is None else f" at {scaled.price:.4g}"
-        what = f"an autoscaler above {scaled.policy} that aims at {scaled.target:.0%} busy {how}"
+        what = (
+            f"an autoscaler above {scaled.policy} that aims at {scaled.target:.0%} of {scaled.target_of} in use {how}"
+        )
         said.append(f"{what}, with {scaled.server_hours:.4g} server-hours{price}")
     if optimum.proved:
         said.append("No schedule needs less, which is proved.")

@@ -4,6 +4,7 @@ Of intervals it is told what their own jobs attain, since a level that holds ove
 what an autoscaler as people run it orders, one interval late. That follows the rule of Kubernetes' horizontal
 autoscaler: wanted are servers x busy share / target, rounded up, and of the latest recommendations the highest counts,
 so that it adds at once and removes only after a cool-down. A task keeps its share of a GPU busy, a batch counts once.
+An engine that serves requests is busy whenever it has one: there the requests count, as autoscalers of engines do it.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from truenorth.models import Instance, InstanceError, ServiceLevels, completion_
 from truenorth.models.cluster import FOREVER, Availability, Interval
 from truenorth.models.errors import QuestionError
 from truenorth.models.instance import Ints
-from truenorth.models.metrics import computing_us
+from truenorth.models.metrics import computing_us, serving_us
 from truenorth.models.scenario import Scenario
-from truenorth.models.timeline import TokenTimes
+from truenorth.models.timeline import Timeline, TokenTimes
 from truenorth.planner.answers.servers.sizes import Mix, Sizes
 from truenorth.planner.answers.simulate import simulate
 
@@ -199,7 +200,7 @@ def attained(
 
 
 TARGET = 0.6
-"""Busy share of its servers that it aims at."""
+"""Busy share of its servers that it aims at; of engines, the share of their seats or KV that requests take up."""
 COOL_DOWN = 2
 """Recommendations of so many intervals count."""
 MOST_SIMULATED = 100
@@ -243,9 +244,8 @@ def autoscale(
             ran = simulate(day.at(ordered), policy, seed=seed, noise=noise, stop=late)
             if interval + 1 < day.count:
                 begin_us = interval * day.by_us
-                working_us = computing_us(ran.instance, ran.timeline, begin_us, begin_us + day.by_us)
-                engines = working_us / (day.by_us * day.sizes.gpus_per_server[0])
-                wanted.append(min(most[0], max(1, ceil(engines / TARGET))))
+                gpus = _used_us(ran.instance, ran.timeline, begin_us, begin_us + day.by_us) / day.by_us
+                wanted.append(min(most[0], max(1, ceil(gpus / day.sizes.gpus_per_server[0] / TARGET))))
                 counts.append(max(wanted[-COOL_DOWN:]))
     except PolicyFaultError:
         raise
@@ -255,3 +255,26 @@ def autoscale(
     tokens = TokenTimes.of(ran.truth, ran.timeline)
     met = levels.met_by(ran.truth, latency, range(len(latency)), tokens)
     return Autoscaled(policy, ordered, met, attained(ran.truth, latency, levels, day.by_us, day.count, tokens))
+
+
+def _used_us(instance: Instance, timeline: Timeline, begin_us: int, end_us: int) -> float:
+    """Return the GPU time in [begin, end) that tasks keep busy, and requests take up, whether they run or wait.
+
+    A request takes up one of the seats of a GPU, or its part of the KV there, whichever is the larger share of them.
+    """
+    busy_us, streams = computing_us(instance, timeline, begin_us, end_us), instance.streams
+    if streams is None:
+        return busy_us
+    since_us = instance.job_release_us[instance.task_job].copy()
+    source, target, _ = instance.edges()
+    np.maximum.at(since_us, target, timeline.end_us[source])
+    overlap_us = np.minimum(timeline.end_us, end_us) - np.maximum(since_us, begin_us)
+    taken_us = 0.0
+    for stream, row in enumerate(streams.speeds):
+        for gpu_class, speed in enumerate(row):
+            here = streams.template[instance.task_template] == stream
+            here &= (instance.gpu_class[timeline.place] == gpu_class) & (overlap_us > 0)
+            if speed is not None and here.any():
+                part = streams.held[here] / streams.longest[stream, gpu_class]
+                taken_us += float((overlap_us[here] * np.maximum(part, 1 / speed.seats)).sum())
+    return busy_us - serving_us(instance, timeline, begin_us, end_us) + taken_us

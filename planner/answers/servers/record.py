@@ -316,10 +316,11 @@ class OptimumCosts(ScheduleCosts):
 
 @dataclass(frozen=True, slots=True)
 class AutoscalerCosts:
-    """What an autoscaler came to."""
+    """What an autoscaler came to, and which share of what it aimed at."""
 
     policy: str
     target: float
+    target_of: str
     server_hours: float
     price: float | None
     met: bool

@@ -149,7 +149,8 @@ class ScheduleAnswer(Answer):
 
     def _scaled(self, made: Autoscaled) -> AutoscalerCosts:
         hours, price = float(self.day.server_hours(made.schedule)), _number(self.day.price(made.schedule))
-        return AutoscalerCosts(made.policy, TARGET, hours, price, made.met)
+        busy = self.day.instance.streams is None
+        return AutoscalerCosts(made.policy, TARGET, "GPU time" if busy else "seats or KV", hours, price, made.met)
 
     def _figures(self, found: Scheduled) -> tuple[int, float | None, float | None, float | None, float | None]:
         """Return how many schedules were tried, and hours and price of the best and of a fleet that stays."""

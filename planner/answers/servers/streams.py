@@ -37,6 +37,8 @@ _APART = 1000
 """A group that is weighed so much more than the others leaves cuts to those that lack it."""
 _MOST_TURNS, _CUTS_EACH = 200, 3
 """Sizes that weights of their own are sought for, and how many weights for each that is not refuted."""
+_AT_ANY_RATE = 20_000
+"""Requests that are charged whatever time is left, weights by weights: some two seconds of a core, busy or not."""
 _WAYS = {
     "energy": "prompts and steps",
     "energy with KV": "prompts and steps with the KV memory there is",
@@ -65,8 +67,9 @@ def refute_sizes(hunt: Hunt, most: int | None, share: float) -> int:
         hunt.refutations.append(SizeRefutation(beyond, ALONE, None, None, None, alone.in_words(), True, alone))
         return 1
     reserve_s, found = (1 - share) * ask.left_s, list[tuple[Limit, Cut]]()
-    for limit, weights in product(limits(instance, ask.levels), _weightings(ask.sizes)):
-        if ask.left_s > reserve_s:
+    at_any_rate = _AT_ANY_RATE // instance.n_tasks
+    for at, (limit, weights) in enumerate(product(limits(instance, ask.levels), _weightings(ask.sizes))):
+        if at < at_any_rate or ask.left_s > reserve_s:
             found += [(limit, cut) for cut in floor.cuts(limit, [weights]) or []]
     least_gpus = max((ceil(cut.least) for _, cut in found if set(cut.weights) == {1}), default=1)
     ask.candidates = candidates(ask.sizes, most, least_gpus, ask.spare)
@@ -85,8 +88,9 @@ def refute_sizes(hunt: Hunt, most: int | None, share: float) -> int:
 
     hunt.apply(too_small)
     # Then the cheapest size that is left, by the weights that ask for the most of it, until one is not refuted.
-    for _ in range(_MOST_TURNS if len(ask.sizes.counts) > 1 else 0):
-        if not hunt.open or ask.left_s <= reserve_s or not _refute_cheapest(hunt, floor, found):
+    for turn in range(_MOST_TURNS if len(ask.sizes.counts) > 1 else 0):
+        late = _CUTS_EACH * turn >= at_any_rate and ask.left_s <= reserve_s
+        if not hunt.open or late or not _refute_cheapest(hunt, floor, found):
             break
         hunt.apply(too_small)
     return least_gpus

@@ -24,6 +24,7 @@ from truenorth.executor.devices.profiling import (
     LiveTimes,
     Measurements,
     RoundSamples,
+    StreamTimes,
     _Bench,
     measure,
     measure_live,
@@ -51,7 +52,7 @@ from truenorth.models import (
 )
 from truenorth.models.scenario import InputError, Scenario, load_scenario, scenario_from
 from truenorth.models.streams import StreamSpeed
-from truenorth.planner.answers.profile import Profile, profile
+from truenorth.planner.answers.profile import Profile, profile, typical_requests
 from truenorth.planner.answers.profile_document import measured_document
 from truenorth.planner.inputs.samples import Dispatch, read_samples
 from truenorth.planner.inputs.told import read_quantiles
@@ -538,3 +539,45 @@ workload: {jobs: [{release: 0 ms, workflow: chat}]}
             highest = max(highest, found.steps[k].median_us)
             assert speed.tau[k] == pytest.approx(highest, abs=1)
     assert measured.models[0].weight_bytes == made.measurements.weight_bytes["llm"]
+
+
+def test_what_contexts_and_prompts_add_is_measured_apart_where_a_class_says_so(tmp_path: Path) -> None:
+    """Steps hold what contexts add to them, and would count it twice beside the `context` that the scenario had.
+
+    A step of two takes 5 ms at a context of 81 tokens each, and 1 ms at one of 1: 4 ms for 2 x 80 tokens are 25 us
+    each; that of one 2 ms less. Without contexts a step takes 0.95 ms, and with a prompt an iteration 0.5 ms more.
+    """
+    (tmp_path / "chats.yaml").write_text("""
+cluster: {servers: 1, gpu: {kind: A, memory: 1 MB, load_bandwidth: 1 GB/s}, network: {bandwidth: 1 GB/s}}
+models: {llm: {weights: 100 KB}}
+workflows: {chat: {tasks: {answer: {stream: chat, prompt: 80, output_tokens: 2}}}}
+streams:
+  chat:
+    models: [llm]
+    prefill: 10000 /s
+    chunk: 40
+    concurrency: 2
+    step: {1: 1 ms, 2: 2 ms}
+    context: 7 us
+    mixed: 7 ms
+workload: {jobs: [{release: 0 ms, workflow: chat}]}
+""")
+    scenario = load_scenario(tmp_path / "chats.yaml")
+    (asked,) = typical_requests(scenario.instance)
+    assert (asked.context, asked.first_chunk, asked.apart) == (81, 40, True)
+    short = {1: Spread.of([975.0]), 2: Spread.of([1000.0])}
+    steps = {1: Spread.of([2975.0]), 2: Spread.of([5000.0])}
+    mixed = (Spread.of([5475.0]), Spread.of([975.0]))
+    times = StreamTimes(asked, Spread.of([8000.0]), steps, KV_BYTES, short, mixed)
+    assert (times.context_us, times.mixed_us) == (25, 500)
+    made = profile(ProfileQuestion("cpu", rounds=2), scenario, Decoding)
+    found = made.measurements.streams["chat"]
+    assert (set(found.short), found.mixed is None) == ({1, 2}, False)
+    document = measured_document(scenario, replace(made.measurements, streams={"chat": times}))
+    (stream,) = scenario_from(document).instance.streams.classes  # type: ignore[union-attr]
+    assert stream.speeds["*"].step_us == {1: 950, 2: 950}
+    assert (stream.speeds["*"].context_ps, stream.speeds["*"].mixed_us) == (25_000_000, 500)
+    made.save(tmp_path / "measured.yaml")
+    (stream,) = load_scenario(tmp_path / "measured.yaml").instance.streams.classes  # type: ignore[union-attr]
+    assert stream.speeds["*"].mixed_us == round(found.mixed_us)
+    assert stream.speeds["*"].context_ps == pytest.approx(1e6 * found.context_us, abs=1)

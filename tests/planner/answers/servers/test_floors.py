@@ -114,6 +114,12 @@ def test_weights_that_suit_a_fleet_refute_it() -> None:
     assert answer.cost(done.mix) == 8
 
 
+def test_few_requests_have_their_floor_however_little_time_is_left() -> None:
+    """What is charged at any rate is so many requests, not so many seconds of a machine that may be busy."""
+    answer = tn.servers(unlike(26), policies=["least_requests"], time_limit=1e-6)
+    assert answer.lower_bound_price == Fraction(9)
+
+
 def drawn(rng: random.Random) -> Scenario:
     """Return requests of two models on two kinds, one of the models or workflows maybe kept to a group."""
     speeds = {kind: rng.choice((1, 2, 4)) for kind in "AB"}

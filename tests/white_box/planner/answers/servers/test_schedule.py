@@ -147,6 +147,36 @@ def test_a_share_of_a_gpu_is_busy_by_its_share() -> None:
     assert made.schedule == ((1,), (1,), (2,), (2,))  # in the first second they still come: 0.55 are busy
 
 
+def test_of_engines_an_autoscaler_counts_requests_against_seats_and_kv() -> None:
+    """An answer of 100 tokens takes 1 s, four at once or alone: a node is busy all the time, whatever it could take.
+
+    Eight come at 0. In the first second four run and four wait on one node with four seats: 8 / 4 = 2 nodes are taken
+    up, and 2 / 0.6 = 3.3 wanted. With KV for two requests on a node each takes up half of one: 4 / 0.6 = 6.7 wanted.
+    """
+    for kv, schedule in (("1 KB", (1, 4, 4)), ("1 MB", (1, 7, 7))):
+        day = Day(Sizes(_answers(kv)), SECOND)
+        made = autoscale(day, "least_requests", (1,), (9,), LEVEL, 0, lambda: False)
+        assert made is not None
+        assert tuple(count for (count,) in made.schedule[:3]) == schedule
+
+
+def _answers(kv: str) -> Scenario:
+    """Return answers of 100 tokens and prompts of 1 on nodes with four seats and 202 MB for KV."""
+    gpu = {"kind": "A", "memory": "202 MB", "load_bandwidth": "10 GB/s"}
+    stream = {"prefill": "1000000 /s", "chunk": 1000, "concurrency": 4, "step": {1: "10 ms", 4: "10 ms"}}
+    releases = [0] * 8 + [1000, 2000, 3000]
+    jobs = [{"release": f"{at} ms", "workflow": "w", "deadline": "9 s"} for at in releases]
+    return scenario_from(
+        {
+            "cluster": {"groups": [{"count": 9, "gpu": gpu}], "network": {"bandwidth": "12 GB/s"}},
+            "streams": {"s": stream | {"kv_per_token": kv}},
+            "workflows": {"w": {"tasks": {"r": {"stream": "s", "prompt": 1, "output_tokens": 100}}}},
+            "workload": {"jobs": jobs},
+            "slo": "no late jobs",
+        }
+    )
+
+
 def _with_share(built: Scenario, share: str) -> Scenario:
     task = {"runtime": "1 s", "share": float(share)}
     jobs = [{"release": f"{job.release_us} us", "workflow": "w", "deadline": "9 s"} for job in built.instance.jobs]
