@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import csv
 import random
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
 from math import floor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from truenorth.models.branches import draw_branch, paths_of
 from truenorth.models.record import guard, unguard
@@ -264,8 +263,8 @@ def _read(rows: Reader, file: str, forms: Forms, servers: int, window: tuple[int
             if not last <= time_us <= MAX_TIME_US:
                 raise columns.wrong_time(row, time_us, last)
             if start <= time_us < end and len(kept) <= MAX_JOBS:
-                arrival = Arrival(time_us - start, workflow, *rest)
-                kept.append(arrival._replace(**columns.origin(row)) if columns.of_log else arrival)
+                said = (*(rest or _NOTHING_SAID), *columns.origin(row)) if columns.of_log else rest
+                kept.append(Arrival(time_us - start, workflow, *said))
             first = first if count else time_us
             last = time_us
             count += 1
@@ -285,6 +284,7 @@ def _read(rows: Reader, file: str, forms: Forms, servers: int, window: tuple[int
 
 
 _Rest = tuple[int | None, Fraction, int | None, int | None, Mapping[str, Tokens] | None, int | None]
+_NOTHING_SAID: _Rest = (None, Fraction(1), None, None, None, None)
 
 
 def _read_number(text: str, what: str) -> int:
@@ -323,10 +323,11 @@ class _TraceHeader:
             _one_of(header, _DEADLINE)
         self._unit = _TIME[self._time]
         self._time_at, self._workflow_at = header.index(self._time), header.index("workflow")
-        self._origin = {name: header.index(name) for name in ("line", "label") if name in header}
-        self.of_log = bool(self._origin)
+        self._origin = [header.index(name) if name in header else None for name in ("line", "label")]
+        self._labels: dict[str, str] = {}
+        self.of_log = self._origin != [None, None]
         given = {
-            name: position for position, name in enumerate(header) if name not in (*_TIME, "workflow", *self._origin)
+            name: position for position, name in enumerate(header) if name not in (*_TIME, "workflow", "line", "label")
         }
         self._optional = {name: position for name, position in given.items() if name not in tokens}
         self._tokens = [(*tokens[name], name, position) for name, position in given.items() if name in tokens]
@@ -346,17 +347,16 @@ class _TraceHeader:
             raise FieldError(("workflow",), f"unknown workflow {quote(name)}; {allowed(name, self._workflows)}")
         return time_us, workflow, self._rest(row, workflow) if self._optional or self._requests else ()
 
-    def origin(self, row: Sequence[str]) -> dict[str, Any]:
-        """Return what a row says of where its job comes from: line and label, as far as there are such columns."""
-        said: dict[str, Any] = {name: row[position].strip() for name, position in self._origin.items()}
-        if "line" in said:
-            try:
-                said["line"] = _read_number(said["line"], "line") if said["line"] else None
-            except QuantityError as error:
-                raise FieldError(("line",), str(error)) from None
-        if "label" in said:
-            said["label"] = sys.intern(unguard(said["label"]))  # few differ
-        return said
+    def origin(self, row: Sequence[str]) -> tuple[int | None, str | None]:
+        """Return line and label of the log's job that a row stands for, None where there is no such column."""
+        line, label = ("" if at is None else row[at] for at in self._origin)
+        if label not in self._labels:
+            self._labels[label] = unguard(label.strip())  # few differ
+        try:
+            number = _read_number(line, "line") if line else None
+        except QuantityError as error:
+            raise FieldError(("line",), str(error)) from None
+        return number, None if self._origin[1] is None else self._labels[label]
 
     def _rest(self, row: Sequence[str], workflow: str) -> _Rest:
         deadline, weight, ingress, path, priority = None, Fraction(1), None, None, None

@@ -2,7 +2,7 @@
 
 A failed job holds its GPUs until it fails, and nothing knows beforehand that it will. It counts for nothing itself: its
 weight is 0, so that weighted latency is the mean over the jobs that did not fail. Early stopping is a what-if: jobs
-that failed for good end after a time at most, as if whoever reads their progress had seen it by then.
+that failed for good end after a time at most, as if a reader of their progress had seen it by then.
 """
 
 from __future__ import annotations

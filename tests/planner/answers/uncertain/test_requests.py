@@ -117,6 +117,10 @@ def test_lines_survive_files_windows_and_plain_data(tmp_path: Path) -> None:
     assert [job.line for job in load_scenario(made.save(tmp_path / "late.yaml")[0]).instance.jobs] == [3, 4]
     listed = {"release": "0 s", "workflow": "w", "line": 2_500_000}
     assert scenario_from(_plain([listed])).instance.jobs[0].line == 2_500_000
+    named = LOG.replace("a,", "=a,").replace("b,", '"b, the second",')
+    by_user = TABLE.replace("model=", "model=user")
+    users = tn.import_trace(by_user, [_written(tmp_path, named)]).save(tmp_path / "u.yaml")
+    assert [job.label for job in load_scenario(users[0]).instance.jobs] == ["=a", "b, the second", "c"]
     # Two files have the same lines: none of them says which request is meant.
     assert [job.line for job in imported(tmp_path, LOG, LOG).instance.jobs] == [None] * 6
 

@@ -107,6 +107,7 @@ COLUMNS = "time_ms, time_s, time_us, workflow, deadline_ms, deadline_s, deadline
         (f"{HEAD},deadline_ms\n0,qa,soon\n", "2: deadline_ms: 'soon' is no time; allowed is a plain number"),
         (f"{HEAD},ingress\n0,qa,s2\n", "2: ingress: unknown server 's2'; allowed are s0 to s1"),
         (f"{HEAD},ingress\n0,qa,x\n", "2: ingress: 'x' is no server; allowed is a server such as s0"),
+        (f"{HEAD},line\n0,qa,2\n1,qa,x\n", "3: line: 'x' is no line; allowed is its number, from 0"),
         (HEAD.encode() + b"\n0,qa\n1,q\xff\n", "3: workflow: is not UTF-8 text; allowed is UTF-8"),
         (HEAD.encode() + b"\xff\n0,qa\n", "1: header: is not UTF-8 text; allowed is UTF-8"),
     ],
