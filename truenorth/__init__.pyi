@@ -29,7 +29,6 @@ from truenorth.models.scenario.errors import InputError as InputError
 from truenorth.models.timeline import Timeline as Timeline
 from truenorth.models.timeline import Violation as Violation
 from truenorth.planner.answers.bound import Bound as Bound
-from truenorth.planner.answers.bound import VerdictRecord as VerdictRecord
 from truenorth.planner.answers.check import Checked as Checked
 from truenorth.planner.answers.compare import Comparison as Comparison
 from truenorth.planner.answers.fit import Fit as Fit
@@ -49,6 +48,7 @@ from truenorth.planner.answers.simulate import Simulation as Simulation
 from truenorth.planner.answers.take_apart import regret as regret
 from truenorth.planner.answers.trial import Trial as Trial
 from truenorth.planner.answers.uncertain.planning import UncertainPlan as UncertainPlan
+from truenorth.planner.answers.verify import VerdictRecord as VerdictRecord
 from truenorth.planner.answers.whatif import sweep as sweep
 from truenorth.planner.answers.whatif.result import Sweep as Sweep
 from truenorth.planner.inputs.importers.trace import Imported as Imported
