@@ -225,7 +225,7 @@ class Oracle:
         decoding = self.requests[run.task].n + run.had - (take is None)
         return ceil(Fraction(run.of - run.left + (take or 0) if run.left else decoding, block))
 
-    def _room(self, g: int, speed: StreamSpeed) -> float:
+    def _room(self, g: int, speed: StreamSpeed) -> Fraction | float:
         """Return the tokens of KV, or where it grows the blocks, that a GPU has beside its models."""
         tokens = (self.gpus[g].memory_bytes - self.weights) / Fraction(speed.kv_bytes) if speed.kv_bytes else inf
         return tokens // speed.block if speed.block else tokens
@@ -238,7 +238,7 @@ class Oracle:
         if not inside or not self._speed(g, inside[0].task).block:
             return inside, ()
         speed = self._speed(g, inside[0].task)
-        stays, preempted, at, grown = list(inside), [], 0, 0
+        stays, preempted, at, grown = list(inside), list[Run](), 0, 0
         while at < len(stays):
             wanted = self._blocks(stays[at], self._takes(g, tuple(stays))[at], speed.block)
             later = sum(self._blocks(run, None, speed.block) for run in stays[at + 1 :])
