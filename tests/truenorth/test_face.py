@@ -187,4 +187,4 @@ def test_words_of_the_command_mean_what_they_mean_there(scenario: tn.Scenario) -
 def test_help_shows_the_options_of_the_question() -> None:
     names = list(inspect.signature(tn.plan).parameters)
     assert names == ["scenario", *(name_of(each) for each, _ in options_of(PlanQuestion))]
-    assert "Seconds for everything together." in (tn.plan.__doc__ or "")
+    assert "Time for everything together; plain numbers are seconds." in (tn.plan.__doc__ or "")

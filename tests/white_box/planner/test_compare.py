@@ -102,7 +102,7 @@ def test_a_folder_holds_table_pictures_plan_and_trace(scenario: Scenario, tmp_pa
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
         assert (folder / name).with_suffix(".pdf").read_bytes().startswith(b"%PDF")
     assert (folder / "table.md").read_text().startswith("| policy | information used | mean slowdown |")
-    assert r"jit & waits & " in (folder / "table.tex").read_text()
+    assert r"jit & queue lengths & " in (folder / "table.tex").read_text()
 
 
 def test_the_note_says_that_the_plan_knows_the_future(scenario: Scenario) -> None:
