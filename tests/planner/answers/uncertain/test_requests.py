@@ -100,8 +100,21 @@ def test_from_a_history_to_a_table_by_command(tmp_path: Path, capsys: pytest.Cap
     assert json.loads(capsys.readouterr().out)["objective"]["value"] == pytest.approx(BY_ESTIMATES)
     assert run(app, ["plan", str(trace), "--estimates", str(out), "--time-limit", "2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["objective"]["value"] == pytest.approx(PLANNED)
-    assert run(app, ["servers", str(trace), "--estimates", str(out), "--slo", "mean latency <= 60 s"]) == 2
-    assert "no support for runs on several GPUs" in capsys.readouterr().err
+    # On two servers only C waits, for A: 10, 40 and 13 s.
+    enough = [
+        "servers",
+        str(trace),
+        "--slo",
+        "mean latency <= 30 s",
+        "--policies",
+        "sjf",
+        "--time-limit",
+        "9",
+        "--json",
+    ]
+    for told, servers in (([], 1), (["--estimates", str(out)], 2)):
+        assert run(app, [*enough, *told]) == 0
+        assert json.loads(capsys.readouterr().out)["policies"]["sjf"]["servers"] == servers
 
 
 def test_who_repeats_a_comparison_names_the_estimates(tmp_path: Path) -> None:
