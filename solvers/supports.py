@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from truenorth.models.features import PRESENT, Features
+from truenorth.models.features import PRESENT, Feature, Features
 
 
 def supports() -> Mapping[str, Features]:
@@ -19,8 +19,8 @@ def supports() -> Mapping[str, Features]:
 
     return {
         "local search": decoder.SUPPORTS,
-        "local search over requests": queues.SUPPORTS,
-        "local search over orders, for several GPUs": orders.SUPPORTS,
+        "local search for requests": queues.SUPPORTS,
+        "local search for several GPUs": orders.SUPPORTS,
         "beams": beam.SUPPORTS,
         "CP-SAT": cp_sat.SUPPORTS,
         "CP-SAT for several GPUs": gangs.SUPPORTS,
@@ -37,6 +37,13 @@ def supports() -> Mapping[str, Features]:
 
 
 def table() -> str:
-    """Return the table of the page in Markdown: what each method does not support."""
-    rows = (f"| {name} | {', '.join(each for each in PRESENT if each not in of)} |" for name, of in supports().items())
-    return "\n".join(["| method | no support for |", "| --- | --- |", *rows])
+    """Return the table of the page in Markdown: which methods support a feature, in the shorter way to say it."""
+    methods = supports()
+
+    def row(feature: Feature) -> str:
+        lacking = [name for name, of in methods.items() if feature not in of]
+        having = [name for name in methods if name not in lacking]
+        all_but = f"all but {', '.join(lacking)}" if lacking else "all"
+        return f"| {feature} | {all_but if len(lacking) < len(having) else ', '.join(having) or 'none'} |"
+
+    return "\n".join(["| a window has | methods that support it |", "| --- | --- |", *map(row, PRESENT)])
