@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from types import FunctionType
@@ -34,8 +34,9 @@ from truenorth.executor.policies.srpt import Srpt
 from truenorth.executor.policies.static import Static
 from truenorth.executor.policies.turns import Turns
 from truenorth.executor.policy import Knows, Policy
-from truenorth.models import Instance
+from truenorth.models import Instance, StreamClass
 from truenorth.models.errors import UserError
+from truenorth.models.streams import StreamSpeed
 
 POLICIES: Mapping[str, type[Policy]] = {
     "compass": Compass,
@@ -68,6 +69,8 @@ POLICIES: Mapping[str, type[Policy]] = {
 """The built-in online policies by name."""
 WEIGHING = ("least_delay", "least_work")
 """Gateways that know how fast a node is: asked where nodes are unlike, since elsewhere they do about what others do."""
+SWAPPING = "turns"
+"""The gateway that swaps models rarely: asked where a node cannot hold them all."""
 
 _KIND = Kind("policy", PolicyError)
 
@@ -114,9 +117,26 @@ class ParsedPolicy:
         return self.options.limit if isinstance(self.options, GatewayOptions) else None
 
 
-def weighing(instance: Instance) -> tuple[str, ...]:
-    """Return the gateways that weigh nodes by their step laws, where these differ; none elsewhere."""
-    return WEIGHING if instance.streams is not None and instance.streams.unlike else ()
+def suited(instance: Instance) -> tuple[str, ...]:
+    """Return the gateways that nodes ask for: who weighs step laws where these differ, and turns where models swap."""
+    if instance.streams is None:
+        return ()
+    return (*(WEIGHING if instance.streams.unlike else ()), *((SWAPPING,) if _swaps(instance) else ()))
+
+
+def _swaps(instance: Instance) -> bool:
+    """Say whether some GPU has no room for the models of all classes of requests that it can serve."""
+    weights = {model.name: model.weight_bytes for model in instance.models}
+    for here, gpu in enumerate(instance.class_gpu):
+        served = (stream for stream, row in zip(*_classes(instance), strict=True) if row[here] is not None)
+        needed = {name for stream in served for name in stream.models}
+        if sum(weights[name] for name in needed) > gpu.memory_bytes:
+            return True
+    return False
+
+
+def _classes(instance: Instance) -> tuple[Sequence[StreamClass], Sequence[Sequence[StreamSpeed | None]]]:
+    return ((), ()) if instance.streams is None else (instance.streams.classes, instance.streams.speeds)
 
 
 def parse_policy(text: str, policies: Mapping[str, type[Policy]] = POLICIES) -> ParsedPolicy:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from truenorth.executor import IllegalActionError, Knows, NoiseError, PolicyError, StalledError
-from truenorth.executor.policies.parse import weighing
+from truenorth.executor.policies.parse import suited
 from truenorth.models.errors import QuestionError
 from truenorth.models.features import SEVERAL_AT_A_TIME, missing
 from truenorth.models.instance import UnsupportedInstanceError
@@ -390,7 +390,7 @@ def answer_comparison(asked: CompareQuestion, scenario: Scenario, budget: Budget
 def _default_policies(scenario: Scenario, noise: str | None) -> tuple[str, ...]:
     """Return who is asked where nobody is named."""
     if scenario.instance.streams is not None:
-        return (*weighing(scenario.instance), *STREAM_POLICIES)
+        return (*suited(scenario.instance), *STREAM_POLICIES)
     if scenario.instance.gangs:
         return GANG_POLICIES if noise is None else (OFFLINE_POLICIES[0], *GANG_POLICIES)
     told_wrongly = () if noise is None else OFFLINE_POLICIES

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from truenorth.executor import PolicyError, StoppedError, parse_policy, simulate
-from truenorth.executor.policies.parse import weighing
+from truenorth.executor.policies.parse import suited
 from truenorth.executor.policy import Policy
 from truenorth.models.instance import Instance, InstanceError
 from truenorth.models.metrics import Metrics, measure
@@ -235,7 +235,7 @@ def starts_for(instance: Instance, seed: int, given: Sequence[Timeline] | None =
 
     def run_each(left_s: Callable[[], float]) -> Iterator[Timeline]:
         """Yield what the policies make of it, as far as the time allows."""
-        policies = START_POLICIES if instance.streams is None else (*weighing(instance), *STREAM_STARTS)
+        policies = START_POLICIES if instance.streams is None else (*suited(instance), *STREAM_STARTS)
         if instance.gangs:
             policies = GANG_STARTS
         for name in (*BATCHING_STARTS, *policies) if instance.batches else policies:

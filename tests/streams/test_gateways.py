@@ -9,7 +9,7 @@ import pytest
 
 from tests.streams.worlds import POLICIES, chats, cluster, random_chats, recorded_chats
 from truenorth.executor import parse_policy, simulate
-from truenorth.executor.policies.parse import weighing
+from truenorth.executor.policies.parse import suited
 from truenorth.models import Instance, Tokens, check
 from truenorth.models.objective import completion_us
 from truenorth.models.streams import StreamSpeed
@@ -88,10 +88,10 @@ def test_unlike_nodes_are_used_better_than_by_tokens(policy: str) -> None:
 
 
 def test_only_unlike_nodes_are_weighed_where_none_is_named() -> None:
-    assert weighing(recorded_chats(3, 20)) == ()
+    assert suited(recorded_chats(3, 20)) == ()
     unlike = burst(speed(2, {1: 1, 8: 1}), speed(1, {1: 1, 8: 1}), Tokens(1, 1, 1), 1)
-    assert weighing(unlike) == ("least_delay", "least_work")
-    assert weighing(random_chats(random.Random(0), 3, 1)) == ()
+    assert suited(unlike) == ("least_delay", "least_work")
+    assert suited(random_chats(random.Random(0), 3, 1)) == ()
 
 
 @pytest.mark.parametrize("block", [0, 4])

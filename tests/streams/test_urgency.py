@@ -11,6 +11,7 @@ import pytest
 
 from tests.streams.worlds import chats, cluster, random_chats
 from truenorth.executor import PolicyError, parse_policy, simulate
+from truenorth.executor.policies.parse import suited
 from truenorth.models import Instance, Job, MLModel, StreamClass, Task, Tokens, Workflow, check
 from truenorth.models.objective import completion_us
 from truenorth.models.streams import StreamSpeed
@@ -157,6 +158,13 @@ def test_a_turn_waits_for_more_of_its_class_while_some_of_it_runs() -> None:
     """
     assert ends(of_two_models([(0, "a"), (1, "b")], 2), "turns") == [110, 220]
     assert ends(of_two_models([(0, "a"), (1, "b"), (105, "a")], 2), "turns") == [110, 230, 120]
+
+
+def test_turns_are_asked_for_where_a_node_cannot_hold_all_models() -> None:
+    two = of_two_models([(0, "a"), (0, "b")])
+    assert suited(two) == ("turns",)
+    assert suited(replace(two, cluster=cluster(1, 200))) == ()
+    assert suited(of_two_workflows([(0, "file")])) == ()
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -15,7 +15,7 @@ from operator import mul
 
 import numpy as np
 
-from truenorth.executor.policies.parse import weighing
+from truenorth.executor.policies.parse import suited
 from truenorth.models import Instance, InstanceError, ServiceLevel, ServiceLevels
 from truenorth.models.instance import NEVER, Ints
 from truenorth.planner.answers.servers.decide import SizeRefutation
@@ -51,7 +51,7 @@ def stream_policies(instance: Instance, noise: str | None) -> tuple[str, ...]:
     """Return the policies to simulate where none are named; under noise nobody is to order by lengths of answers."""
     classes = ([task.stream.name for task in workflow.tasks if task.stream] for workflow in instance.workflows)
     several = any(len(set(names)) < len(names) for names in classes)
-    return (*weighing(instance), *GATEWAYS, *([AFFINITY] if several else []), *([KNOWING] if noise is None else []))
+    return (*suited(instance), *GATEWAYS, *([AFFINITY] if several else []), *([KNOWING] if noise is None else []))
 
 
 def refute_sizes(hunt: Hunt, most: int | None, share: float) -> int:

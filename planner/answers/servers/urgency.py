@@ -35,7 +35,9 @@ def most_urgent(instance: Instance, levels: ServiceLevels) -> tuple[str, ...]:
     if any(_SPECIAL.intersection(name) for name in order):
         return ()
     covered = all(any(is_named(name, workflow.name) for name in order) for workflow in instance.workflows)
-    return tuple(order[: len(order) - covered][:_MOST_POOLS])
+    # Where all are named those of the last tier need no name: they come after the others.
+    last = max(soonest.values(), default=0)
+    return tuple(name for name in order if not covered or soonest[name] < last)[:_MOST_POOLS]
 
 
 def _within_us(instance: Instance, level: ServiceLevel) -> float:

@@ -49,7 +49,10 @@ def test_the_tightest_level_is_the_most_urgent() -> None:
     assert order("p95 latency of tal* <= 1 s") == ("tal*",)
 
 
-@pytest.mark.parametrize("levels", [["p95 latency <= 1 s"], ["p95 latency of * <= 1 s"]])
+EQUAL = ["p95 latency of talk <= 1 s", "p99 latency of files <= 1 s"]
+
+
+@pytest.mark.parametrize("levels", [["p95 latency <= 1 s"], ["p95 latency of * <= 1 s"], EQUAL])
 def test_nobody_is_urgent_where_levels_do_not_differ(levels: list[str]) -> None:
     assert order(*levels) == ()
 
