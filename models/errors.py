@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from difflib import get_close_matches
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
@@ -36,6 +37,14 @@ class QuestionError(UserError):
 
     def __str__(self) -> str:
         return f"{self.argument}: {self.problem}" if self.argument else self.problem
+
+
+def no_attribute(owner: object, name: str) -> AttributeError:
+    """Return the error of an attribute that an object of ours does not have, with the nearest one."""
+    known = [each for each in dir(type(owner)) if not each.startswith("_")]
+    near = get_close_matches(name, known, n=1, cutoff=0.5)
+    said = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}"
+    return AttributeError(f"{type(owner).__name__} has no {name!r}; {said}")
 
 
 def chosen(words: type[Word], word: str, argument: str) -> Word:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from truenorth.given import ASKING, asking, asks, read_question, refuse_unknown, watch_cells
 from truenorth.models.errors import QuestionError
-from truenorth.models.scenario import Scenario
+from truenorth.models.scenario import InputError, Scenario
 from truenorth.models.slo import ServiceLevels
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.ask import ask
@@ -207,7 +208,13 @@ def import_trace(format_text: str, files: LogGiven | Sequence[LogGiven], **asked
     listed = files if isinstance(files, Sequence) and not isinstance(files, str) else [files]
     with TemporaryDirectory() as folder:
         logs = [_log_file(log, Path(folder) / f"{at}.csv") for at, log in enumerate(listed)]
-        return run(format_text, logs, **_import_options(asked, inspect.signature(run).parameters))
+        options = _import_options(asked, inspect.signature(run).parameters)
+        try:
+            return run(format_text, logs, **options)
+        except InputError as error:
+            if not error.file.startswith(folder):
+                raise
+            raise InputError("data frame", error.line, error.field, error.problem) from None
 
 
 def read_csv(log: LogGiven | Sequence[LogGiven], *, format: str = "table", **asked: Any) -> Scenario:  # noqa: A002
@@ -242,11 +249,23 @@ def _import_options(asked: Mapping[str, Any], known: Mapping[str, Any]) -> dict[
         raise QuestionError("the catalogue, or the workflows, bring a cluster; leave it out", next(iter(figures)))
     if figures:
         others["override"] = Override(**figures).apply
+    if "rate_factor" in others:
+        others["rate_factor"] = _factor(others["rate_factor"])
+    if others.get("window") is not None:
+        others["window"] = tuple(each if isinstance(each, str) else f"{each} s" for each in others["window"])
     if isinstance(others.get("catalogue"), str | Path):
         others["catalogue"] = Catalogued.load(Path(others["catalogue"]))
     if "workflows" in others:
         others["driven"] = Driven.load(Path(others.pop("workflows")))
     return others
+
+
+def _factor(given: object) -> Fraction:
+    """Return a number of any sort, or its text, exactly."""
+    try:
+        return Fraction(str(given))
+    except (ValueError, ZeroDivisionError):
+        raise QuestionError(f"{given!r} is no number; allowed is one such as 2 or 0.5", "rate_factor") from None
 
 
 def _log_file(log: LogGiven, path: Path) -> Path:

@@ -50,6 +50,12 @@ class GatewayOptions(LruOptions):
     urgent: tuple[str, ...] = option((), names)
     apart: tuple[int, ...] = option((), counts)
 
+    def __post_init__(self) -> None:
+        if len(self.apart) > len(self.urgent):
+            numbers = "number of nodes" if len(self.apart) == 1 else "numbers of nodes"
+            problem = f"option apart gives {len(self.apart)} {numbers} for {len(self.urgent)} urgent workflows"
+            raise ValueError(f"{problem}; allowed is at most one for each that `urgent` names")
+
 
 class Gateway(Lru):
     """Base of the routers: each chooses among the nodes that can take a request.
@@ -67,9 +73,6 @@ class Gateway(Lru):
         super().__init__(options)
         readings = options or GatewayOptions()
         self._limit, self._order, self._apart = readings.limit, readings.urgent, readings.apart
-        if len(self._apart) > len(self._order):
-            problem = f"gives {len(self._apart)} numbers of nodes for {len(self._order)} urgent workflows"
-            raise PolicyError(f"option apart: {problem}; allowed is at most one for each that `urgent` names")
 
     def _accept(self, site: Site) -> None:
         """Keep to every restriction: where models may not leave, or be on many GPUs, they have homes."""
@@ -86,6 +89,9 @@ class Gateway(Lru):
         self._work: dict[int, int] = {}
         self._served: set[int] = set()
         self._check_order(site)
+        if self._apart and sum(self._apart) >= site.n_gpus:
+            problem = f"takes {sum(self._apart)} of {site.n_gpus} nodes; allowed is to leave one for the other requests"
+            raise PolicyError(f"option apart: {problem}")
         self._rank: dict[str, int] = {}
         pools = accumulate(self._apart, initial=0)
         self._pools = [range(first, last) for first, last in pairwise((*pools, site.n_gpus))] if self._apart else []

@@ -256,6 +256,8 @@ class Kind:
                 raise self.error(f"{self.word} {name}: option {key}: {said}") from None
         try:
             return options(**values) if isinstance(options, type) else None
+        except ValueError as error:  # of values that do not go together
+            raise self.error(f"{self.word} {name}: {error}") from None
         except Exception as error:  # and so may a class of options
             raise self.error(f"{self.word} {name}: {type(error).__name__}: {error}") from None
 

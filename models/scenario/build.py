@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from truenorth.models.cluster import GPU, Availability, Cluster, Interval, Link, Network
-from truenorth.models.errors import chosen
+from truenorth.models.errors import chosen, no_attribute
 from truenorth.models.identity import scenario_hash
 from truenorth.models.instance import InitialResidency, Instance, Restrictions
 from truenorth.models.objective import Objective
@@ -274,6 +274,10 @@ class Scenario:
         size = f"{len(self.jobs)} jobs, {self.instance.n_tasks} tasks, {len(self.models)} models"
         return f"<Scenario {self.name!r}: {size}, {self.instance.n_gpus} GPUs, {self.objective}>"
 
+    def __getattr__(self, name: str) -> Any:
+        # Only what is missing comes here; notebooks and copies ask for much that begins so, and are to go on.
+        raise AttributeError(name) if name.startswith("_") else no_attribute(self, name)
+
     @staticmethod
     def load(scenario: Scenario | str | Path | Mapping[str, object]) -> Scenario:
         """Return the scenario of a YAML or JSON file, or of plain data with the keys of one.
@@ -338,7 +342,7 @@ class Scenario:
 
         Examples
         --------
-        >>> scenario = load_scenario("experiments/scenarios/paper_small.yaml")
+        >>> scenario = Scenario.load("experiments/scenarios/paper_small.yaml")
         >>> scenario.changed({"cluster.servers": 4, "models.*.weights": "x0.5"}).name
         'paper-small with cluster.servers 4, models.*.weights x0.5'
         """

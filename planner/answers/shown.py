@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.errors import no_attribute
 from truenorth.models.instance import Instance
 from truenorth.models.metrics import Metrics
 from truenorth.models.objective import Objective, completion_us
@@ -64,6 +65,10 @@ class Answer:
     __slots__ = ()
     save: Callable[..., Any]
 
+    def __getattr__(self, name: str) -> Any:
+        # Only what is missing comes here. Notebooks and copies ask for much that begins so, and are to go on.
+        raise AttributeError(name) if name.startswith("_") else no_attribute(self, name)
+
     def frame(self) -> pd.DataFrame:
         """Return the answer as a tidy table: a row of what ``--json`` prints, unless an answer has rows of its own."""
         record = self.record  # type: ignore[attr-defined]
@@ -104,13 +109,15 @@ class WithTimelines(Answer):
     def tasks(self, of: str | None = None) -> pd.DataFrame:
         """Return one row per task of the first timeline: job, workflow, task, models, gpu, start_s, end_s.
 
+        A task on several GPUs names them all: ``s0/g0+s0/g1``.
+
         Of a comparison, `of` names the contender whose timeline it is: the plan, a policy of the house or of your own.
         """
         import pandas as pd
 
         shown = self.chosen(of)
         instance, timeline = shown.instance, shown.timeline
-        job = instance.task_job
+        job, ids = instance.task_job, [gpu.id for gpu in instance.cluster.gpus]
         return pd.DataFrame(
             {
                 "job": job,
@@ -120,7 +127,7 @@ class WithTimelines(Answer):
                     "+".join(instance.models[model].name for model in instance.task_needs(task))
                     for task in range(instance.n_tasks)
                 ],
-                "gpu": [instance.cluster.gpus[gpu].id for gpu in timeline.place],
+                "gpu": ["+".join(ids[gpu] for gpu in instance.places.gpus[place]) for place in timeline.place],
                 "start_s": timeline.start_us / MICROSECONDS_PER_SECOND,
                 "end_s": timeline.end_us / MICROSECONDS_PER_SECOND,
             }

@@ -41,6 +41,12 @@ class VerdictRecord(Answer):
     reason: str | None
     how: str | None = None
 
+    def __repr__(self) -> str:
+        if not self.valid:
+            return f"<not valid: {self.reason}>"
+        proved = self.how if self.lower_bound is None else f"no plan is below {self.lower_bound:.6g}"
+        return f"<valid: {proved}>"
+
     @property
     def record(self) -> VerdictRecord:
         """The verdict itself."""

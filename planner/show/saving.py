@@ -78,6 +78,9 @@ def save(answer: object, path: str | Path) -> list[Path]:
         If a file cannot be written.
     """
     write = next((how for kind, how in _WRITERS.items() if isinstance(answer, kind)), None)
+    if Path(path).suffix in (".png", ".svg", ".pdf") and not isinstance(answer, Figure):
+        name = type(answer).__name__
+        raise TypeError(f"{name} is no picture; save its chart, such as answer.gantt(), or name a folder")
     if write is None:
         from truenorth.planner.answers.replayed import Replayed  # with the packages of devices, which its answers have
 

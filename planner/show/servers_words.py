@@ -291,10 +291,13 @@ def _order_in_words(found: ServersRecord) -> str:
         return ""
     if not options.apart:
         return f"Requests of {', then '.join(options.urgent)} go first (vLLM: --scheduling-policy priority)"
-    alone = [
-        f"{count} of the nodes {'serves' if count == 1 else 'serve'} {workflow} alone"
-        for workflow, count in zip(options.urgent, options.apart, strict=False)
-    ]
+    mix, alone = found.alternatives[0].size.mix, []
+    counts = () if mix is ABSENT or mix is None else mix
+    nodes = [group.gpu for group, count in zip(found.groups, counts, strict=False) for _ in range(count)]
+    for workflow, count in zip(options.urgent, options.apart, strict=False):
+        own, nodes = nodes[:count], nodes[count:]
+        kinds = f" ({', '.join(dict.fromkeys(own))})" if own and len(found.groups) > 1 else ""
+        alone.append(f"{count} of the nodes{kinds} {'serves' if count == 1 else 'serve'} {workflow} alone")
     return f"{', '.join(alone)}; the others share the rest"
 
 

@@ -59,7 +59,7 @@ def begin(search: Search) -> None:
         return
     tables = prepared.tables
     run = np.where(tables.wide_run >= 0, tables.wide_run, tables.run.max(axis=1)).astype(np.float64)
-    worth = np.maximum(tables.weight[tables.job], 1e-300)
+    worth = np.maximum(tables.weight[tables.job], 1e-200)
     for key in (tables.release, run / worth, run * tables.size / worth, -run * tables.size):
         order = np.lexsort((tables.release, key)).astype(np.int64)
         search.offer(_timeline(search.instance, prepared, order), PlanOrigin.START)

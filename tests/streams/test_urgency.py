@@ -109,9 +109,10 @@ def test_workflows_have_nodes_of_their_own() -> None:
     ("options", "said"),
     [
         ("urgent=tlk", "the catalogue has no 'tlk' (did you mean talk?)"),
-        ("apart=1", "gives 1 numbers of nodes for 0 urgent workflows; allowed is at most one for each"),
+        ("apart=1", "gives 1 number of nodes for 0 urgent workflows; allowed is at most one for each"),
         ("urgent=talk,apart=1+1", "gives 2 numbers of nodes for 1 urgent workflows"),
         ("urgent=talk,apart=0", "0 is not allowed; at least 1"),
+        ("urgent=talk,apart=1", "takes 1 of 1 nodes; allowed is to leave one for the other requests"),
     ],
 )
 def test_orders_that_mean_nothing_are_refused(options: str, said: str) -> None:

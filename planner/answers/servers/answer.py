@@ -88,8 +88,8 @@ _LAST_POLICY_SHARE, _LAST_SHARES = 0.7, (0.1, 0.3, 0.6, 1.0)
 """The same where no plans are searched for after it."""
 _LARGEST_SHARE = 0.1
 """At most this share goes to the largest size where nothing has met the levels and plans are still to be searched."""
-_LIMITS_SHARE, _POOLS_SHARE = 0.4, 0.3
-"""At most these shares go to fewer requests at once than engines have seats, and to nodes for some workflows alone."""
+_POOLS_SHARE, _LIMITS_SHARE = 0.3, 0.4
+"""At most these shares go to nodes for some workflows alone, and to fewer requests at once than engines have seats."""
 _LATER_SHARES = (0.9, 1.0)
 """Shares of what is left after all that, which policies get again while they have sizes that are not simulated."""
 
@@ -166,15 +166,24 @@ class ServersAnswer(Answer):
     interrupted: bool = False
 
     def __repr__(self) -> str:
-        size = "none found" if self.mix is None else " + ".join(map(str, self.mix))
-        proved = ", proved least" if self.proved else ""
-        return f"<ServersAnswer of {self.sizes.scenario.name!r}: servers {size}{proved}>"
+        best = self.recommended
+        order = "no policy met the level" if best is None else f"order {_sum_of(best.mix)} for {best.policy}"
+        planned = "no plan found" if self.mix is None else f"{_sum_of(self.mix)} with the future known"
+        return f"<ServersAnswer of {self.sizes.scenario.name!r}: {order}; {planned}{', proved least' * self.proved}>"
 
     def frame(self) -> pd.DataFrame:
-        """Return a row for the plan and one per policy: the least size of each, and what it reaches."""
+        """Return a row for the plan and one per policy: the least size of each, and what it reaches there."""
         record = self.record()
         rows = {"plan": record.minimum, **record.policies}
-        return frame_of_document(*rows.values()).assign(policy=list(rows)).set_index("policy")
+        reached = {row.policy: None if row.mix is None else row.reached[row.mix] for row in self.policies}
+        values = {"plan": record.minimum.value} | {name: figures(self.levels, at) for name, at in reached.items()}
+        frame = frame_of_document(*rows.values()).drop(columns=["reached", "knows", "plan"], errors="ignore")
+        return frame.assign(policy=list(rows), value=[values[name] for name in rows]).set_index("policy")
+
+    @property
+    def recommended(self) -> Alternative | None:
+        """What to order: the cheapest size at which a policy met the levels, and that policy; None if none did."""
+        return next(iter(self.alternatives), None)
 
     @property
     def servers(self) -> int | None:
@@ -318,6 +327,10 @@ class ServersAnswer(Answer):
         )
 
 
+def _sum_of(mix: Mix) -> str:
+    return " + ".join(map(str, mix))
+
+
 def _number(value: Fraction | None) -> float | None:
     return None if value is None else float(value)
 
@@ -365,8 +378,8 @@ def answer_sizes(asked: SizesQuestion, scenario: Scenario, budget: Budget) -> Se
         try_largest_size(hunt, trials, _LARGEST_SHARE if searched else 1.0)
         # Whoever names policies is asked for them, and for no others.
         if limited is None and streams and asked.policies is None:
-            limited = try_limits(hunt, trials, _LIMITS_SHARE)
             try_pools(hunt, trials, names[0], order, _POOLS_SHARE)
+            limited = try_limits(hunt, trials, _LIMITS_SHARE)
         deployed = deploy(hunt, trials, _REST_SHARES if searched else _LAST_SHARES, deployed)
         if searched:
             hunt.search()

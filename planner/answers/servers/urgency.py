@@ -6,8 +6,9 @@ many requests would be too long for the urgent ones (requests at once slow each 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations, pairwise
 
 from truenorth.executor import StoppedError
 from truenorth.models import Instance, ServiceLevel, ServiceLevels
@@ -16,6 +17,7 @@ from truenorth.models.slo import is_named
 from truenorth.planner.answers.servers.by_policy import SizeTrial, begin_trials, serve, simulate_at
 from truenorth.planner.answers.servers.decide import meets
 from truenorth.planner.answers.servers.hunt import Hunt
+from truenorth.planner.answers.servers.sizes import Mix
 
 _MOST_POOLS = 4
 _SPECIAL = frozenset("+,=:")
@@ -63,28 +65,43 @@ def first_come_first(policy: str, order: Sequence[str]) -> str:
 def try_pools(hunt: Hunt, trials: list[SizeTrial], policy: str, order: Sequence[str], share: float) -> None:
     """Simulate a gateway whose urgent workflows have nodes of their own, in a share of the time left.
 
-    Each is simulated by itself for the fewest nodes that meet its levels; these sizes together are simulated whole, and
-    join the trials if they meet the levels for less than what is known.
+    It joins the trials with the cheapest size found that meets the levels for less than what is known.
     """
     ask = hunt.question
-    if not order or ask.sizes.gpus_per_server != (1,):
+    if not order or set(ask.sizes.gpus_per_server) != {1}:
         return
     reserve_s = (1 - share) * ask.left_s
-    most = ask.candidates[-1][0]
+    sizes = _of_one_kind if len(ask.sizes.counts) == 1 else _of_several_kinds
+    cheapest = min((ask.sizes.cost(trial.mix) for trial in trials if trial.mix is not None), default=None)
+    for mix, nodes in sizes(hunt, policy, order, reserve_s):
+        if mix not in hunt.unrefuted or (cheapest is not None and ask.sizes.cost(mix) >= cheapest):
+            continue
+        apart = "+".join(map(str, nodes))
+        (trial,) = begin_trials(hunt, [f"{first_come_first(policy, order)},apart={apart}"])
+        if not simulate_at(hunt, trial, mix, reserve_s):
+            return
+        if trial.mix is not None:
+            trials.append(trial)
+            return
+
+
+def _of_one_kind(hunt: Hunt, policy: str, order: Sequence[str], reserve_s: float) -> Iterator[tuple[Mix, list[int]]]:
+    """Yield the size at which each tier, simulated alone, has the fewest nodes that meet its levels."""
     nodes: list[int] = []
     for tier in range(len(order) + 1):
-        least = _least_alone(hunt, policy, _Tier.of(order, tier, ask.levels), most - sum(nodes), reserve_s)
+        most = hunt.question.candidates[-1][0] - sum(nodes)
+        least = _least_alone(hunt, policy, _Tier.of(order, tier, hunt.question.levels), most, reserve_s)
         if least is None:
             return
         nodes.append(least)
-    mix = (sum(nodes),)
-    cheapest = min((ask.sizes.cost(trial.mix) for trial in trials if trial.mix is not None), default=None)
-    if mix not in hunt.unrefuted or (cheapest is not None and ask.sizes.cost(mix) >= cheapest):
-        return
-    apart = "+".join(map(str, nodes[:-1]))
-    (trial,) = begin_trials(hunt, [f"{first_come_first(policy, order)},apart={apart}"])
-    if simulate_at(hunt, trial, mix, reserve_s) and trial.mix is not None:
-        trials.append(trial)
+    yield (sum(nodes),), nodes[:-1]
+
+
+def _of_several_kinds(hunt: Hunt, _: str, order: Sequence[str], reserve_s: float) -> Iterator[tuple[Mix, list[int]]]:
+    """Yield sizes, the cheapest first, with every way to share their nodes out, as they stand, among the tiers."""
+    for mix in hunt.unrefuted:
+        for ends in combinations(range(1, sum(mix)), len(order)):
+            yield mix, [end - begin for begin, end in pairwise((0, *ends))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,8 +193,8 @@ class Override:
             raise QuestionError("load_bandwidth is given as well; allowed is one of the two", "load_time")
         made = replace(
             documented,
-            servers=self.servers or documented.servers,
-            gpus_per_server=self.gpus_per_server or documented.gpus_per_server,
+            servers=_count("servers", self.servers, documented.servers),
+            gpus_per_server=_count("gpus_per_server", self.gpus_per_server, documented.gpus_per_server),
             memory_bytes=_read("memory", self.memory, parse_size, documented.memory_bytes),
             weight_bytes=_read("weights", self.weights, parse_size, documented.weight_bytes),
             load_bandwidth=_read("load_bandwidth", self.load_bandwidth, parse_bandwidth, documented.load_bandwidth),
@@ -205,6 +205,15 @@ class Override:
         return (
             made if self.load_time is None else made.with_load_time(_read("load_time", self.load_time, parse_time, 0))
         )
+
+
+def _count(argument: str, count: int | None, documented: int) -> int:
+    """Return a number of servers or GPUs."""
+    if count is None:
+        return documented
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise QuestionError(f"is {count!r}; allowed is a whole number of at least 1", argument)
+    return count
 
 
 def _read(argument: str, text: str | None, read: Callable[[str], T], documented: T) -> T:

@@ -198,6 +198,15 @@ def words_in(text: str) -> tuple[str, ...]:
     return tuple(text.lower().split("+"))
 
 
+_TELLING = {
+    "gpus": ("gpus", "num_gpus", "num_gpu", "gpu_num", "n_gpus"),
+    "deadline": ("deadline", "deadline_s", "deadline_ms"),
+    "weight": ("weight",),
+    "share": ("share",),
+}
+"""Columns that say by their names what option they are for: not read unless named, which is said."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableReader:
     """Reads the columns that its options name; where they say nothing, those of a known sort of log.
@@ -312,6 +321,9 @@ class TableReader:
         made = replace(self, shape=shape, steps=steps, **filled)
         tally.notes += [] if shape is None else [f"{path.name} has the shape of {shape.title}"]
         tally.notes += self._said_of_status(made, found)
+        for option_name, names in _TELLING.items():
+            unread = [] if getattr(made, option_name) else [name for name in names if name in found]
+            tally.notes += [f"column {name} is not read; {option_name}={name} reads it" for name in unread[:1]]
         tally.notes += [shape.note] if shape is not None and shape.note else []
         if shape is not None and "gpus" in shape.columns and made.gpus is None:
             listed = shape.columns["gpus"]
