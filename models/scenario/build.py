@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from truenorth.models.cluster import GPU, Availability, Cluster, Interval, Link, Network
 from truenorth.models.errors import chosen, no_attribute
@@ -274,9 +274,11 @@ class Scenario:
         size = f"{len(self.jobs)} jobs, {self.instance.n_tasks} tasks, {len(self.models)} models"
         return f"<Scenario {self.name!r}: {size}, {self.instance.n_gpus} GPUs, {self.objective}>"
 
-    def __getattr__(self, name: str) -> Any:
-        # Only what is missing comes here; notebooks and copies ask for much that begins so, and are to go on.
-        raise AttributeError(name) if name.startswith("_") else no_attribute(self, name)
+    if not TYPE_CHECKING:  # which is to see what is missing
+
+        def __getattr__(self, name: str) -> Any:
+            # Only what is missing comes here; notebooks and copies ask for much that begins so, and are to go on.
+            raise AttributeError(name) if name.startswith("_") else no_attribute(self, name)
 
     @staticmethod
     def load(scenario: Scenario | str | Path | Mapping[str, object]) -> Scenario:

@@ -65,9 +65,11 @@ class Answer:
     __slots__ = ()
     save: Callable[..., Any]
 
-    def __getattr__(self, name: str) -> Any:
-        # Only what is missing comes here. Notebooks and copies ask for much that begins so, and are to go on.
-        raise AttributeError(name) if name.startswith("_") else no_attribute(self, name)
+    if not TYPE_CHECKING:  # which is to see what is missing
+
+        def __getattr__(self, name: str) -> Any:
+            # Only what is missing comes here. Notebooks and copies ask for much that begins so, and are to go on.
+            raise AttributeError(name) if name.startswith("_") else no_attribute(self, name)
 
     def frame(self) -> pd.DataFrame:
         """Return the answer as a tidy table: a row of what ``--json`` prints, unless an answer has rows of its own."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -176,7 +176,8 @@ class ServersAnswer(Answer):
         record = self.record()
         rows = {"plan": record.minimum, **record.policies}
         reached = {row.policy: None if row.mix is None else row.reached[row.mix] for row in self.policies}
-        values = {"plan": record.minimum.value} | {name: figures(self.levels, at) for name, at in reached.items()}
+        values: dict[str, Any] = {"plan": record.minimum.value}
+        values |= {name: figures(self.levels, at) for name, at in reached.items()}
         frame = frame_of_document(*rows.values()).drop(columns=["reached", "knows", "plan"], errors="ignore")
         return frame.assign(policy=list(rows), value=[values[name] for name in rows]).set_index("policy")
 

@@ -321,8 +321,8 @@ class TableReader:
         made = replace(self, shape=shape, steps=steps, **filled)
         tally.notes += [] if shape is None else [f"{path.name} has the shape of {shape.title}"]
         tally.notes += self._said_of_status(made, found)
-        for option_name, names in _TELLING.items():
-            unread = [] if getattr(made, option_name) else [name for name in names if name in found]
+        for option_name, telling in _TELLING.items():
+            unread = [] if getattr(made, option_name) else [name for name in telling if name in found]
             tally.notes += [f"column {name} is not read; {option_name}={name} reads it" for name in unread[:1]]
         tally.notes += [shape.note] if shape is not None and shape.note else []
         if shape is not None and "gpus" in shape.columns and made.gpus is None:
