@@ -13,6 +13,7 @@ import numpy as np
 
 from truenorth.executor import twin_instance
 from truenorth.models.feasibility import check
+from truenorth.models.features import SERVING, Feature, require
 from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.models.objective import (
     OPTIMALITY_TOLERANCE,
@@ -100,7 +101,14 @@ class CheckRecord:
 
 
 def checked(objective: Objective, instance: Instance, file: PlanFile) -> Checked:
-    """Check a timeline against every rule, and what its file says of it against the timeline."""
+    """Check a timeline against every rule, and what its file says of it against the timeline.
+
+    Raises
+    ------
+    UnsupportedInstanceError
+        If the window has a feature whose rules the checker does not know.
+    """
+    require(instance, "the checker", SERVING | {Feature.GANGS})
     timeline = file.timeline
     value = None
     if bool((timeline.place != UNPLACED).all()):

@@ -14,9 +14,12 @@ import pytest
 from tests.instances import chain, instance, task
 from tests.random_instances import random_serving_instance
 from tests.streams.worlds import random_chats
+from truenorth.executor import parse_policy, simulate
 from truenorth.models import BatchClass, Instance, Job, Objective, Task, UnsupportedInstanceError
 from truenorth.models.errors import QuestionError
 from truenorth.models.features import PRESENT, Feature, features_of
+from truenorth.models.scenario import PlanFile, TimelineHeader
+from truenorth.planner.answers.check import checked
 from truenorth.solvers import confirming, portfolio
 from truenorth.solvers.bounds import closed_form, refutation
 from truenorth.solvers.bounds.certificate import closed_form_document
@@ -141,6 +144,14 @@ def test_no_certificate_is_believed_of_a_window_with_it(method: str, request: py
     request.getfixturevalue("strange")
     refused = verify(runs(), document)
     assert (refused.valid, refused.reason) == (False, f"{method} has no support for strange things")
+
+
+def test_no_plan_is_called_valid_in_a_window_with_it(request: pytest.FixtureRequest) -> None:
+    file = PlanFile(TimelineHeader(), simulate(runs(), parse_policy("jit")))
+    assert checked(MEAN, runs(), file).violations == []
+    request.getfixturevalue("strange")
+    with pytest.raises(UnsupportedInstanceError, match=r"^the checker has no support for strange things; [^\n]*$"):
+        checked(MEAN, runs(), file)
 
 
 def test_a_method_that_does_not_suit_names_those_that_do() -> None:
