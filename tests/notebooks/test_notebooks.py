@@ -39,7 +39,7 @@ SHOWN = {
         "<th>converged</th>",
     ],
     "08_nine_questions": ["<th>difference_low</th>", "ideal times of the scenario as it was", "interactive", PICTURE],
-    "09_how_far_is_backfill_from_optimal": ["ratio_to_bound", "valid: no plan is below", "<iframe", "evidence"],
+    "09_how_far_is_backfill_from_optimal": ["ratio to bound", "valid: no plan is below", "<iframe", "evidence"],
 }
 """What a reader must see in the outputs."""
 
