@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from types import FunctionType
@@ -34,9 +34,9 @@ from truenorth.executor.policies.srpt import Srpt
 from truenorth.executor.policies.static import Static
 from truenorth.executor.policies.turns import Turns
 from truenorth.executor.policy import Knows, Policy
-from truenorth.models import Instance, StreamClass
+from truenorth.models import Instance
 from truenorth.models.errors import UserError
-from truenorth.models.streams import StreamSpeed
+from truenorth.models.stream_tables import StreamTables
 
 POLICIES: Mapping[str, type[Policy]] = {
     "compass": Compass,
@@ -119,24 +119,20 @@ class ParsedPolicy:
 
 def suited(instance: Instance) -> tuple[str, ...]:
     """Return the gateways that nodes ask for: who weighs step laws where these differ, and turns where models swap."""
-    if instance.streams is None:
+    streams = instance.streams
+    if streams is None:
         return ()
-    return (*(WEIGHING if instance.streams.unlike else ()), *((SWAPPING,) if _swaps(instance) else ()))
+    return (*(WEIGHING if streams.unlike else ()), *((SWAPPING,) if _swaps(instance, streams) else ()))
 
 
-def _swaps(instance: Instance) -> bool:
+def _swaps(instance: Instance, streams: StreamTables) -> bool:
     """Say whether some GPU has no room for the models of all classes of requests that it can serve."""
     weights = {model.name: model.weight_bytes for model in instance.models}
     for here, gpu in enumerate(instance.class_gpu):
-        served = (stream for stream, row in zip(*_classes(instance), strict=True) if row[here] is not None)
-        needed = {name for stream in served for name in stream.models}
-        if sum(weights[name] for name in needed) > gpu.memory_bytes:
+        served = (each for each, row in zip(streams.classes, streams.speeds, strict=True) if row[here] is not None)
+        if sum(weights[name] for name in {name for each in served for name in each.models}) > gpu.memory_bytes:
             return True
     return False
-
-
-def _classes(instance: Instance) -> tuple[Sequence[StreamClass], Sequence[Sequence[StreamSpeed | None]]]:
-    return ((), ()) if instance.streams is None else (instance.streams.classes, instance.streams.speeds)
 
 
 def parse_policy(text: str, policies: Mapping[str, type[Policy]] = POLICIES) -> ParsedPolicy:

@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import truenorth as tn
@@ -55,3 +56,11 @@ def test_the_command_writes_a_comparison_and_its_report(scenario: Path, tmp_path
     # Beyond the eight GPUs: all sets of three in each server of four, and both servers together.
     assert len(instance["places"]) == 2 * 4 + 1
     assert run(app, ["verify", str(scenario), str(folder / "certificate.json")]) == DONE
+
+
+def test_a_long_job_of_no_weight_comes_last() -> None:
+    """Both take the two GPUs: the one that counts ends after 10 s, whatever the other weighs nothing for."""
+    log = pd.DataFrame({"release": [0, 0], "runtime": [10**7, 10], "gpus": [2, 2], "w": [0, 1]})
+    scenario = tn.read_csv(log, format="table:gpus=gpus,weight=w", servers=1, gpus_per_server=2)
+    made = scenario.changed({"objective": "weighted_latency"}).plan(time_limit=3)
+    assert (made.status, made.value) == (Status.OPTIMAL, 10)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import operator
 import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
@@ -140,3 +142,58 @@ def test_every_view_of_a_notebook_is_of_a_class_that_there_is() -> None:
     for module, name in notebook._SHOWN:
         assert hasattr(__import__(module, fromlist=[name]), name)
         assert getattr(__import__(module, fromlist=[name]), name).__module__ == module
+
+
+JOBS = pd.DataFrame({"release": [0.0, 4.0], "runtime": [1.0, 1.0], "gpus": [2, 1], "deadline": [9.0, 9.0]})
+
+
+def test_numbers_of_an_import_are_numbers_or_text() -> None:
+    """Twice the rate halves releases; a window is in seconds; 0 servers are none, and a frame is no file."""
+    for factor in (2, 2.0, "2", np.int64(2)):
+        assert [job.release_us for job in tn.read_csv(JOBS, rate_factor=factor).jobs] == [0, 2_000_000]
+    assert len(tn.read_csv(JOBS, window=(0, 3)).jobs) == 1
+    for wrong, message in (
+        ({"rate_factor": "twice"}, "rate_factor: 'twice' is no number; allowed is one such as 2 or 0.5"),
+        ({"servers": 0}, "servers: is 0; allowed is a whole number of at least 1"),
+        ({"gpus_per_server": True}, "gpus_per_server: is True; allowed is a whole number of at least 1"),
+    ):
+        with pytest.raises(tn.QuestionError) as refused:
+            tn.read_csv(JOBS, **wrong)  # type: ignore[arg-type]
+        assert str(refused.value) == message
+    with pytest.raises(tn.InputError, match=r"^data frame:1: header: has no column 'runtime'"):
+        tn.read_csv(JOBS.drop(columns="runtime"))
+
+
+def test_columns_that_are_not_read_are_named() -> None:
+    notes = tn.import_trace("table", JOBS).notes
+    assert "column gpus is not read; gpus=gpus reads it" in notes
+    assert "column deadline is not read; deadline=deadline reads it" in notes
+    assert not [note for note in tn.import_trace("table:gpus=gpus", JOBS).notes if "column gpus" in note]
+
+
+def test_tasks_on_several_gpus_name_them_all() -> None:
+    made = tn.read_csv(JOBS, format="table:gpus=gpus", servers=1, gpus_per_server=2)
+    assert made.simulate("fifo").tasks()["gpu"].tolist() == ["s0/g0+s0/g1", "s0/g0"]
+
+
+def test_what_is_missing_is_answered_with_the_nearest_name(scenario: tn.Scenario, plan: tn.Plan) -> None:
+    for owner, name, message in (
+        (scenario, "simulat", "Scenario has no 'simulat'; did you mean 'simulate'?"),
+        (plan, "vlaue", "Plan has no 'vlaue'; did you mean 'value'?"),
+    ):
+        with pytest.raises(AttributeError) as missing:
+            getattr(owner, name)
+        assert str(missing.value) == message
+    assert copy.copy(scenario) == scenario
+
+
+def test_an_answer_is_no_picture(plan: tn.Plan, tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"^Plan is no picture; save its chart, such as answer.gantt"):
+        plan.save(tmp_path / "plan.png")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_verdict_says_itself(scenario: tn.Scenario) -> None:
+    made = scenario.bound(time_limit=5)
+    assert repr(scenario.verify(made)).startswith("<valid: no plan is below ")
+    assert repr(scenario.verify({})).startswith("<not valid: ")

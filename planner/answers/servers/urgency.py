@@ -71,9 +71,10 @@ def try_pools(hunt: Hunt, trials: list[SizeTrial], policy: str, order: Sequence[
     if not order or set(ask.sizes.gpus_per_server) != {1}:
         return
     reserve_s = (1 - share) * ask.left_s
-    sizes = _of_one_kind if len(ask.sizes.counts) == 1 else _of_several_kinds
+    one_kind = len(ask.sizes.counts) == 1
+    sizes = _of_one_kind(hunt, policy, order, reserve_s) if one_kind else _of_several_kinds(hunt, order)
     cheapest = min((ask.sizes.cost(trial.mix) for trial in trials if trial.mix is not None), default=None)
-    for mix, nodes in sizes(hunt, policy, order, reserve_s):
+    for mix, nodes in sizes:
         if mix not in hunt.unrefuted or (cheapest is not None and ask.sizes.cost(mix) >= cheapest):
             continue
         apart = "+".join(map(str, nodes))
@@ -97,7 +98,7 @@ def _of_one_kind(hunt: Hunt, policy: str, order: Sequence[str], reserve_s: float
     yield (sum(nodes),), nodes[:-1]
 
 
-def _of_several_kinds(hunt: Hunt, _: str, order: Sequence[str], reserve_s: float) -> Iterator[tuple[Mix, list[int]]]:
+def _of_several_kinds(hunt: Hunt, order: Sequence[str]) -> Iterator[tuple[Mix, list[int]]]:
     """Yield sizes, the cheapest first, with every way to share their nodes out, as they stand, among the tiers."""
     for mix in hunt.unrefuted:
         for ends in combinations(range(1, sum(mix)), len(order)):

@@ -67,6 +67,9 @@ def test_nodes_apart_are_ordered_where_they_cost_less() -> None:
     With a node of their own the talks never wait, and four files one after the other take 4 ms of 10 on another.
     """
     answer = tn.servers(scenario_from(beside(TALK, FILES)), time_limit=60)
+    assert answer.recommended is answer.alternatives[0]
+    assert repr(answer).startswith("<ServersAnswer of 'scenario': order 2 for least_tokens:urgent=talk,apart=1; ")
+    assert answer.frame()["value"]["least_tokens:urgent=talk,apart=1"] == [10e-6, 4e-3]
     sizes = {row.policy: row.mix for row in answer.policies}
     assert sizes["least_tokens"] == (5,)
     assert sizes["least_tokens:urgent=talk"] == (5,)
@@ -76,3 +79,19 @@ def test_nodes_apart_are_ordered_where_they_cost_less() -> None:
     assert best.reached is not None
     assert [int(value or 0) for value in best.reached] == [10, 4_000]
     assert engines_in_words(answer.record()) == "1 of the nodes serves talk alone; the others share the rest"
+
+
+def test_nodes_apart_are_tried_on_fleets_of_several_kinds() -> None:
+    """Of A at 2 per hour and B at 1, which are as fast, two B are enough; one of them serves the talks.
+
+    A talk waits 1 us for the load of the model before it, at the most.
+    """
+    data = beside(TALK, FILES)
+    del data["options"]
+    groups = data["cluster"]["groups"]
+    groups[0] |= {"count": 3, "price_per_hour": 2}
+    groups.append({**groups[0], "gpu": {**groups[0]["gpu"], "kind": "B"}, "price_per_hour": 1})
+    answer = tn.servers(scenario_from(data), time_limit=60)
+    assert answer.recommended is not None
+    assert (answer.recommended.policy, answer.recommended.mix) == ("least_tokens:urgent=talk,apart=1", (0, 2))
+    assert engines_in_words(answer.record()) == "1 of the nodes (B) serves talk alone; the others share the rest"
