@@ -158,7 +158,7 @@ def test_numbers_of_an_import_are_numbers_or_text() -> None:
         ({"gpus_per_server": True}, "gpus_per_server: is True; allowed is a whole number of at least 1"),
     ):
         with pytest.raises(tn.QuestionError) as refused:
-            tn.read_csv(JOBS, **wrong)  # type: ignore[arg-type]
+            tn.read_csv(JOBS, **wrong)
         assert str(refused.value) == message
     with pytest.raises(tn.InputError, match=r"^data frame:1: header: has no column 'runtime'"):
         tn.read_csv(JOBS.drop(columns="runtime"))
