@@ -38,6 +38,8 @@ FIGURES = (
 WARN_ABOVE = 0.05
 """Relative errors that a warning names."""
 _ENDLESS = 1 << 40
+_SHORT = 0.8
+"""KV that nobody named is taken to be short if the loss is below so many times that of KV without end."""
 _WEIGHTS_BYTES, _TOKEN_BYTES = 1_000_000_000, 1000
 
 
@@ -69,8 +71,10 @@ class Fit(Answer):
     ----------
     log
         The file.
-    engines, limits, kv_tokens
-        How many engines served, what each was started with, and its tokens of KV; None: never scarce.
+    engines, limits
+        How many engines served, and what each was started with.
+    kv_tokens
+        Tokens of KV of an engine, by what was fitted to all requests; None: never scarce.
     half, whole
         What was fitted to the earlier half, and to all requests.
     figures
@@ -121,6 +125,7 @@ class Fit(Answer):
             "engines": self.engines,
             "law": self.whole.numbers._asdict(),
             "law_of_half": self.half.numbers._asdict(),
+            "kv_tokens": self.kv_tokens,
             "loss": self.whole.loss,
             "loss_of_half": self.half.loss,
             "figures": {
@@ -185,7 +190,8 @@ def fit(
     seats, budget
         Most requests at once of an engine, and tokens of an iteration (vLLM: max_num_seqs, max_num_batched_tokens).
     kv_tokens
-        Tokens of KV of an engine; None: never scarce.
+        Tokens of KV of an engine; how many it seems to have is sought near that. None: never scarce, unless requests of
+        the log waited while seats were free.
     engines
         How many engines took turns, unless a column says which served each request.
     block
@@ -215,14 +221,50 @@ def fit(
         problem = f"{kv_tokens} tokens of KV hold no request of {longest + 1} tokens, which the log has"
         raise QuestionError(f"{problem}; allowed is at least {-(-longest // block) * block}", "kv_tokens")
     count = len(served.engine)
-    half, whole = (fit_law(served, limits, np.arange(count) < part, seed) for part in (count // 2, count))
-    first_us, end_us, preempted = predict(served, limits, _law(_speed(whole.numbers, limits)))
-    found, of_all = _figures(served, served.first_us, served.end_us), _figures(served, first_us, end_us)
-    of_half = _figures(served, *predict(served, limits, _law(_speed(half.numbers, limits)))[:2])
-    compared = [Compared(*row) for row in zip(FIGURES, found, of_half, of_all, strict=True)]
-    notes = (*tally.notes, *_unknown(served, limits, whole, preempted))
+    half, whole = _fit_both(served, limits, seed, kv_tokens is not None)
+    of_half, of_whole = (
+        predict(served, limits._replace(room=found.room), _law(_speed(found.numbers, limits)))
+        for found in (half, whole)
+    )
+    sides = ((served.first_us, served.end_us), of_half[:2], of_whole[:2])
+    rows = zip(FIGURES, *(_figures(served, *side) for side in sides), strict=True)
+    compared, preempted = tuple(Compared(*row) for row in rows), of_whole[2]
+    notes = (*tally.notes, *_said_of_kv(whole, kv_tokens, block), *_unknown(served, limits, whole, preempted))
     n_engines = len(np.unique(served.engine))
-    return Fit(path, n_engines, count, limits, kv_tokens, half, whole, tuple(compared), preempted, notes)
+    fitted_kv = None if whole.room == _ENDLESS else whole.room * block
+    return Fit(path, n_engines, count, limits, fitted_kv, half, whole, compared, preempted, notes)
+
+
+def _fit_both(log: ServedLog, limits: EngineLimits, seed: int, named: bool) -> tuple[Fitted, Fitted]:
+    """Return the laws of the earlier half and of all requests, and how much room for KV there is by each.
+
+    Parameters
+    ----------
+    named
+        Whether somebody said how much KV there is.
+    """
+    count = len(log.engine)
+    parts = [np.arange(count) < part for part in (count // 2, count)]
+    held = log.held_in_want(limits.seats, limits.block)
+    half, whole = (fit_law(log, limits, part, seed, near=named and held > 0) for part in parts)
+    if named or not held:
+        return half, whole
+    longest = int((log.requests.prompt + log.requests.output - 1).max())
+    short = limits._replace(room=-(-max(held, longest) // limits.block))
+    short_half, short_whole = (fit_law(log, short, part, seed, near=True) for part in parts)
+    return (short_half, short_whole) if short_whole.loss < _SHORT * whole.loss else (half, whole)
+
+
+def _said_of_kv(found: Fitted, kv_tokens: int | None, block: int) -> list[str]:
+    """Return, in words, how much KV there seems to be where that is not what was said."""
+    tokens = found.room * block
+    if found.room == _ENDLESS or (kv_tokens is not None and found.room == kv_tokens // block):
+        return []
+    if kv_tokens is None:
+        return [
+            f"requests waited while seats were free: {tokens} tokens of KV explain that best; an engine's log says it"
+        ]
+    return [f"{tokens} tokens of KV explain the log best ({tokens / kv_tokens - 1:+.1%} of what was said)"]
 
 
 def _figures(log: ServedLog, first_us: Floats, end_us: Floats) -> list[float]:
@@ -317,6 +359,6 @@ def _unknown(log: ServedLog, limits: EngineLimits, found: Fitted, preempted: int
     most = log.concurrency
     if most < limits.seats:
         notes.append(f"at most {most} requests ran at once: steps of more, up to {limits.seats}, follow the same line")
-    if limits.room < _ENDLESS and not preempted:
+    if found.room < _ENDLESS and not preempted:
         notes.append("KV was never short: how the engine behaves when it is has not been seen")
     return notes

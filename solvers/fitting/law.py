@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +31,10 @@ _NEAR = 0.02
 """Distances from the log, relative to latency, up to which the loss is that of squares."""
 _SAME = 1.005
 """A number is left out if the loss without it is no more than so many times as high."""
+_ROOM_STEPS, _ROOM_MOVES, _ROOM_SPAN = (0.02, 0.01, 0.005, 0.0025), 100, 0.1
+"""How far the room for KV moves at a time, by parts; moves of a simplex at each; how far from the start it may come."""
+_WAITING, _FREE = 1, 0.9
+"""More requests than so many wait for more than an iteration; below this part of the seats some are free."""
 _DEAF = 1.1
 """A log says little of a number that may be doubled or halved while the loss stays below so many times its least."""
 
@@ -52,6 +57,25 @@ class ServedLog:
     first_us: Floats
     end_us: Floats
     engine: Ints
+
+    def held_in_want(self, seats: int, block: int) -> int:
+        """Return the tokens of KV that an engine holds as a rule while requests wait that no lack of seats keeps out.
+
+        Output tokens count as they come, evenly between first and last, and half a block more for each request. 0:
+        there are no such times to speak of.
+        """
+        held, running = list[float](), list[int]()
+        for engine in np.unique(self.engine).tolist():
+            of = np.flatnonzero(self.engine == engine)
+            arrival_us, prompt, output = (column[of] for column in self.requests)
+            first_us, end_us = self.first_us[of], self.end_us[of]
+            for now in first_us[:: 1 + len(of) // _LONG].tolist():
+                runs = (first_us <= now) & (end_us > now)
+                if ((arrival_us < now) & (first_us > now)).sum() > _WAITING:
+                    part = (now - first_us[runs]) / np.maximum(1.0, (end_us - first_us)[runs])
+                    held.append(float((prompt[runs] + 1 + (output[runs] - 1) * part + block / 2).sum()))
+                    running.append(int(runs.sum()))
+        return int(np.median(held)) if held and np.median(running) < _FREE * seats else 0
 
     @property
     def concurrency(self) -> int:
@@ -90,12 +114,15 @@ class Fitted:
         Of the law.
     loss
         Mean of what the loss makes of distances from the log's first tokens and ends, relative to latency.
+    room
+        Blocks of KV that there are by it.
     unclear
         Numbers of which the log says little, by name.
     """
 
     numbers: LawNumbers
     loss: float
+    room: int
     unclear: tuple[str, ...]
 
 
@@ -113,7 +140,7 @@ def predict(log: ServedLog, limits: EngineLimits, law: StepLaw) -> tuple[Floats,
     return first_us, end_us, preempted
 
 
-def fit_law(log: ServedLog, limits: EngineLimits, counted: NDArray[np.bool_], seed: int) -> Fitted:
+def fit_law(log: ServedLog, limits: EngineLimits, counted: NDArray[np.bool_], seed: int, near: bool = False) -> Fitted:
     """Return the law that comes nearest to a log.
 
     Parameters
@@ -122,15 +149,10 @@ def fit_law(log: ServedLog, limits: EngineLimits, counted: NDArray[np.bool_], se
         Whose tokens the loss counts. Shape [requests].
     seed
         Of the starts of the search; equal seeds give equal laws.
+    near
+        Whether there may be a little more or less room for KV than the limits say.
     """
-    latency_us = np.maximum(log.end_us - log.requests.arrival_us, 1)[counted]
-
-    def loss(logarithms: Floats) -> float:
-        first_us, end_us, _ = predict(log, limits, LawNumbers(*np.exp(logarithms)).law(limits.seats))
-        away = [(us[counted] / latency_us) for us in (first_us - log.first_us, end_us - log.end_us)]
-        # As squares near the log, as distances far from it: a few that are far off do not lead.
-        return float(sum((np.sqrt(each * each + _NEAR * _NEAR) - _NEAR).mean() for each in away))
-
+    loss = partial(_loss, log, limits, counted)
     random, begin = np.random.default_rng(seed), np.log(_guess(log))
     # Long logs leave less to chance, and take longer.
     n_starts, sides = (_STARTS, _SIDES) if len(counted) <= _LONG else (2, _SIDES[:2])
@@ -139,13 +161,50 @@ def fit_law(log: ServedLog, limits: EngineLimits, counted: NDArray[np.bool_], se
     for side in sides:
         # A simplex that has shrunk to a valley of the loss goes on when it is spread anew.
         best, least = _descend(loss, best, side, _MOVES)
+    if near:
+        limits, best, least = _fit_room(log, limits, counted, best, least)
+        loss = partial(_loss, log, limits, counted)
     best, least = _leave_out(loss, best, least)
     unclear = tuple(
         name
         for at, name in enumerate(LawNumbers._fields)
         if np.isfinite(best[at]) and all(loss(_moved(best, at, by)) < _DEAF * least for by in (0.5, 2.0))
     )
-    return Fitted(LawNumbers(*np.exp(best).tolist()), least, unclear)
+    return Fitted(LawNumbers(*np.exp(best).tolist()), least, limits.room, unclear)
+
+
+def _loss(log: ServedLog, limits: EngineLimits, counted: NDArray[np.bool_], logarithms: Floats) -> float:
+    """Return how far a law's tokens are from the log's, relative to latency."""
+    first_us, end_us, _ = predict(log, limits, LawNumbers(*np.exp(logarithms)).law(limits.seats))
+    latency_us = np.maximum(log.end_us - log.requests.arrival_us, 1)[counted]
+    away = [(us[counted] / latency_us) for us in (first_us - log.first_us, end_us - log.end_us)]
+    # As squares near the log, as distances far from it: a few that are far off do not lead.
+    return float(sum((np.sqrt(each * each + _NEAR * _NEAR) - _NEAR).mean() for each in away))
+
+
+def _fit_room(
+    log: ServedLog, limits: EngineLimits, counted: NDArray[np.bool_], best: Floats, least: float
+) -> tuple[EngineLimits, Floats, float]:
+    """Move the room for KV as long as the loss falls, by ever smaller steps.
+
+    Which requests get in with a wave depends on a few blocks: those that an engine keeps to itself, or finds again.
+    """
+    longest = int((log.requests.prompt + log.requests.output - 1).max())
+    given, least_room, tried = limits.room, -(-longest // limits.block), {limits.room}
+    for step in _ROOM_STEPS if len(counted) <= _LONG else _ROOM_STEPS[1:3]:
+        moved = True
+        while moved:
+            moved = False
+            for part in (1 + step, 1 - step):
+                room = round(limits.room * part)
+                if room in tried or room < least_room or abs(room - given) > _ROOM_SPAN * given:
+                    continue
+                tried.add(room)
+                there = limits._replace(room=room)
+                found, value = _descend(partial(_loss, log, there, counted), best, _SIDES[3], _ROOM_MOVES)
+                if value < least:
+                    limits, best, least, moved = there, found, value, True
+    return limits, *_descend(partial(_loss, log, limits, counted), best, _SIDES[-1], _MOVES)
 
 
 def _guess(log: ServedLog) -> LawNumbers:

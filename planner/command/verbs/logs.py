@@ -254,7 +254,7 @@ def fit(
     budget: Annotated[int, typer.Option(min=2, help="Tokens of an iteration (vLLM: max_num_batched_tokens).")],
     output: Output = None,
     kv_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Tokens of KV of an engine (default: never short of them).")
+        int | None, typer.Option(min=1, help="Tokens of KV of an engine (default: what the log tells).")
     ] = None,
     engines: Annotated[
         int, typer.Option(min=1, max=1000, help="Engines that took turns, unless a column says which served.")
