@@ -17,14 +17,17 @@ RUNS = (
     ("rtxpro6000_llama_8b", 128, 2048, None, 1),
     ("rtxpro6000_qwen3_30b_a3b", 256, 4096, None, 1),
     ("rtxpro6000_qwen3_30b_a3b", 128, 2048, None, 2),
+    ("rtxpro6000_qwen3_32b", 128, 2048, None, 1),
     ("rtx4090_llama_8b", 256, 2048, 41_408, 1),
+    ("rtx4090_llama_8b", 256, 2048, None, 1),
+    ("rtx4090_llama_8b_128", 128, 2048, None, 1),
 )
-"""Folder, seats and budget of an engine, its tokens of KV, and engines."""
+"""Folder, seats and budget of an engine, its tokens of KV if they are told, and engines."""
 
 
 def engine_fit(folder: Path) -> None:
     """Print a row per run: the error of each figure by the law of the earlier half, and by that of all requests."""
-    print("| run | engines x seats | fitted to |", *(f"{name} |" for name in FIGURES), "CPU s |")
+    print("| run | engines x seats | fitted to |", *(f"{name} |" for name in FIGURES), "KV | CPU s |")
     for name, seats, budget, kv_tokens, engines in RUNS:
         begun = process_time()
         found = tn.fit(
@@ -33,7 +36,8 @@ def engine_fit(folder: Path) -> None:
         taken = process_time() - begun
         for part in ("half", "whole"):
             errors = (f"{getattr(each, f'{part}_error'):+.1%} |" for each in found.figures)
-            print(f"| {name} | {engines} x {seats} | {part} |", *errors, f"{taken:.1f} |")
+            kv = "" if found.kv_tokens is None else getattr(found, part).room * found.limits.block
+            print(f"| {name} | {engines} x {seats} | {part} |", *errors, f"{kv} | {taken:.1f} |", flush=True)
 
 
 main = partial(ask, engine_fit)

@@ -24,7 +24,7 @@ from truenorth.planner.inputs.engine_log import LogColumns, read_engine_log
 from truenorth.planner.inputs.importers.rows import Tally
 from truenorth.solvers.bounds.stream_costs import Floats
 from truenorth.solvers.fitting.engine_kernel import EngineLimits, StepLaw
-from truenorth.solvers.fitting.law import Fitted, LawNumbers, ServedLog, fit_law, predict
+from truenorth.solvers.fitting.law import Fitted, LawNumbers, ServedLog, fit_law, is_nearer, predict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -251,6 +251,8 @@ def _fit_both(log: ServedLog, limits: EngineLimits, seed: int, named: bool) -> t
         return half, whole
     longest = int((log.requests.prompt + log.requests.output - 1).max())
     short = limits._replace(room=-(-max(held, longest) // limits.block))
+    if not is_nearer(log, short, whole):
+        return half, whole
     short_half, short_whole = (fit_law(log, short, part, seed, near=True) for part in parts)
     return (short_half, short_whole) if short_whole.loss < _SHORT * whole.loss else (half, whole)
 

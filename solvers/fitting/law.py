@@ -173,6 +173,12 @@ def fit_law(log: ServedLog, limits: EngineLimits, counted: NDArray[np.bool_], se
     return Fitted(LawNumbers(*np.exp(best).tolist()), least, limits.room, unclear)
 
 
+def is_nearer(log: ServedLog, limits: EngineLimits, than: Fitted) -> bool:
+    """Say whether one short search by other limits already ends nearer to all of a log than a law."""
+    everybody = np.ones(len(log.engine), np.bool_)
+    return _descend(partial(_loss, log, limits, everybody), np.log(_guess(log)), _SIDES[0], _MOVES)[1] < than.loss
+
+
 def _loss(log: ServedLog, limits: EngineLimits, counted: NDArray[np.bool_], logarithms: Floats) -> float:
     """Return how far a law's tokens are from the log's, relative to latency."""
     first_us, end_us, _ = predict(log, limits, LawNumbers(*np.exp(logarithms)).law(limits.seats))
