@@ -42,6 +42,7 @@ from truenorth.planner.show.comparison import StreamRow, tokens
 from truenorth.planner.show.curves import Curve, Curves, Point, dots, lines
 from truenorth.planner.show.section import PageSection
 from truenorth.planner.show.servers_words import (
+    absences_in_words,
     assumptions,
     cost_of,
     deployable_in_words,
@@ -175,6 +176,7 @@ def view(answer: ServersAnswer) -> Group:
     first = (
         deployable_in_words(found),
         engines_in_words(found),
+        *absences_in_words(found),
         *missed_in_words(found),
         strain_in_words(found),
         rounded,

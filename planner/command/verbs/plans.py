@@ -214,7 +214,8 @@ def servers(
     manners.show(name_untested(document), manners.lazily("servers.view", answer), as_json, written)
     if fault is not None:
         raise fault
-    return manners.ended(answer.servers is not None, manners.kept(_KNOWN, output) if stop.is_set() else None)
+    found = answer.servers is not None or answer.recommended is not None
+    return manners.ended(found, manners.kept(_KNOWN, output) if stop.is_set() else None)
 
 
 def _replicate(
