@@ -37,15 +37,18 @@ from truenorth.planner.answers.servers.by_policy import (
 )
 from truenorth.planner.answers.servers.decide import SizeRefutation, figures, reached_by, share_of_limit
 from truenorth.planner.answers.servers.deployable import Alternative, Deployable, deploy, try_limits, with_traffic
+from truenorth.planner.answers.servers.engines import Engine, NoEnginesError, engines_of
 from truenorth.planner.answers.servers.floor_certificate import floor_document
 from truenorth.planner.answers.servers.goal import refuse_vacuous, tolerances
 from truenorth.planner.answers.servers.hunt import LONG_TRACE, Hunt, dispatch, floor_of, floor_takes_s
+from truenorth.planner.answers.servers.manifests import kubernetes_text, origin_lines, ray_serve_text
 from truenorth.planner.answers.servers.outages import Outages
 from truenorth.planner.answers.servers.record import (
     AlternativeSize,
     AssumedWindow,
     ClosestSize,
     CoarseStamps,
+    EngineToStart,
     FailuresDrawn,
     GroupOfServers,
     GrowthTaken,
@@ -192,6 +195,19 @@ class ServersAnswer(Answer):
         return next(iter(self.alternatives), None)
 
     @property
+    def engines(self) -> list[Engine]:
+        """The engines to start for what is to be ordered.
+
+        Raises
+        ------
+        NoEnginesError
+            If nothing is to be ordered, or it is no set of engines of one language model each.
+        """
+        if self.recommended is None:
+            raise NoEnginesError("no policy met the level")
+        return engines_of(self.recommended)
+
+    @property
     def servers(self) -> int | None:
         """Servers of the size found."""
         return None if self.mix is None else sum(self.mix)
@@ -312,6 +328,7 @@ class ServersAnswer(Answer):
             fitted=fitted_laws(self.sizes.scenario.instance),
             requests_at_once=ABSENT if self.limited is None else self.limited,
             failures=ABSENT if self.outages is None else self._failures(self.outages),
+            **self._engines(),
             away=ABSENT if self.sizes.scenario.instance.always_available else True,
             sensitivity=list(self.strains),
             refutation=None if self.refutation is None else self._refuted(self.refutation, certificate),
@@ -324,6 +341,15 @@ class ServersAnswer(Answer):
             return None
         share = share_of_limit(self.levels, reached)
         return ClosestSize(self.sizes.size(mix), figures(self.levels, reached), share)
+
+    def _engines(self) -> dict[str, Any]:
+        """Return the engines to start, or why there are none; nothing where no task is a request."""
+        if self.sizes.scenario.instance.streams is None:
+            return {"engines": ABSENT, "no_engines": ABSENT}
+        try:
+            return {"engines": [take(EngineToStart, each) for each in self.engines], "no_engines": ABSENT}
+        except NoEnginesError as error:
+            return {"engines": ABSENT, "no_engines": str(error)}
 
     def _failures(self, outages: Outages) -> FailuresDrawn:
         best = self.recommended
@@ -506,6 +532,8 @@ _FILES = (
     "served.json",
     "too_few.json",
     "certificate.json",
+    "kubernetes.yaml",
+    "ray_serve.yaml",
     "answer.json",
 )
 
@@ -523,6 +551,7 @@ def write(answer: ServersAnswer, folder: Path) -> list[Path]:
         written += _write_plan(answer, folder)
         written += _write_recommended(answer, folder)
         written += _write_certificate(answer, folder)
+        written += _write_manifests(answer, folder)
         _write_answer(answer, folder, written)
     finally:
         for name in {*_FILES} - {path.name for path in written}:
@@ -576,6 +605,25 @@ def _write_certificate(answer: ServersAnswer, folder: Path) -> list[Path]:
     certificate = folder / "certificate.json"
     write_atomically(certificate, json.dumps(document))
     return [path, certificate]
+
+
+def _write_manifests(answer: ServersAnswer, folder: Path) -> list[Path]:
+    """Write what starts the first alternative, where it is a set of engines of language models."""
+    best = answer.recommended
+    try:
+        engines = answer.engines
+    except NoEnginesError:
+        return []
+    origin = origin_of(answer, answer.asked)
+    window, size = origin.scenario, " + ".join(f"{each.replicas} {each.stream} on {each.gpu}" for each in engines)
+    policy = "" if best is None else best.policy
+    about = (str(answer.levels), window.jobs, window.length_s, window.hash, size, policy)
+    versions = ", ".join(f"{name} {version}" for name, version in origin.versions.items() if name == "truenorth")
+    lines = origin_lines(f"{origin.command} ({versions})" if versions else origin.command, *about)
+    made = {"kubernetes.yaml": kubernetes_text, "ray_serve.yaml": ray_serve_text}
+    for name, text_of in made.items():
+        write_atomically(folder / name, text_of(engines, lines))
+    return [folder / name for name in made]
 
 
 def origin_of(answer: ServersAnswer, asked: SizesQuestion) -> ServersOrigin:

@@ -135,6 +135,20 @@ class LimitsTried:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineToStart:
+    """Equal engines of what is recommended: how many, GPUs of each, and what ``vllm serve`` is told."""
+
+    stream: str
+    gpu: str
+    workflow: str | None
+    replicas: int
+    gpus: int
+    flags: list[str]
+    kv_tokens: int | None
+    longest: int
+
+
+@dataclass(frozen=True, slots=True)
 class FailuresDrawn:
     """At what rate servers failed, and how many outages fell into the window of the best answer, draw by draw."""
 
@@ -205,6 +219,8 @@ class ServersRecord:
     requests_at_once: LimitsTried = ABSENT
     failures: FailuresDrawn = ABSENT
     away: bool = ABSENT
+    engines: list[EngineToStart] = ABSENT
+    no_engines: str = ABSENT
 
     def __post_init__(self) -> None:
         """Refuse what no answer is: values of other levels, or sizes of priced groups without a price."""
