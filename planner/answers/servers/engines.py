@@ -101,7 +101,7 @@ def _classes_served(best: Alternative, instance: Instance, streams: StreamTables
     """Return the class that each GPU serves; one that served nothing serves what its group may serve."""
     runs = best.ran.timeline.runs
     classes = streams.template[instance.task_template[runs.task]]
-    found = []
+    found = list[int]()
     for number, gpu in enumerate(instance.cluster.gpus):
         of_gpu = np.unique(classes[runs.gpu == number]).tolist()
         of_gpu = of_gpu or [at for at, stream in enumerate(streams.classes) if stream.speed_on(gpu.kind) is not None]
