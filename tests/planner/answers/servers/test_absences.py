@@ -117,6 +117,8 @@ def random_question(rng: random.Random) -> Scenario:
     data["cluster"]["away"] = away
     for group in data["cluster"]["groups"]:
         group["drain"] = rng.choice(("0 s", "100 ms", "500 ms"))
+        if rng.random() < 0.3:  # spot
+            group["available"] = rng.choice(([["0 s", "1 s"], ["2 s", "end"]], [["0 s", "20 s"]], [["500 ms", "end"]]))
     return scenario_from({key: value for key, value in data.items() if value != {}})
 
 
