@@ -86,6 +86,26 @@ def test_a_timeline_that_cuts_is_no_plan_but_one_of_longer_drains_is() -> None:
     assert answer.timeline.end_us.tolist() == [100_000]
 
 
+def test_a_request_whose_kv_came_in_may_be_cut_to_its_advantage() -> None:
+    """Of a prompt of 1 ms and two tokens whose KV came in, 10 ms each, 21 ms: unless s0 leaves at 2 ms.
+
+    Then KV comes to s1 in 1 ms, which computes the prompt again all the same. That gives the first token, after 1 ms;
+    the second one comes 10 ms later.
+    """
+    away = {"s0": [["2 ms", "1 s"]]}
+    data = document([(0, 1, 1)], "p100 latency <= 20 ms", [(2, "A", 1.0)])
+    tasks = {"first": {"stream": "chat", "prompt": 1, "output_tokens": 1}}
+    tasks["rest"] = {"stream": "chat", "prompt": 1, "uncached": 0, "output_tokens": 2, "after": {"first": "kv"}}
+    data["workflows"] = {"chat": {"tasks": tasks}}
+    data["workload"]["jobs"] = [{"release": "0 s", "workflow": "chat", "ingress": "s0"}]
+    assert tn.servers(scenario_from(data), policies=["least_tokens"]).impossible
+    data["cluster"]["away"] = away
+    answer = tn.servers(scenario_from(data), policies=["least_tokens"])
+    assert (answer.policies[0].mix, answer.impossible) == ((2,), False)
+    assert answer.recommended is not None
+    assert answer.recommended.ran.timeline.end_us.tolist() == [1000, 14_000]
+
+
 def test_more_traffic_takes_the_absences_along() -> None:
     asked = restarted(
         [(0, 100, 1), (1000, 100, 1)], "p100 latency <= 1 s", {"s0": [["500 ms", "600 ms"], ["1 s", "end"]]}
