@@ -345,7 +345,7 @@ def _drawn_in_words(drawn: FailuresDrawn) -> str:
     count, total = len(drawn.outages), sum(drawn.outages)
     if not total:
         nothing = f"No outage falls into the window in {count} draws of {rate}"
-        return f"{nothing}. This says nothing of failures: --spare 1 sizes for one server gone all the time"
+        return f"{nothing}. This says nothing of failures; a longer window or a higher rate would"
     outages = f"{total} {'outage falls' if total == 1 else 'outages fall'} into the window"
     each = f"{min(drawn.outages)} to {max(drawn.outages)} a draw"
     return f"The target is met in each of {count} draws of {rate}. {outages}, {each}; other draws may differ"

@@ -228,7 +228,7 @@ def test_draws_without_an_outage_are_said_to_say_nothing() -> None:
     assert found.failures.outages == [0] * 10
     (said,) = absences_in_words(found)
     assert said.startswith("No outage falls into the window in 10 draws of failures of 1 per node per week, 10 min")
-    assert said.endswith("This says nothing of failures: --spare 1 sizes for one server gone all the time")
+    assert said.endswith("This says nothing of failures; a longer window or a higher rate would")
 
 
 def test_failures_and_absences_are_refused_where_nothing_true_is_known() -> None:
