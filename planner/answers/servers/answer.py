@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from truenorth.models import Instance, ServiceLevels, Timeline, scenario_hash
+from truenorth.models import Instance, InstanceError, ServiceLevels, Timeline, scenario_hash
 from truenorth.models.cluster import FOREVER, MICROSECONDS_PER_SECOND, Availability
 from truenorth.models.errors import QuestionError
 from truenorth.models.instance import Ints
@@ -502,9 +502,11 @@ def _at_rate(scenario: Scenario, rate: Fraction) -> Scenario:
     """
     if not SLOWEST <= rate <= FASTEST:
         raise QuestionError(f"{float(rate):g} is out of range; allowed is {float(SLOWEST):g} to {FASTEST}", "rate")
-    busier = with_traffic(scenario, rate)
     try:
+        busier = with_traffic(scenario, rate)
         check_horizon(busier.instance)
+    except InstanceError as error:
+        raise QuestionError(f"{error}; ask for less", "rate") from None
     except FieldError as error:
         raise scenario.source.error(error.where, error.problem) from None
     return busier

@@ -290,7 +290,8 @@ def _offer(hunt: Hunt, mix: Mix, ran: Simulation, met: bool, reserve_s: float) -
 def serve(ask: Sizing, policy: str, scenario: Callable[[], Scenario], reserve_s: float) -> Simulation | None:
     """Simulate a policy as long as more than a reserve is left.
 
-    None if it cannot serve the scenario, for instance a static placement whose models do not all fit.
+    None if it cannot serve the scenario, for instance a static placement whose models do not all fit, or where servers
+    have gone for good.
 
     Raises
     ------
@@ -300,8 +301,13 @@ def serve(ask: Sizing, policy: str, scenario: Callable[[], Scenario], reserve_s:
         If the policy raises, acts illegally or leaves tasks while all servers are there, which no other size mends.
     """
     try:
-        return simulate(scenario(), policy, seed=ask.budget.seed, noise=ask.noise, stop=lambda: ask.left_s <= reserve_s)
-    except (PolicyFaultError, StalledError):
+        made = scenario()
+        return simulate(made, policy, seed=ask.budget.seed, noise=ask.noise, stop=lambda: ask.left_s <= reserve_s)
+    except PolicyFaultError:
         raise
+    except StalledError:
+        if made.instance.always_available:
+            raise
+        return None
     except (InstanceError, PolicyError):
         return None

@@ -301,7 +301,7 @@ def _moved(available: Availability, factor: Fraction) -> Availability:
     try:
         return ALWAYS.without(moved)
     except ValueError:
-        raise InstanceError("a server is never there at so much more traffic") from None
+        raise InstanceError("leaves a server no time, as it is away for as long as before") from None
 
 
 FACTOR = Fraction(6, 5)

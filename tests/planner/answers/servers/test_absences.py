@@ -116,6 +116,16 @@ def test_more_traffic_takes_the_absences_along() -> None:
     assert there == [Availability(((0, 250_000), (350_000, 500_000))), Availability(((0, FOREVER),))]
 
 
+def test_servers_that_have_gone_for_good_are_no_fault_of_the_policy() -> None:
+    """Two requests of 100 ms, one after the other, on nodes that then go for good: one node does not do, two do."""
+    data = document([(100, 100, 1), (100, 100, 1)], "p100 latency <= 1 s", [(2, "A", 1.0)])
+    data["cluster"]["groups"][0]["available"] = [["50 ms", "200 ms"]]
+    answer = tn.servers(scenario_from(data), policies=["least_tokens"])
+    assert list(answer.policies[0].reached.items()) == [((1,), None), ((2,), (Fraction(100_000),))]
+    with pytest.raises(QuestionError, match="leaves a server no time"):
+        tn.servers(scenario_from(data), policies=["least_tokens"], rate=9)
+
+
 def random_question(rng: random.Random) -> Scenario:
     """Return requests, or plain tasks with a model, on up to 3 A and 3 B some of which are away, draining or not."""
     release, requests = 0, []
