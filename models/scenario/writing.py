@@ -65,7 +65,12 @@ def scenario_text(path: Path, content: Mapping[str, Any], comments: Sequence[str
     text = yaml.dump(
         content, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=_WIDTH, allow_unicode=True
     )
-    return "".join(f"# {_printable(line)}\n" for line in comments) + str(text)
+    return comment_lines(comments) + str(text)
+
+
+def comment_lines(lines: Sequence[str]) -> str:
+    """Return lines as comments of YAML."""
+    return "".join(f"# {_printable(line)}\n" for line in lines)
 
 
 def document_of(instance: Instance) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from truenorth.planner.questions.searches import BoundQuestion, PlanQuestion, Un
 from truenorth.planner.questions.sizes import ScheduleQuestion, ServersQuestion
 
 if TYPE_CHECKING:
+    from truenorth.models.instance import Instance
     from truenorth.models.scenario import Scenario
     from truenorth.planner.answers.bound import Bound
     from truenorth.planner.answers.compare import Comparison
@@ -114,13 +115,19 @@ def ask(question: Question, scenario: Scenario) -> Any:
 
     ray = getattr(question, "ray", None)
     refuse_absent(ray)
-    compile_once(scenario.instance, method=getattr(question, "method", None))
+    if needs_kernels(question, scenario.instance):
+        compile_once(scenario.instance, method=getattr(question, "method", None))
     with farm_at(ray) as farm:
         if getattr(question, "stop", None) is not None:  # whoever stops it knows that it was stopped
             return answerer.answer(question, scenario, budget_of(question, farm))
         with interruptible(*own_interrupts()) as stop:
             made = answerer.answer(question, scenario, replace(budget_of(question, farm), stop=stop))
     return replace(made, interrupted=True) if stop.is_set() else made
+
+
+def needs_kernels(question: Question, instance: Instance) -> bool:
+    """Say whether answering takes kernels: fleets of language models are sized by floors and simulations alone."""
+    return not isinstance(question, ServersQuestion) or instance.streams is None
 
 
 def ask_within(question: Question, scenario: Scenario, budget: Budget) -> Any:

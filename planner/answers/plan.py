@@ -243,7 +243,7 @@ def starts_for(instance: Instance, seed: int, given: Sequence[Timeline] | None =
             if left_s() <= _S_PER_TASK * instance.n_tasks:
                 return
             try:
-                yield _uncut(instance, parse_policy(name), seed, lambda: left_s() <= 0)
+                yield uncut(instance, parse_policy(name), seed, lambda: left_s() <= 0)
             except (InstanceError, PolicyError):
                 continue  # a branch that nothing runs and no job takes, or models too large for a static placement
             except StoppedError:
@@ -253,7 +253,7 @@ def starts_for(instance: Instance, seed: int, given: Sequence[Timeline] | None =
     return run_each if whole is None or (given and not whole) else lambda left_s: whole
 
 
-def _uncut(instance: Instance, policy: Callable[[], Policy], seed: int, stop: Callable[[], bool]) -> Timeline:
+def uncut(instance: Instance, policy: Callable[[], Policy], seed: int, stop: Callable[[], bool]) -> Timeline:
     """Return what a policy makes of it if GPUs drain long enough before they go, so that no request is cut."""
     timeline = simulate(instance, policy, seed=seed, stop=stop)
     while timeline.cuts:

@@ -118,7 +118,7 @@ def typed_as(each: Field[Any]) -> str:
 
     >>> from truenorth.planner.questions.sizes import SizesQuestion
     >>> [typed_as(each) for each, _ in options_of(SizesQuestion)][2:]
-    ['--max', '--spare', '--noise', '--estimates', '--rate', '--time-limit', '--workers', '--seed']
+    ['--max', '--spare', '--failures', '--noise', '--estimates', '--rate', '--time-limit', '--workers', '--seed']
     """
     return f"--{name_of(each).replace('_', '-')}"
 

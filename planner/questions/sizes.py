@@ -31,6 +31,9 @@ class SizesQuestion(WithEstimates, Question):
         The largest number of servers, per group, that is looked at.
     spare
         The levels must still be met with any so many servers gone.
+    failures
+        How often servers fail and for how long: ``"1 per node per week, 10 min"``, with ``", 20 draws"`` behind it for
+        others than 10. The levels must still be met in each draw; bounds and plans are without failures.
     noise
         Under which policies are simulated, as `truenorth.simulate` takes it, but for ``estimates=FILE``.
     estimates
@@ -68,6 +71,11 @@ class SizesQuestion(WithEstimates, Question):
         least=0,
         most=20,
         repeated=False,
+    )
+    failures: str | None = asked(
+        None,
+        "Servers fail at a rate, such as '1 per node per week, 10 min'; the level must be met in every draw.",
+        metavar="RATE",
     )
     noise: str | None = asked(
         None,

@@ -17,6 +17,7 @@ from rich.console import Group
 from rich.text import Text
 
 from truenorth.executor import Knows
+from truenorth.models.record import ABSENT
 from truenorth.models.scenario import load_scenario, read_timeline
 from truenorth.models.slo import ServiceLevel
 from truenorth.planner.answers.replications import BOUND, CountSpread, Replications
@@ -42,6 +43,7 @@ from truenorth.planner.show.comparison import StreamRow, tokens
 from truenorth.planner.show.curves import Curve, Curves, Point, dots, lines
 from truenorth.planner.show.section import PageSection
 from truenorth.planner.show.servers_words import (
+    absences_in_words,
     assumptions,
     cost_of,
     deployable_in_words,
@@ -169,12 +171,14 @@ def view(answer: ServersAnswer) -> Group:
     found = answer.record()
     faster = "" if answer.rate == 1 else f" at {found.rate:g} times the traffic"
     spare = say_spare(found, ", with {} gone")
-    title = f"{answer.sizes.scenario.name}: servers for {answer.levels}{faster}{spare}"
+    failing = "" if found.failures is ABSENT else f", with failures of {found.failures.rate}"
+    title = f"{answer.sizes.scenario.name}: servers for {answer.levels}{faster}{spare}{failing}"
     rounded = "" if found.rounded_up is None else rounded_in_words(found.rounded_up)
     split = say_split(answer.sizes.scenario.instance)
     first = (
         deployable_in_words(found),
         engines_in_words(found),
+        *absences_in_words(found),
         *missed_in_words(found),
         strain_in_words(found),
         rounded,

@@ -16,6 +16,7 @@ from truenorth.models.slo import ServiceLevel
 from truenorth.planner.answers.servers.record import (
     AlternativeSize,
     AssumedWindow,
+    FailuresDrawn,
     Figures,
     GrowthTaken,
     ServersRecord,
@@ -46,7 +47,7 @@ def order_in_words(found: ServersRecord) -> str:
     ]
     said = f" at {price_in_words(price)}" if found.priced else ""
     said += "".join(f"; {part}" for part in parts if part)
-    served = [f"Policy: {_who(found, best)}{_preempted(best)}", engines_in_words(found)]
+    served = [f"Policy: {_who(found, best)}{_preempted(best)}", engines_in_words(found), *absences_in_words(found)]
     first = f"Recommended: {'at most ' if untried else ''}{size}{said}."
     return " ".join([first, *(f"{part}." for part in served if part)])
 
@@ -91,6 +92,8 @@ def traffic_in_words(growth: GrowthTaken) -> str:
 def _redundancy(found: ServersRecord) -> str:
     """Return what failures a size survives, in the words of N+k."""
     k = max(1, found.spare)
+    if found.failures is not ABSENT:
+        return f"{found.failures.rate}: the target is met in each of {len(found.failures.outages or ())} draws"
     if found.survives_failure is None:
         return f"N+{found.spare}" if found.spare else "not simulated"
     if found.survives_failure:
@@ -217,6 +220,7 @@ def sentences(found: ServersRecord) -> list[str]:
     parts = [
         deployable_in_words(found),
         engines_in_words(found),
+        *absences_in_words(found),
         strain_in_words(found),
         said,
         *missed_in_words(found),
@@ -318,6 +322,33 @@ def _limit_in_words(found: ServersRecord) -> str:
     numbers = ", ".join(f"{each.requests_at_once} ({_values(found, each.value)})" for each in tried.limits)
     fewer = f"fewer requests at once on a node than its {tried.seats} seats ({_values(found, tried.value)})"
     return f"With {fewer}, {tried.policy} misses the level on {at}, too: {numbers}"
+
+
+def absences_in_words(found: ServersRecord) -> list[str]:
+    """Return what failures were drawn, and when servers are away in fleets of other sizes; nothing where none are."""
+    said = []
+    if found.failures is not ABSENT:
+        said.append(_drawn_in_words(found.failures))
+    if found.away is not ABSENT:
+        said.append(
+            "Servers are away when the scenario says; further servers of a group repeat its pattern in turn. "
+            "The lower bound is at least that of servers that are always there: being away never helps"
+        )
+    return said
+
+
+def _drawn_in_words(drawn: FailuresDrawn) -> str:
+    """Return what was simulated of failures, and how much that says."""
+    rate = f"failures of {drawn.rate} (seed {drawn.seed}); lower bound and plan are without them"
+    if drawn.outages is None:
+        return f"No policy meets the target in every draw of {rate}"
+    count, total = len(drawn.outages), sum(drawn.outages)
+    if not total:
+        nothing = f"No outage falls into the window in {count} draws of {rate}"
+        return f"{nothing}. This says nothing of failures; a longer window or a higher rate would"
+    outages = f"{total} {'outage falls' if total == 1 else 'outages fall'} into the window"
+    each = f"{min(drawn.outages)} to {max(drawn.outages)} a draw"
+    return f"The target is met in each of {count} draws of {rate}. {outages}, {each}; other draws may differ"
 
 
 def _closest(found: ServersRecord) -> str:
@@ -460,10 +491,15 @@ def assumptions(found: ServersRecord, window: AssumedWindow) -> list[str]:
         "prices are those of the scenario.",
         *_of_requests(found, window),
         *(f"{words}." for words in fitted_in_words(found)),
-        f"Up to {spare} servers are gone from the start, whichever hurt most."
-        if spare
-        else "No server fails, comes or goes, but where a failure is asked about: it is gone from the start then.",
+        *([f"{words}." for words in absences_in_words(found)] or [_staying(spare)]),
     ]
+
+
+def _staying(spare: int) -> str:
+    """Return what is assumed of servers that are never away."""
+    if spare:
+        return f"Up to {spare} servers are gone from the start, whichever hurt most."
+    return "No server fails, comes or goes, but where a failure is asked about: it is gone from the start then."
 
 
 def fitted_in_words(found: ServersRecord) -> list[str]:
@@ -492,7 +528,8 @@ def untried(found: ServersRecord) -> list[str]:
     ]
     if found.alternatives and found.growth is None:
         left.append("more traffic")
-    if found.alternatives and found.survives_failure is None:
+    drawn = found.failures is not ABSENT or found.away is not ABSENT
+    if found.alternatives and found.survives_failure is None and not drawn:
         left.append("one failure")
     if found.open_sizes:
         count = found.open_sizes

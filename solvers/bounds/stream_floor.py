@@ -170,12 +170,19 @@ class StreamFloor:
         One GPU of each group that there may be.
     allowed
         Whether restrictions let tasks run on a group; None: everywhere. Shape [templates, groups].
+    cut
+        Whether requests may be cut as their GPU goes. The last run of a request costs no less than any, but for one
+        whose KV came in: that computes its prompt then, which gives the first token in place of a decode.
     """
 
-    def __init__(self, instance: Instance, gpus: Sequence[GPU], allowed: NDArray[np.bool_] | None = None) -> None:
+    def __init__(
+        self, instance: Instance, gpus: Sequence[GPU], allowed: NDArray[np.bool_] | None = None, cut: bool = False
+    ) -> None:
         if instance.streams is None:
             raise ValueError("the instance has no requests of streams")
         self._instance, self._streams, self._gpus = instance, instance.streams, gpus
+        # Whose first token is no decode.
+        self._prefilled = (self._streams.uncached > 0) | cut
         templates = len(instance.streams.template)
         self._allowed = np.ones((templates, len(gpus)), np.bool_) if allowed is None else allowed
         self._stream: Ints = instance.streams.template[instance.task_template]
@@ -331,7 +338,7 @@ class StreamFloor:
     def _calls(self, first_token: bool) -> _Calls:
         """Return the requests that lead to the ends of jobs, or to their first tokens."""
         instance, streams = self._instance, self._streams
-        decodes = np.where(streams.uncached > 0, streams.output - 1, streams.output)
+        decodes = np.where(self._prefilled, streams.output - 1, streams.output)
         tasks = np.arange(instance.n_tasks)
         least = self._shortest(tasks, streams.uncached, decodes)
         head = np.zeros(instance.n_tasks, np.int64)
@@ -339,7 +346,7 @@ class StreamFloor:
         if first_token:  # a prompt's iterations lead to its first token; KV that came in takes one decode
             target = streams.first_token[streams.first_token != NONE]
             tail[target] = 0
-            decodes[target] = np.where(streams.uncached[target] > 0, 0, 1)
+            decodes[target] = np.where(self._prefilled[target], 0, 1)
         before_target = self._shortest(tasks, streams.uncached, decodes)
         for number, workflow in enumerate(instance.workflows):
             jobs = instance.job_first_task[:-1][instance.job_workflow == number]

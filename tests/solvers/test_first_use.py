@@ -8,11 +8,14 @@ from pathlib import Path
 import numba
 import pytest
 
+import truenorth as tn
 from tests import instances as make
+from tests.planner.answers.servers.test_streams import document
 from truenorth.models import Instance, Job
+from truenorth.models.scenario import scenario_from
 from truenorth.models.workload import WHOLE, Task
 from truenorth.solvers import first_use
-from truenorth.solvers.first_use import compile_once, mark_complete
+from truenorth.solvers.first_use import compile_once, count_loaded, mark_complete
 
 
 def one(share: int = WHOLE) -> Instance:
@@ -54,3 +57,13 @@ def test_where_nothing_can_be_kept_nothing_is_compiled_beforehand(
     monkeypatch.setattr(os, "access", lambda *_: False)
     compile_once(one(), lambda: pytest.fail("there is nothing to say"))
     assert asked == []
+
+
+def test_fleets_of_language_models_are_sized_without_kernels(asked: list[list[str]]) -> None:
+    """Floors and simulations are all that it takes, so that nobody waits for a compiler; a bound takes kernels."""
+    scenario = scenario_from(document([(0, 100, 1)] * 4, "p100 latency <= 200 ms"))
+    before = count_loaded()
+    assert tn.servers(scenario, policies=["least_tokens"]).policies[0].mix == (2,)
+    assert (asked, count_loaded()) == ([], before)
+    tn.bound(scenario, time_limit=1)
+    assert asked == [["queues"]]

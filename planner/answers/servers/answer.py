@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from truenorth.models import Instance, ServiceLevels, Timeline, scenario_hash
-from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models import Instance, InstanceError, ServiceLevels, Timeline, scenario_hash
+from truenorth.models.cluster import FOREVER, MICROSECONDS_PER_SECOND, Availability
 from truenorth.models.errors import QuestionError
 from truenorth.models.instance import Ints
 from truenorth.models.record import ABSENT, encode, take
@@ -37,14 +37,19 @@ from truenorth.planner.answers.servers.by_policy import (
 )
 from truenorth.planner.answers.servers.decide import SizeRefutation, figures, reached_by, share_of_limit
 from truenorth.planner.answers.servers.deployable import Alternative, Deployable, deploy, try_limits, with_traffic
+from truenorth.planner.answers.servers.engines import Engine, NoEnginesError, engines_of
 from truenorth.planner.answers.servers.floor_certificate import floor_document
 from truenorth.planner.answers.servers.goal import refuse_vacuous, tolerances
 from truenorth.planner.answers.servers.hunt import LONG_TRACE, Hunt, dispatch, floor_of, floor_takes_s
+from truenorth.planner.answers.servers.manifests import kubernetes_text, origin_lines, ray_serve_text
+from truenorth.planner.answers.servers.outages import Outages
 from truenorth.planner.answers.servers.record import (
     AlternativeSize,
     AssumedWindow,
     ClosestSize,
     CoarseStamps,
+    EngineToStart,
+    FailuresDrawn,
     GroupOfServers,
     GrowthTaken,
     LimitsTried,
@@ -140,6 +145,8 @@ class ServersAnswer(Answer):
         What fewer requests at once on a node come to; None where that was not tried.
     interrupted
         Whether the search was interrupted: what was found by then.
+    outages
+        The draws of failures that policies were simulated in; None if none were asked about.
     """
 
     sizes: Sizes
@@ -164,6 +171,7 @@ class ServersAnswer(Answer):
     coarse_stamps: CoarseStamps | None = None
     limited: LimitsTried | None = None
     interrupted: bool = False
+    outages: Outages | None = None
 
     def __repr__(self) -> str:
         best = self.recommended
@@ -185,6 +193,19 @@ class ServersAnswer(Answer):
     def recommended(self) -> Alternative | None:
         """What to order: the cheapest size at which a policy met the levels, and that policy; None if none did."""
         return next(iter(self.alternatives), None)
+
+    @property
+    def engines(self) -> list[Engine]:
+        """The engines to start for what is to be ordered.
+
+        Raises
+        ------
+        NoEnginesError
+            If nothing is to be ordered, or it is no set of engines of one language model each.
+        """
+        if self.recommended is None:
+            raise NoEnginesError("no policy met the level")
+        return engines_of(self.recommended)
 
     @property
     def servers(self) -> int | None:
@@ -306,6 +327,9 @@ class ServersAnswer(Answer):
             coarse_stamps=self.coarse_stamps,
             fitted=fitted_laws(self.sizes.scenario.instance),
             requests_at_once=ABSENT if self.limited is None else self.limited,
+            failures=ABSENT if self.outages is None else self._failures(self.outages),
+            **self._engines(),
+            away=ABSENT if self.sizes.scenario.instance.always_available else True,
             sensitivity=list(self.strains),
             refutation=None if self.refutation is None else self._refuted(self.refutation, certificate),
         )
@@ -317,6 +341,19 @@ class ServersAnswer(Answer):
             return None
         share = share_of_limit(self.levels, reached)
         return ClosestSize(self.sizes.size(mix), figures(self.levels, reached), share)
+
+    def _engines(self) -> dict[str, Any]:
+        """Return the engines to start, or why there are none; nothing where no task is a request."""
+        if self.sizes.scenario.instance.streams is None:
+            return {"engines": ABSENT, "no_engines": ABSENT}
+        try:
+            return {"engines": [take(EngineToStart, each) for each in self.engines], "no_engines": ABSENT}
+        except NoEnginesError as error:
+            return {"engines": ABSENT, "no_engines": str(error)}
+
+    def _failures(self, outages: Outages) -> FailuresDrawn:
+        best = self.recommended
+        return FailuresDrawn(outages.rate.text, outages.seed, None if best is None else outages.count(best.mix))
 
     def _refuted(self, done: SizeRefutation, certificate: Path | None) -> SizeRefuted:
         return take(
@@ -351,7 +388,8 @@ def answer_sizes(asked: SizesQuestion, scenario: Scenario, budget: Budget) -> Se
             raise QuestionError(f"{name!r} is a file, which fits one number of servers only; name policies", "policies")
         parse(name, scenario)
     sizes = Sizes(scenario, any_gone=spare > 0)
-    question = Sizing(sizes, chosen, candidates(sizes, most, 1, spare), budget, spare, noise)
+    outages = _draw_outages(asked, scenario, budget.seed)
+    question = Sizing(sizes, chosen, candidates(sizes, most, 1, spare), budget, spare, noise, outages)
     sizes.refuse_too_many_places(question.candidates[-1])
     hunt = Hunt(question)
     trials, searched = begin_trials(hunt, names), not long and not streams
@@ -412,7 +450,15 @@ def answer_sizes(asked: SizesQuestion, scenario: Scenario, budget: Budget) -> Se
         rate,
         stamps,
         limited,
+        outages=outages,
     )
+
+
+def _draw_outages(asked: SizesQuestion, scenario: Scenario, seed: int) -> Outages | None:
+    """Return the failures that are asked about; None if none are."""
+    if asked.failures is not None and asked.spare:
+        raise QuestionError("is given with spare servers, which are gone all the time; ask for one of them", "failures")
+    return None if asked.failures is None else Outages.of(asked.failures, scenario, seed)
 
 
 _TICKS_S, _ON_TICKS, _COINCIDING = (3600, 60, 1), 0.9, 0.5
@@ -456,9 +502,11 @@ def _at_rate(scenario: Scenario, rate: Fraction) -> Scenario:
     """
     if not SLOWEST <= rate <= FASTEST:
         raise QuestionError(f"{float(rate):g} is out of range; allowed is {float(SLOWEST):g} to {FASTEST}", "rate")
-    busier = with_traffic(scenario, rate)
     try:
+        busier = with_traffic(scenario, rate)
         check_horizon(busier.instance)
+    except InstanceError as error:
+        raise QuestionError(f"{error}; ask for less", "rate") from None
     except FieldError as error:
         raise scenario.source.error(error.where, error.problem) from None
     return busier
@@ -486,6 +534,8 @@ _FILES = (
     "served.json",
     "too_few.json",
     "certificate.json",
+    "kubernetes.yaml",
+    "ray_serve.yaml",
     "answer.json",
 )
 
@@ -503,6 +553,7 @@ def write(answer: ServersAnswer, folder: Path) -> list[Path]:
         written += _write_plan(answer, folder)
         written += _write_recommended(answer, folder)
         written += _write_certificate(answer, folder)
+        written += _write_manifests(answer, folder)
         _write_answer(answer, folder, written)
     finally:
         for name in {*_FILES} - {path.name for path in written}:
@@ -536,7 +587,7 @@ def _write_recommended(answer: ServersAnswer, folder: Path) -> list[Path]:
     best = next(iter(answer.alternatives), None)
     if best is None or best.ran.on_a_twin:
         return []
-    size = answer.sizes.at(best.mix)
+    size = best.ran.scenario
     path = _write_scenario(folder / "recommended.json", size, size.instance, best.mix, answer.levels.written)
     write_simulation(best.ran, folder / "served.json")
     return [path, folder / "served.json"]
@@ -556,6 +607,25 @@ def _write_certificate(answer: ServersAnswer, folder: Path) -> list[Path]:
     certificate = folder / "certificate.json"
     write_atomically(certificate, json.dumps(document))
     return [path, certificate]
+
+
+def _write_manifests(answer: ServersAnswer, folder: Path) -> list[Path]:
+    """Write what starts the first alternative, where it is a set of engines of language models."""
+    best = answer.recommended
+    try:
+        engines = answer.engines
+    except NoEnginesError:
+        return []
+    origin = origin_of(answer, answer.asked)
+    window, size = origin.scenario, " + ".join(f"{each.replicas} {each.stream} on {each.gpu}" for each in engines)
+    policy = "" if best is None else best.policy
+    about = (str(answer.levels), window.jobs, window.length_s, window.hash, size, policy)
+    versions = ", ".join(f"{name} {version}" for name, version in origin.versions.items() if name == "truenorth")
+    lines = origin_lines(f"{origin.command} ({versions})" if versions else origin.command, *about)
+    made = {"kubernetes.yaml": kubernetes_text, "ray_serve.yaml": ray_serve_text}
+    for name, text_of in made.items():
+        write_atomically(folder / name, text_of(engines, lines))
+    return [folder / name for name in made]
 
 
 def origin_of(answer: ServersAnswer, asked: SizesQuestion) -> ServersOrigin:
@@ -591,6 +661,9 @@ def _write_scenario(path: Path, scenario: Scenario, instance: Instance, mix: Mix
     else:
         cluster["servers"] = mix[0]
     document = scenario.document
+    cluster.pop("away", None)
+    if away := _away_section(scenario):
+        cluster["away"] = away
     data["workload"] = {"jobs": job_sections(instance)}
     data["objective"] = str(scenario.objective)
     data["slo"] = slo
@@ -618,3 +691,13 @@ def _write_scenario(path: Path, scenario: Scenario, instance: Instance, mix: Mix
     if scenario_hash(load_scenario(path).instance) != scenario_hash(instance):
         raise QuestionError(f"{path}: the scenario written reads as another instance, so that nothing written fits it")
     return path
+
+
+def _away_section(scenario: Scenario) -> dict[str, list[list[str]]]:
+    """Return when servers are away, by server, as far as their group does not say so."""
+    groups, found = scenario.document.cluster.server_groups, dict[str, list[list[str]]]()
+    for gpu in scenario.instance.cluster.gpus:
+        if gpu.available != Availability.of(groups[gpu.group].available):
+            gone = gpu.available.absences(FOREVER)
+            found[f"s{gpu.server}"] = [[f"{begin} us", "end" if end == FOREVER else f"{end} us"] for begin, end in gone]
+    return found

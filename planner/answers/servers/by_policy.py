@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from truenorth.executor import Knows, PolicyError, PolicyFaultError, StalledError, StoppedError
 from truenorth.models import InstanceError, ServiceLevels
 from truenorth.models.scenario import Scenario
+from truenorth.planner.answers.plan import uncut
 from truenorth.planner.answers.policies.parse import needs_solver, parse
 from truenorth.planner.answers.servers.decide import Reached, meets, reached_by, share_of_limit
 from truenorth.planner.answers.servers.hunt import Hunt
-from truenorth.planner.answers.servers.sizes import Mix, Sizing, is_within, remainders
+from truenorth.planner.answers.servers.sizes import Case, Mix, Sizing, is_within, remainders
 from truenorth.planner.answers.simulate import Simulation, simulate
 
 DEFAULT_POLICIES = ("srpt", "compass", "jit", "heft", "hash", "static", "receding")
@@ -49,7 +50,7 @@ class SizeTrial:
     knows, uses
         What its decisions make of run times, and the information used in words.
     runs
-        Simulations by the servers that were left.
+        Simulations by the servers that were left, and the draw of failures.
     reached
         Every size that was simulated, and what it reached there; None where the policy cannot serve at all.
     mix
@@ -65,7 +66,7 @@ class SizeTrial:
     policy: str
     knows: Knows
     uses: str
-    runs: dict[Mix, _SizeRun] = field(default_factory=dict)
+    runs: dict[Case, _SizeRun] = field(default_factory=dict)
     reached: dict[Mix, Reached | None] = field(default_factory=dict)
     mix: Mix | None = None
     met_at: dict[Mix, Simulation] = field(default_factory=dict)
@@ -207,21 +208,24 @@ def _simulate_below(hunt: Hunt, trial: SizeTrial, sizes: Sequence[Mix], reserve_
 def simulate_at(hunt: Hunt, trial: SizeTrial, mix: Mix, reserve_s: float) -> bool:
     """Simulate a policy at a size as long as more than a reserve is left; say whether there was time for it.
 
-    A size meets the levels if it does so whole and with any servers gone, up to as many as are spare.
+    A size meets the levels if it does so whole and with any servers gone, up to as many as are spare, and in every
+    draw of failures.
     """
     ask = hunt.question
-    for left in (left for gone in range(ask.spare + 1) for left in remainders(mix, gone)):
-        ran = _run_once(hunt, trial, left, reserve_s)
+    for case in ask.cases(mix):
+        ran = _run_once(hunt, trial, case, reserve_s)
         if ran is None:
             return False
-        # One remainder that fails decides; what it reached is what the size is worth.
+        # One case that fails decides; what it reached is what the size is worth.
         if not ran.met:
             trial.reached[mix] = ran.reached
             return True
-    whole = trial.runs[mix]
-    trial.reached[mix] = whole.reached
-    if whole.ran is not None:
-        trial.met_at[mix] = whole.ran
+    # Of failures the worst draw is what it is worth.
+    cases = [trial.runs[case] for case in ask.cases(mix) if case.mix == mix]
+    worst = max(cases, key=lambda run: share_of_limit(ask.levels, run.reached or ()) or 0.0)
+    trial.reached[mix] = worst.reached
+    if worst.ran is not None:
+        trial.met_at[mix] = worst.ran
     if trial.mix is None or ask.sizes.order(mix) < ask.sizes.order(trial.mix):
         trial.mix = mix
     return True
@@ -230,47 +234,64 @@ def simulate_at(hunt: Hunt, trial: SizeTrial, mix: Mix, reserve_s: float) -> boo
 def survives(hunt: Hunt, trial: SizeTrial, mix: Mix, reserve_s: float) -> bool | None:
     """Say whether a policy meets the levels with any one server of a size gone from the start; None if time was up."""
     for left in remainders(mix, 1):
-        ran = _run_once(hunt, trial, left, reserve_s)
+        ran = _run_once(hunt, trial, Case(left), reserve_s)
         if ran is None or not ran.met:
             return None if ran is None else False
     return True
 
 
-def _run_once(hunt: Hunt, trial: SizeTrial, left: Mix, reserve_s: float) -> _SizeRun | None:
-    """Return what a policy does on the servers that are left, simulated if it was not before; None if time was up."""
-    if left not in trial.runs:
+def _run_once(hunt: Hunt, trial: SizeTrial, case: Case, reserve_s: float) -> _SizeRun | None:
+    """Return what a policy does in a case, simulated if it was not before; None if time was up."""
+    if case not in trial.runs:
         if hunt.question.left_s <= reserve_s:
             return None
-        hunt.question.budget.watch(f"{trial.policy} on {sum(left)} servers")
-        ran = _run(hunt, trial.policy, left, reserve_s)
+        struck = "" if case.draw is None else f", draw {case.draw + 1} of failures"
+        hunt.question.budget.watch(f"{trial.policy} on {sum(case.mix)} servers{struck}")
+        ran = _run(hunt, trial.policy, case, reserve_s)
         if ran is None:
             return None
-        trial.runs[left] = ran
-    return trial.runs[left]
+        trial.runs[case] = ran
+    return trial.runs[case]
 
 
-def _run(hunt: Hunt, policy: str, mix: Mix, reserve_s: float) -> _SizeRun | None:
+def _run(hunt: Hunt, policy: str, case: Case, reserve_s: float) -> _SizeRun | None:
     """Simulate once, and hand the timeline to the hunt; None if time was up."""
     ask = hunt.question
     try:
-        ran = serve(ask, policy, lambda: ask.scenario(mix), reserve_s)
+        ran = serve(ask, policy, lambda: ask.scenario_in(case), reserve_s)
     except StoppedError:
         return None
     if ran is None:
         return _SizeRun(False)
     met = meets(ran.truth, ran.timeline, ask.levels)
-    # On a twin, or where run times held that nobody was told, it is no plan of this scenario.
-    if not ran.on_a_twin and not ran.timeline.realised:
-        hunt.starts.setdefault(mix, []).append(ran.timeline)
-        if met:
-            hunt.offer(mix, ran.timeline)
+    # On a twin, or where run times held that nobody was told, it is no plan of this scenario; nor is one with failures.
+    if not ran.on_a_twin and not ran.timeline.realised and case.draw is None:
+        _offer(hunt, case.mix, ran, met, reserve_s)
     return _SizeRun(met, reached_by(ran.truth, ran.timeline, ask.levels), ran if met else None)
+
+
+def _offer(hunt: Hunt, mix: Mix, ran: Simulation, met: bool, reserve_s: float) -> None:
+    """Hand a timeline to the hunt; as a plan cuts no request, one that does is run again with longer drains."""
+    ask, timeline = hunt.question, ran.timeline
+    if timeline.cuts:
+        if not met or (hunt.best is not None and ask.sizes.cost(hunt.best) <= ask.sizes.cost(mix)):
+            return
+        try:
+            policy = parse(ran.policy, ran.scenario)
+            timeline = uncut(ran.instance, policy, ask.budget.seed, lambda: ask.left_s <= reserve_s)
+        except (StoppedError, PolicyError):
+            return
+        met = meets(ran.instance, timeline, ask.levels)
+    hunt.starts.setdefault(mix, []).append(timeline)
+    if met:
+        hunt.offer(mix, timeline)
 
 
 def serve(ask: Sizing, policy: str, scenario: Callable[[], Scenario], reserve_s: float) -> Simulation | None:
     """Simulate a policy as long as more than a reserve is left.
 
-    None if it cannot serve the scenario, for instance a static placement whose models do not all fit.
+    None if it cannot serve the scenario, for instance a static placement whose models do not all fit, or where servers
+    have gone for good.
 
     Raises
     ------
@@ -280,8 +301,13 @@ def serve(ask: Sizing, policy: str, scenario: Callable[[], Scenario], reserve_s:
         If the policy raises, acts illegally or leaves tasks while all servers are there, which no other size mends.
     """
     try:
-        return simulate(scenario(), policy, seed=ask.budget.seed, noise=ask.noise, stop=lambda: ask.left_s <= reserve_s)
-    except (PolicyFaultError, StalledError):
+        made = scenario()
+        return simulate(made, policy, seed=ask.budget.seed, noise=ask.noise, stop=lambda: ask.left_s <= reserve_s)
+    except PolicyFaultError:
         raise
+    except StalledError:
+        if made.instance.always_available:
+            raise
+        return None
     except (InstanceError, PolicyError):
         return None

@@ -15,8 +15,8 @@ from typing import Any
 
 from truenorth.executor import Knows, StoppedError, parse_policy
 from truenorth.executor.policies.gateways import Gateway
-from truenorth.models import BatchClass, Instance, Metrics, Task
-from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models import BatchClass, Instance, InstanceError, Metrics, Task
+from truenorth.models.cluster import ALWAYS, FOREVER, MICROSECONDS_PER_SECOND, Availability
 from truenorth.models.scenario import Scenario
 from truenorth.models.streams import StreamSpeed
 from truenorth.planner.answers.policies.parse import is_own, needs_solver
@@ -25,7 +25,7 @@ from truenorth.planner.answers.servers.by_policy import SizeTrial, begin_trials,
 from truenorth.planner.answers.servers.decide import Reached, figures, meets, reached_by, share_of_limit
 from truenorth.planner.answers.servers.hunt import Hunt
 from truenorth.planner.answers.servers.record import GrowthTaken, LimitReached, LimitsTried, StrainReached, WorkDone
-from truenorth.planner.answers.servers.sizes import Mix, Sizing, remainders
+from truenorth.planner.answers.servers.sizes import Mix, Sizing
 from truenorth.planner.answers.simulate import Simulation
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty
 
@@ -221,8 +221,9 @@ def fail(hunt: Hunt, trials: Sequence[SizeTrial], best: Alternative, share: floa
     """Say whether the best answer survives one failure, as far as a share of the time left tells."""
     if hunt.question.spare:
         return True
-    # Which server is gone says which whole servers still are groups: sizes do not know that.
-    if hunt.question.sizes.scenario.instance.gangs:
+    # Which server is gone says which whole servers still are groups, and when others are away: sizes know neither.
+    scenario = hunt.question.sizes.scenario
+    if scenario.instance.gangs or scenario.document.cluster.away or hunt.question.failures is not None:
         return None
     trial = next(trial for trial in trials if trial.policy == best.policy)
     return survives(hunt, trial, best.mix, (1 - share) * hunt.question.left_s)
@@ -260,14 +261,14 @@ def grow(hunt: Hunt, best: Alternative, share: float) -> GrowthTaken | None:
 
 
 def _takes(hunt: Hunt, best: Alternative, factor: Fraction, reserve_s: float) -> bool | None:
-    """Say whether so many times the traffic meets the levels, with all that is spare gone, too; None if time is up."""
+    """Say whether so many times the traffic meets the levels in every case of the size; None if time is up."""
     ask = hunt.question
     ask.budget.watch(f"{best.policy} with {float(factor):.3g} times the traffic")
-    for left in (left for gone in range(ask.spare + 1) for left in remainders(best.mix, gone)):
+    for case in ask.cases(best.mix):
         if ask.left_s <= reserve_s:
             return None
         try:
-            ran = serve(ask, best.policy, partial(with_traffic, ask.scenario(left), factor), reserve_s)
+            ran = serve(ask, best.policy, partial(with_traffic, ask.scenario_in(case), factor), reserve_s)
         except StoppedError:
             return None
         if ran is None or not meets(ran.truth, ran.timeline, ask.levels):
@@ -276,9 +277,31 @@ def _takes(hunt: Hunt, best: Alternative, factor: Fraction, reserve_s: float) ->
 
 
 def with_traffic(scenario: Scenario, factor: Fraction) -> Scenario:
-    """Return a scenario whose jobs come so many times as fast, releases rounded down."""
-    jobs = tuple(replace(job, release_us=int(job.release_us / factor)) for job in scenario.instance.jobs)
-    return replace(scenario, instance=replace(scenario.instance, jobs=jobs))
+    """Return a scenario whose jobs come so many times as fast, releases rounded down.
+
+    When servers are away moves along with the jobs, and lasts as long as before.
+    """
+    instance = scenario.instance
+    jobs = tuple(replace(job, release_us=int(job.release_us / factor)) for job in instance.jobs)
+    cluster = instance.cluster
+    if not instance.always_available:
+        gpus = tuple(replace(gpu, available=_moved(gpu.available, factor)) for gpu in cluster.gpus)
+        cluster = replace(cluster, gpus=gpus)
+    return replace(scenario, instance=replace(instance, jobs=jobs, cluster=cluster))
+
+
+def _moved(available: Availability, factor: Fraction) -> Availability:
+    """Return when a server is there whose absences begin so many times as soon.
+
+    >>> _moved(Availability(((0, 100), (110, FOREVER))), Fraction(2)).absences(FOREVER)
+    [(50, 60)]
+    """
+    away = ((int(gone / factor), gone, back) for gone, back in available.absences(FOREVER))
+    moved = [(begin, FOREVER if back == FOREVER else begin + back - gone) for begin, gone, back in away]
+    try:
+        return ALWAYS.without(moved)
+    except ValueError:
+        raise InstanceError("leaves a server no time, as it is away for as long as before") from None
 
 
 FACTOR = Fraction(6, 5)
@@ -311,7 +334,7 @@ def strain(hunt: Hunt, best: Alternative, share: float) -> tuple[StrainReached, 
 
 
 def _strain(hunt: Hunt, best: Alternative, model: str, figure: ChangedFigure, reserve_s: float) -> StrainReached:
-    """Return what is reached whole and with all that is spare gone, where that is worst.
+    """Return what is reached in the worst case of the size.
 
     Raises
     ------
@@ -319,17 +342,17 @@ def _strain(hunt: Hunt, best: Alternative, model: str, figure: ChangedFigure, re
         If time is up before.
     """
     ask, made = hunt.question, list[StrainReached]()
-    for left in (left for gone in range(ask.spare + 1) for left in remainders(best.mix, gone)):
+    for case in ask.cases(best.mix):
         if ask.left_s <= reserve_s:
             raise StoppedError
-        ran = serve(ask, best.policy, partial(_with_more, ask.scenario(left), model, figure), reserve_s)
+        ran = serve(ask, best.policy, partial(_with_more, ask.scenario_in(case), model, figure), reserve_s)
         if ran is None:
             return StrainReached(model, figure, float(FACTOR), False, None, None)
         reached = reached_by(ran.truth, ran.timeline, ask.levels)
         met = meets(ran.truth, ran.timeline, ask.levels)
         share = share_of_limit(ask.levels, reached)
         made.append(StrainReached(model, figure, float(FACTOR), met, figures(ask.levels, reached), share))
-    # The worst of all remainders, as the level must hold with whatever is gone.
+    # The worst of all cases, as the level must hold in each.
     return max(made, key=lambda each: (not each.met, each.share_of_limit or 0))
 
 

@@ -135,6 +135,29 @@ class LimitsTried:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineToStart:
+    """Equal engines of what is recommended: how many, GPUs of each, and what ``vllm serve`` is told."""
+
+    stream: str
+    gpu: str
+    workflow: str | None
+    replicas: int
+    gpus: int
+    flags: list[str]
+    kv_tokens: int | None
+    longest: int
+
+
+@dataclass(frozen=True, slots=True)
+class FailuresDrawn:
+    """At what rate servers failed, and how many outages fell into the window of the best answer, draw by draw."""
+
+    rate: str
+    seed: int
+    outages: list[int] | None
+
+
+@dataclass(frozen=True, slots=True)
 class StrainReached:
     """What the best of them reaches with one figure of one model larger."""
 
@@ -194,6 +217,10 @@ class ServersRecord:
     runtime_s: float
     fitted: list[Fitted] = ABSENT
     requests_at_once: LimitsTried = ABSENT
+    failures: FailuresDrawn = ABSENT
+    away: bool = ABSENT
+    engines: list[EngineToStart] = ABSENT
+    no_engines: str = ABSENT
 
     def __post_init__(self) -> None:
         """Refuse what no answer is: values of other levels, or sizes of priced groups without a price."""

@@ -180,6 +180,9 @@ def answer_schedule(asked: ScheduleQuestion, scenario: Scenario, budget: Budget)
     if scenario.instance.gangs:
         problem = "has no support for runs on several GPUs: their servers stay; ask without it"
         raise QuestionError(problem, "by")
+    if asked.failures is not None:
+        raise QuestionError("is for fleets that stay; ask without --by", "failures")
+    scenario.instance.require_always_available("the question of how many servers by the interval")
     fixed = answer_sizes(asked, scenario, budget.share(_FIXED_SHARE))
     folder = None if asked.folder is None else Path(asked.folder)
     tried = Tried(folder, question(fixed.sizes.scenario, fixed.levels, asked.by_us, budget.seed, asked.noise))

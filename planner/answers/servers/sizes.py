@@ -9,15 +9,16 @@ alone and its scenario, written down, can be read.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from truenorth.models import Cluster, Instance, InstanceError, Job, MLModel, Restrictions, ServiceLevels, Workflow
 from truenorth.models.branches import branch_of
+from truenorth.models.cluster import Interval
 from truenorth.models.errors import QuestionError
 from truenorth.models.features import SERVING, Feature, require
 from truenorth.models.places import Places
@@ -26,6 +27,7 @@ from truenorth.models.scenario.build import build_cluster, build_initial, build_
 from truenorth.models.scenario.document import ClusterSection, PlaceSection
 from truenorth.models.scenario.errors import FieldError
 from truenorth.models.streams import Tokens
+from truenorth.planner.answers.servers.outages import Outages
 from truenorth.planner.answers.servers.record import Size
 from truenorth.solvers.budget import Budget
 
@@ -158,9 +160,11 @@ class Sizes:
     def __post_init__(self) -> None:
         document = self.scenario.document
         require(self.scenario.instance, "the question of how many servers", SERVING | {Feature.GANGS})
-        self.scenario.instance.require_always_available("the question of how many servers")
         if self.scenario.instance.gangs:
             self._refuse_with_gangs()
+        if self.any_gone and document.cluster.away:
+            problem = "has servers that are away at times of their own, and any server may be gone; ask without --spare"
+            raise InputError(self.scenario.source.file, None, "cluster.away", problem)
         if self.any_gone and any(map(_is_bound, self.scenario.instance.jobs)):
             problem = "has input bytes at the ingress that a job names, and any server may be gone; name no ingress"
             raise InputError(self.scenario.source.file, None, "workload", problem)
@@ -349,12 +353,31 @@ def _entries(document: ScenarioDocument) -> Sequence[PlaceSection]:
 
 
 def _cluster(section: ClusterSection, mix: Mix) -> ClusterSection:
+    update: dict[str, Any] = {"away": _away(section, mix)}
     if section.groups is None:
-        return section.model_copy(update={"servers": mix[0]})
+        return section.model_copy(update=update | {"servers": mix[0]})
     groups = [
         group.model_copy(update={"count": count}) for group, count in zip(section.groups, mix, strict=True) if count
     ]
-    return section.model_copy(update={"groups": tuple(groups)})
+    return section.model_copy(update=update | {"groups": tuple(groups)})
+
+
+def _away(section: ClusterSection, mix: Mix) -> dict[int, tuple[Interval, ...]]:
+    """Return when the servers of a mix are away: those of a group as its servers in the file, in turn over and over.
+
+    Invariant: the servers of a mix are those of every mix that it is within, at the same times.
+    Because: when a server is away follows from its group and its place there.
+    If wrong: a plan at one size is none at a larger one, and the hunt refutes what is enough.
+    """
+    found: dict[int, tuple[Interval, ...]] = {}
+    first = server = 0
+    for group, count in zip(section.server_groups, mix, strict=True):
+        for place in range(count):
+            away = section.away.get(first + place % group.count)
+            found |= {} if away is None else {server: away}
+            server += 1
+        first += group.count
+    return found
 
 
 def _pinned(entry: PlaceSection, mix: Mix) -> PlaceSection:
@@ -384,6 +407,13 @@ def _kept(place: str, mix: Mix, alone: bool) -> bool:
     return alone and server is not None and int(server[1]) < mix[0]
 
 
+class Case(NamedTuple):
+    """What a policy is simulated on: the servers that are there, and which draw of failures strikes them."""
+
+    mix: Mix
+    draw: int | None = None
+
+
 MOST_MIXES = 20_000
 """More mixes of priced groups than these are not enumerated."""
 _HEADROOM, _MORE = 2, 8
@@ -407,6 +437,8 @@ class Sizing:
     noise
         What policies are told of run times, or what happens in place of them, wherever one is simulated; see
         `planner.answers.uncertain.spec`. Bounds and plans are of the scenario as it stands.
+    failures
+        The levels must still be met in each of these draws, wherever a policy is simulated.
     """
 
     sizes: Sizes
@@ -415,6 +447,7 @@ class Sizing:
     budget: Budget
     spare: int = 0
     noise: str | None = None
+    failures: Outages | None = None
     _left: dict[Mix, list[Mix]] = field(default_factory=dict)
     _built: dict[Mix, Scenario | InstanceError] = field(default_factory=dict)
 
@@ -441,6 +474,26 @@ class Sizing:
         if mix not in self._left:
             self._left[mix] = remainders(mix, self.spare)
         return self._left[mix]
+
+    def cases(self, mix: Mix) -> Iterator[Case]:
+        """Yield what a size is simulated in: whole, with any servers gone that are spare, in draws of failures."""
+        yield from (Case(left) for gone in range(self.spare + 1) for left in remainders(mix, gone))
+        outages = [] if self.failures is None else self.failures.count(mix)
+        # In a draw without an outage nothing happens otherwise.
+        yield from (Case(mix, draw) for draw, count in enumerate(outages) if count)
+
+    def scenario_in(self, case: Case) -> Scenario:
+        """Return the scenario of a case, with the levels as its own.
+
+        Raises
+        ------
+        InstanceError
+            If some task can run nowhere there.
+        """
+        whole = self.scenario(case.mix)
+        if self.failures is None or case.draw is None:
+            return whole
+        return self.failures.strike(whole, case.mix, case.draw)
 
     @property
     def left_s(self) -> float:

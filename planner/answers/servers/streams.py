@@ -59,7 +59,7 @@ def refute_sizes(hunt: Hunt, most: int | None, share: float) -> int:
     ask = hunt.question
     ask.budget.watch("floors of requests")
     instance = ask.sizes.scenario.instance
-    floor = _floor(ask.sizes)
+    floor = _floor(ask.sizes, cut=ask.failures is not None)
     latency = np.maximum(floor.shortest_us(first_token=False), 0)  # of jobs without requests nothing is known
     alone = broken_at_best(instance, ask.levels, latency, floor.least_times(), "Prompts and steps")
     if alone is not None:
@@ -116,7 +116,7 @@ def _refute_cheapest(hunt: Hunt, floor: StreamFloor, found: list[tuple[Limit, Cu
 def requests_asked(sizes: Sizes, levels: ServiceLevels) -> list[RequestDemands]:
     """Return what levels ask of GPUs that are there for a time only."""
     instance = sizes.scenario.instance
-    floor = _floor(sizes)
+    floor = _floor(sizes, cut=True)
     asked = [floor.demands(limit) for limit in limits(instance, levels)]
     return [each for each in asked if each is not None]
 
@@ -162,8 +162,19 @@ def _never(due_us: Ints) -> Ints:
     return np.where(due_us >= NO_DEADLINE, NO_DUE, due_us)
 
 
-def _floor(sizes: Sizes) -> StreamFloor:
-    """Return the floor on a GPU of each group; a group can run what some GPU of it may."""
+def _floor(sizes: Sizes, cut: bool) -> StreamFloor:
+    """Return the floor on a GPU of each group; a group can run what some GPU of it may.
+
+    Parameters
+    ----------
+    cut
+        Whether requests may be cut although the GPUs of the scenario stay.
+
+    Invariant: it holds where GPUs are away at times, or fail, too.
+    Because: time away is no time to serve in, and a request that is cut costs what its last run does or more; its first
+    token, if an earlier run gave it, has cost that run the prompt.
+    If wrong: a floor above what is enough.
+    """
     instance = sizes.scenario.instance
     counts = [count * each for count, each in zip(sizes.counts, sizes.gpus_per_server, strict=True)]
     firsts = [sum(counts[:group]) for group in range(len(counts))]
@@ -171,7 +182,8 @@ def _floor(sizes: Sizes) -> StreamFloor:
     allowed = np.stack(
         [runs[:, first : first + n].any(axis=1) for first, n in zip(firsts, counts, strict=True)], axis=1
     )
-    return StreamFloor(instance, [instance.cluster.gpus[first] for first in firsts], allowed)
+    cut = cut or not instance.always_available
+    return StreamFloor(instance, [instance.cluster.gpus[first] for first in firsts], allowed, cut)
 
 
 def _weightings(sizes: Sizes) -> list[tuple[Fraction, ...]]:

@@ -184,7 +184,7 @@ def servers(
 ) -> int:
     """Find the least number of servers, or the cheapest mix, that meets a service level."""
     from truenorth.models.errors import UserError
-    from truenorth.models.record import take
+    from truenorth.models.record import ABSENT, take
     from truenorth.models.scenario import load_scenario
     from truenorth.planner.answers.servers.answer import write
     from truenorth.planner.command.console import servers_line
@@ -212,9 +212,12 @@ def servers(
     by_name = {path.name: path for path in written}
     document = answer.record(by_name.get("plan.json"), by_name.get("certificate.json"))
     manners.show(name_untested(document), manners.lazily("servers.view", answer), as_json, written)
+    if output is not None and document.no_engines is not ABSENT:
+        manners.say(f"wrote no manifest that starts the engines: {document.no_engines}")
     if fault is not None:
         raise fault
-    return manners.ended(answer.servers is not None, manners.kept(_KNOWN, output) if stop.is_set() else None)
+    found = answer.servers is not None or answer.recommended is not None
+    return manners.ended(found, manners.kept(_KNOWN, output) if stop.is_set() else None)
 
 
 def _replicate(

@@ -30,6 +30,7 @@ DEVICES: dict[str, Any] = {
 SIZES: dict[str, Any] = {
     "policies": ("jit", "compass:period=100ms"),
     "most": 3,
+    "failures": "1 per node per week, 10 min",
     "noise": "told=mean",
     "rate": Fraction(3, 2),
 }

@@ -1,0 +1,182 @@
+"""The engines that serve what is recommended: how many of which, on what, and how vLLM is told so.
+
+One engine serves one stream class. That holds where every node serves requests of one class in the simulation, and
+nothing else; of other fleets it is said why no engines are written down.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import ceil
+
+import numpy as np
+
+from truenorth.executor import POLICIES, parse_policy
+from truenorth.executor.policies.gateways import GatewayOptions
+from truenorth.models import GPU, Instance, StreamClass
+from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.instance import NONE
+from truenorth.models.stream_tables import StreamTables
+from truenorth.planner.answers.servers.deployable import Alternative
+
+_JOINED = re.compile(r"(\d+)x(.+)")
+"""A tensor-parallel group that is described as one GPU: ``4xH100``."""
+
+
+class NoEnginesError(Exception):
+    """Why a fleet is no set of engines with one model each, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Equal engines.
+
+    Parameters
+    ----------
+    stream, gpu
+        The stream class that they serve, and the kind of their GPUs.
+    workflow
+        The one whose requests alone they serve; None: any of the class.
+    replicas, gpus
+        How many engines, and GPUs of each.
+    settings
+        Of vLLM, by the names of its engine arguments; a flag has the value true.
+    adapters
+        Of the class; the engine needs the path of each.
+    kv_tokens
+        Tokens that the KV memory holds; None: KV is not limited.
+    longest
+        Tokens of the longest request in the window, prompt and answer.
+    drain_s
+        For how long an engine that is to go may finish what it serves.
+    """
+
+    stream: str
+    gpu: str
+    workflow: str | None
+    replicas: int
+    gpus: int
+    settings: tuple[tuple[str, int | str | bool], ...]
+    adapters: tuple[str, ...]
+    kv_tokens: int | None
+    longest: int
+    drain_s: int
+
+    @property
+    def flags(self) -> list[str]:
+        """The settings as ``vllm serve`` takes them.
+
+        >>> settings = ("max_num_seqs", 64), ("enable_lora", True)
+        >>> Engine("chat", "H100", None, 1, 1, settings, (), None, 9, 0).flags
+        ['--max-num-seqs=64', '--enable-lora']
+        """
+        named = [(f"--{name.replace('_', '-')}", value) for name, value in self.settings]
+        return [name if value is True else f"{name}={value}" for name, value in named]
+
+
+def engines_of(best: Alternative) -> list[Engine]:
+    """Return the engines of what is recommended, in the order of its GPUs.
+
+    Raises
+    ------
+    NoEnginesError
+        If it is no set of engines with one model each.
+    """
+    instance, streams = best.ran.instance, best.ran.instance.streams
+    if streams is None or (streams.template == NONE).any():
+        raise NoEnginesError("not every task is a request of a language model")
+    if streams.kv_edge.any():
+        raise NoEnginesError("KV is sent from node to node, for which engines need a connector")
+    served = _classes_served(best, instance, streams)
+    made: dict[Engine, int] = {}
+    for gpu, (stream, workflow) in enumerate(zip(served, _pools(best, instance), strict=True)):
+        engine = _engine(best, streams, instance.cluster.gpus[gpu], stream, workflow)
+        made[engine] = made.get(engine, 0) + 1
+    return [replace(engine, replicas=count) for engine, count in made.items()]
+
+
+def _classes_served(best: Alternative, instance: Instance, streams: StreamTables) -> list[int]:
+    """Return the class that each GPU serves; one that served nothing serves what its group may serve."""
+    runs = best.ran.timeline.runs
+    classes = streams.template[instance.task_template[runs.task]]
+    found = list[int]()
+    for number, gpu in enumerate(instance.cluster.gpus):
+        of_gpu = np.unique(classes[runs.gpu == number]).tolist()
+        of_gpu = of_gpu or [at for at, stream in enumerate(streams.classes) if stream.speed_on(gpu.kind) is not None]
+        if len(of_gpu) != 1:
+            names = ", ".join(streams.classes[at].name for at in of_gpu)
+            raise NoEnginesError(f"{gpu.id} serves several models in turn ({names}), and an engine serves one")
+        found += of_gpu
+    return found
+
+
+def _pools(best: Alternative, instance: Instance) -> list[str | None]:
+    """Return per GPU the workflow that it serves alone; None where it serves all others."""
+    options, own = _options(best), list[str | None]()
+    for workflow, count in zip(options.urgent, options.apart, strict=False):
+        own += [workflow] * count
+    return own + [None] * (len(instance.cluster.gpus) - len(own))
+
+
+def _options(best: Alternative) -> GatewayOptions:
+    """Return the options of the policy; of one that is no gateway those of none."""
+    known = best.policy.partition(":")[0] in POLICIES
+    options = parse_policy(best.policy).options if known else None
+    return options if isinstance(options, GatewayOptions) else GatewayOptions()
+
+
+def _engine(best: Alternative, streams: StreamTables, gpu: GPU, stream: int, workflow: str | None) -> Engine:
+    """Return the engine on a GPU."""
+    served, kind = streams.classes[stream], _JOINED.fullmatch(gpu.kind)
+    gpus, name = (int(kind[1]), kind[2]) if kind else (1, gpu.kind)
+    requests = streams.template[best.ran.instance.task_template] == stream
+    longest, drain_s = int(streams.held[requests].max(initial=0)), ceil(gpu.drain_us / MICROSECONDS_PER_SECOND)
+    weights = {model.name: model.weight_bytes for model in best.ran.instance.models}
+    kv_tokens = _kv_tokens(served, gpu, weights)
+    settings: dict[str, int | str | bool] = {
+        **({"tensor_parallel_size": gpus} if gpus > 1 else {}),
+        **dict(_limits(best, served, gpu)),
+        **_kv(served, gpu, kv_tokens, gpus),
+        **({"enable_lora": True, "max_loras": len(served.adapters)} if served.adapters else {}),
+        **({"scheduling_policy": "priority"} if _is_ordered(best) else {}),
+    }
+    adapters = tuple(each.removeprefix(f"{served.name}/") for each in served.adapters)
+    said = tuple(settings.items())
+    return Engine(served.name, name, workflow, 1, gpus, said, adapters, kv_tokens, longest, drain_s)
+
+
+def _limits(best: Alternative, served: StreamClass, gpu: GPU) -> Iterator[tuple[str, int]]:
+    """Yield the most requests at once, and the most tokens of an iteration: vLLM counts a decode as one of them."""
+    speed = served.speed_on(gpu.kind)
+    if speed is None:
+        raise NoEnginesError(f"{served.name} does not run on {gpu.kind}")
+    seats = min(speed.seats, best.limit or speed.seats)
+    yield "max_num_seqs", seats
+    yield "max_num_batched_tokens", speed.chunk if speed.shared else speed.chunk + seats
+
+
+def _kv_tokens(served: StreamClass, gpu: GPU, weights: Mapping[str, int]) -> int | None:
+    """Return the tokens that fit beside the models and all adapters, of whole blocks where KV grows."""
+    speed = served.speed_on(gpu.kind)
+    if speed is None or not speed.kv_bytes:
+        return None
+    room = gpu.memory_bytes - sum(weights[name] for name in (*served.models, *served.adapters))
+    block = speed.block or 1
+    return max(0, room) // (speed.kv_bytes * block) * block
+
+
+def _kv(served: StreamClass, gpu: GPU, tokens: int | None, gpus: int) -> dict[str, int]:
+    """Return the settings of KV memory, per GPU; nothing where none is left beside all adapters."""
+    speed = served.speed_on(gpu.kind)
+    if speed is None or not tokens:
+        return {}
+    found = {"kv_cache_memory_bytes": tokens * speed.kv_bytes // gpus}
+    return found | ({"block_size": speed.block} if speed.block else {})
+
+
+def _is_ordered(best: Alternative) -> bool:
+    """Say whether requests of one node are of several priorities."""
+    options = _options(best)
+    return len(options.urgent) > len(options.apart) or any(job.priority for job in best.ran.instance.jobs)

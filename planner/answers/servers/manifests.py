@@ -1,0 +1,206 @@
+"""What starts a fleet: a Kubernetes manifest with a Deployment for each sort of engine, or a Ray Serve config.
+
+Names are those of the scenario, made legal; every text is data, whatever it holds. Images, paths and labels of nodes
+are the reader's to fill in: the comments above say which.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import yaml
+
+from truenorth.models.scenario.writing import comment_lines
+from truenorth.planner.answers.servers.engines import Engine
+
+IMAGE, MODEL_PATH, ADAPTER_PATH = "vllm/vllm-openai:VERSION", "/models/MODEL", "/adapters/ADAPTER"
+"""What is to be filled in."""
+KIND_LABEL = "nvidia.com/gpu.product"
+"""Of nodes, by NVIDIA's GPU feature discovery."""
+_CLASS_LABEL = "truenorth/class"
+_LONGEST_NAME = 63
+_PORT = 8000
+_WORD = re.compile(r"[A-Za-z/][\w./:@-]+|--[a-z][a-z-]*(=\w+)?")
+"""Text that no reader of YAML takes for something else, but for the words that PyYAML knows."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes out what is written twice, and quotes what some reader of YAML may take for a number."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _quote(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if _WORD.fullmatch(text) else '"')
+
+
+_Dumper.add_representer(str, _quote)
+
+
+def kubernetes_text(engines: Sequence[Engine], origin: Sequence[str]) -> str:
+    """Return a manifest: a Service for each class, and a Deployment for each sort of engine.
+
+    Parameters
+    ----------
+    origin
+        Lines that say of which answer it is.
+    """
+    fill_in = [
+        *_fill_in(engines),
+        f"  image: {IMAGE}, and how it reaches the model (a volume, or a name that vLLM downloads)",
+        f"  {KIND_LABEL}: the kind as your nodes are labelled, such as NVIDIA-H100-80GB-HBM3",
+        "A Service spreads requests at random: put the gateway of the answer's policy before the engines.",
+    ]
+    classes = list(dict.fromkeys(each.stream for each in engines))
+    class_names = dict(zip(classes, _names(classes), strict=True))
+    deployments = [
+        _deployment(each, name, class_names[each.stream])
+        for each, name in zip(engines, _names(list(map(_label, engines))), strict=True)
+    ]
+    documents = [*map(_service, class_names.values()), *deployments]
+    return _head(origin, fill_in) + "".join(f"---\n{_dump(each)}" for each in documents)
+
+
+def ray_serve_text(engines: Sequence[Engine], origin: Sequence[str]) -> str:
+    """Return a config for ``serve deploy``: one application with a model for each sort of engine."""
+    classes, names = [each.stream for each in engines], _names(list(map(_label, engines)))
+    # Where several sorts of engines serve a class they are models of their own to Ray.
+    models = [name if classes.count(own) > 1 else own for own, name in zip(classes, names, strict=True)]
+    shared = len(set(classes)) < len(classes)
+    fill_in = [
+        *_fill_in(engines),
+        "  accelerator_type: the kind as Ray names it, such as H100, A100-80G or L40S",
+        *(["A class on several sorts of engines has a model for each: route its requests to them."] if shared else []),
+    ]
+    application = {
+        "name": "truenorth",
+        "route_prefix": "/",
+        "import_path": "ray.serve.llm:build_openai_app",
+        "args": {"llm_configs": [_llm_config(each, model) for each, model in zip(engines, models, strict=True)]},
+    }
+    return _head(origin, fill_in) + _dump({"applications": [application]})
+
+
+def origin_lines(
+    command: str, levels: str, jobs: int, length_s: float, digest: str, size: str, policy: str
+) -> list[str]:
+    """Return which answer a file comes from, a line each."""
+    return [
+        f"Made by {command}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC.",
+        f"Levels: {levels}.",
+        f"Window: {jobs:,} jobs released within {length_s:,.4g} s; scenario hash {digest}.",
+        f"Fleet: {size}, with the policy {policy}.",
+    ]
+
+
+def _head(origin: Sequence[str], fill_in: Sequence[str]) -> str:
+    return comment_lines([*origin, *fill_in])
+
+
+def _fill_in(engines: Sequence[Engine]) -> list[str]:
+    """Return what is to be filled in, a line each, and what engines have to take."""
+    adapters = any(each.adapters for each in engines)
+    ordered = any(name == "scheduling_policy" for each in engines for name, _ in each.settings)
+    named = [each for each in engines if each.kv_tokens is not None]
+    rooms = [f"{each.stream} on {each.gpu} {each.longest:,} and {each.kv_tokens:,}" for each in named]
+    return [
+        "Fill in:",
+        f"  {MODEL_PATH}: the path or name of the model",
+        *([f"  {ADAPTER_PATH}: the path of each adapter; --max-lora-rank if its rank is above 16"] if adapters else []),
+        *(
+            ["  priority of each request (the lowest number goes first), in the order that is said above"]
+            if ordered
+            else []
+        ),
+        *([f"  --max-model-len between the longest request and the KV tokens: {'; '.join(rooms)}"] if rooms else []),
+    ]
+
+
+def _dump(content: Mapping[str, Any]) -> str:
+    return yaml.dump(content, Dumper=_Dumper, sort_keys=False, width=1000, allow_unicode=False)
+
+
+def _names(texts: Sequence[str]) -> list[str]:
+    """Return a legal name for each text, none twice: lower case, digits and dashes.
+
+    >>> _names(["Chat (8B)", "chat 8b", "模型", "8b"])
+    ['chat-8b', 'chat-8b-2', 'engine', 'engine-8b']
+    """
+    found: list[str] = []
+    for text in texts:
+        plain = re.sub(r"[^a-z0-9]+", "-", text.lower())[:_LONGEST_NAME].strip("-")
+        # A Service's name begins with a letter.
+        base = plain if plain[:1].isalpha() else f"engine-{plain}".rstrip("-")
+        numbers = ("", *(f"-{number}" for number in range(2, len(texts) + 1)))
+        names = (base[: _LONGEST_NAME - len(number)].rstrip("-") + number for number in numbers)
+        found.append(next(name for name in names if name not in found))
+    return found
+
+
+def _label(engine: Engine) -> str:
+    """Return what tells a sort of engine from the others."""
+    return " ".join(filter(None, (engine.stream, engine.gpu, engine.workflow)))
+
+
+def _label_value(text: str) -> str:
+    """Return a text as the value of a label may be: letters, digits, dashes, dots."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text)[:_LONGEST_NAME].strip("-_.") or "KIND"
+
+
+def _service(name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name},
+        "spec": {"selector": {_CLASS_LABEL: name}, "ports": [{"port": _PORT}]},
+    }
+
+
+def _deployment(engine: Engine, name: str, class_name: str) -> dict[str, Any]:
+    labels = {"app": name, _CLASS_LABEL: class_name}
+    alone = {} if engine.workflow is None else {"annotations": {"truenorth/workflow": engine.workflow}}
+    grace = {"terminationGracePeriodSeconds": engine.drain_s} if engine.drain_s else {}
+    modules = [json.dumps({"name": each, "path": ADAPTER_PATH}) for each in engine.adapters]
+    args = [
+        f"--served-model-name={engine.stream}",
+        f"--port={_PORT}",
+        *engine.flags,
+        *(["--lora-modules", *modules] if modules else []),
+    ]
+    container = {
+        "name": "engine",
+        "image": IMAGE,
+        "command": ["vllm", "serve", MODEL_PATH],
+        # $(NAME) would be taken for a variable of the container.
+        "args": [each.replace("$(", "$$(") for each in args],
+        "ports": [{"containerPort": _PORT}],
+        "resources": {"limits": {"nvidia.com/gpu": engine.gpus}},
+        "readinessProbe": {"httpGet": {"path": "/health", "port": _PORT}},
+    }
+    pod = {"nodeSelector": {KIND_LABEL: _label_value(engine.gpu)}, **grace, "containers": [container]}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "labels": labels, **alone},
+        "spec": {
+            "replicas": engine.replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+
+
+def _llm_config(engine: Engine, name: str) -> dict[str, Any]:
+    lora = {"dynamic_lora_loading_path": ADAPTER_PATH, "max_num_adapters_per_replica": len(engine.adapters)}
+    return {
+        "model_loading_config": {"model_id": name, "model_source": MODEL_PATH},
+        "accelerator_type": engine.gpu,
+        "deployment_config": {"num_replicas": engine.replicas},
+        "engine_kwargs": dict(engine.settings),
+        **({"lora_config": lora} if engine.adapters else {}),
+    }
