@@ -14,7 +14,7 @@ from ortools.sat.python import cp_model
 
 import truenorth as tn
 from experiments.bench import ask, bench
-from truenorth.models.scenario import scenario_from
+from truenorth.models.scenario import Scenario, scenario_from
 
 _SHARES = 10_000
 """A demand counts in so many parts of the capacity, rounded down."""
@@ -51,7 +51,7 @@ def read(text: str) -> dict[int, Activity]:
     }
 
 
-def scenario_of(activities: dict[int, Activity]) -> tn.Scenario:
+def scenario_of(activities: dict[int, Activity]) -> Scenario:
     """Return a project as one job on one GPU, the makespan as its objective."""
     tasks = {
         f"t{activity}": {
