@@ -158,6 +158,7 @@ def check_horizon(instance: Instance) -> None:
     for template, needs in enumerate(instance.needs):
         per_template[template] += sum(float(instance.load_us[model].max()) for model in needs)
         per_template[template] += sum(float(instance.transfer_us[edge].max()) for _, edge in instance.inputs[template])
+        per_template[template] += sum(float(instance.delay_us[edge]) for _, edge in instance.inputs[template])
         per_template[template] += float(instance.input_us[template])
     if instance.streams is not None:
         per_template += _served_us(instance, instance.streams)
