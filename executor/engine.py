@@ -130,6 +130,8 @@ class Engine:
             problem = f"policy {name} has no support for {', '.join(self._lacking)}"
             allowed = ", ".join(name for name, of in POLICIES.items() if takes_places(of))
             some = f"{allowed} for tasks on several GPUs without models, and others without such"
+            if not self._instance.gangs:
+                some = ", ".join(name for name, of in POLICIES.items() if not missing(self._instance, of.supports))
             raise PolicyError(f"{problem}; allowed are {some}")
         self._policy.begin(self._site)
         self._device.begin()

@@ -157,7 +157,7 @@ class Sizes:
 
     def __post_init__(self) -> None:
         document = self.scenario.document
-        require(self.scenario.instance, "the question of how many servers", SERVING | {Feature.GANGS})
+        require(self.scenario.instance, "the question of how many servers", SERVING | {Feature.GANGS, Feature.DELAYS})
         self.scenario.instance.require_always_available("the question of how many servers")
         if self.scenario.instance.gangs:
             self._refuse_with_gangs()
