@@ -143,7 +143,8 @@ class Oracle:
         """
         if any(gpu.inside or gpu.again or gpu.ready > now for gpu in gpus):
             return False
-        latest = max((end + self.transfer_us for _, _, end in ended), default=0)
+        delay_us = max((delay_us for request in self.requests for _, delay_us in request.after), default=0)
+        latest = max((end + delay_us + self.transfer_us for _, _, end in ended), default=0)
         return now > max(latest, *(request.release for request in self.requests))
 
     def _tick(self, now: int, gpus: tuple[GPUState, ...], ended: Ended, rest) -> float:  # type: ignore[no-untyped-def]
