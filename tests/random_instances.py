@@ -87,7 +87,8 @@ def delay_between(instance: Instance, before: int, task: int) -> int:
     job = instance.jobs[instance.task_job[task]]
     name, source = instance.task_name(task), instance.task_name(before)
     edge = next(edge for edge in job.workflow.tasks[job.workflow.position[name]].inputs if edge.source == source)
-    return (job.delays_us or {}).get(name, edge.delay_us)
+    own: int = (job.delays_us or {}).get(name, edge.delay_us)
+    return own
 
 
 def with_absences(rng: random.Random, instance: Instance) -> Instance:

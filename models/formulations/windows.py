@@ -221,7 +221,8 @@ def gap_matrix(instance: Instance, edge: int) -> Ints:
     same_server = (instance.gpu_server[:, None] == instance.gpu_server[None, :]).astype(np.int64)
     matrix: Ints = instance.transfer_us[edge, instance.gpu_class[:, None], instance.gpu_class[None, :], same_server]
     np.fill_diagonal(matrix, 0)
-    return matrix + instance.delay_us[edge]
+    matrix += instance.delay_us[edge]
+    return matrix
 
 
 def _completion_lower_us(instance: Instance, through: Ints) -> Ints:

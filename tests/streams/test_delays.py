@@ -7,6 +7,7 @@ import random
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from tests.instances import with_delays
@@ -57,8 +58,9 @@ def test_a_request_that_joins_before_its_tool_is_done_breaks_t2() -> None:
     built = agents(None)
     plan = simulate(built, parse_policy("round_robin"))
     assert plan.served is not None
-    early = replace(plan, start_us=plan.start_us - [0, 1], end_us=plan.end_us - [0, 1])
-    early = replace(early, served=replace(plan.served, first_us=plan.served.first_us - [0, 1]))
+    earlier = np.array([0, 1])
+    early = replace(plan, start_us=plan.start_us - earlier, end_us=plan.end_us - earlier)
+    early = replace(early, served=replace(plan.served, first_us=plan.served.first_us - earlier))
     assert [violation.rule for violation in check(built, early)] == ["T2"]
 
 
