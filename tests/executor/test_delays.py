@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
 from tests.instances import chain, cluster, instance, network, random_instance, task, with_delays
 from truenorth.executor import PolicyError, parse_policy, replay, simulate
 from truenorth.executor.policies.parse import POLICIES
-from truenorth.models import Edge, Instance, Job, Objective, Task, Timeline
+from truenorth.models import Edge, Instance, Job, Objective, Task, Timeline, Workflow
+from truenorth.models.branches import paths_of
 from truenorth.models.feasibility import assert_feasible
 from truenorth.models.features import Feature, missing
+from truenorth.models.workload import Branch
 from truenorth.solvers.search.dispatch import greedy
 
 ONLINE = [name for name, of in POLICIES.items() if Feature.DELAYS in of.supports]
@@ -123,3 +126,17 @@ def test_who_refuses_says_who_does_not() -> None:
         PolicyError, match=r"compass-released has no support for time between steps; allowed are compass"
     ):
         simulate(built, parse_policy("compass-released"))
+
+
+@pytest.mark.parametrize("policy", ONLINE)
+@pytest.mark.parametrize(("branch", "starts"), [(0, [0, 35, 70]), (1, [0, 20])])
+def test_delays_of_branches_pass_where_the_job_takes_them(policy: str, branch: int, starts: list[int]) -> None:
+    # Ask [0, 5). A search after 30 us: [35, 60), and the answer 10 us later. Without: the answer 15 us after asking.
+    search = Task("search", {"*": 25}, inputs=(Edge("ask", 0, delay_us=30),))
+    answer = Task("answer", {"*": 1}, inputs=(Edge("ask", 0, delay_us=15), Edge("search", 0, delay_us=10)))
+    ways = (Branch(Fraction(1, 2), ("search",)), Branch(Fraction(1, 2), ()))
+    whole = Workflow("w", (task("ask", 5), search, answer), ways)
+    built = instance([Job(paths_of(whole)[branch], 0)], catalogue=(whole,))
+    timeline = simulate(built, parse_policy(policy))
+    assert_feasible(built, timeline)
+    assert timeline.start_us.tolist() == starts
