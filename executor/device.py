@@ -14,13 +14,13 @@ from truenorth.executor.noise import Noise
 from truenorth.models import NONE, Instance
 from truenorth.models.strides import StreamRun, Stride
 
-RUN_END, STRIDE_END, LOAD_END, ARRIVAL, WAKE, LOST, DRAIN, GO, COME = range(9)
+RUN_END, STRIDE_END, LOAD_END, DELAY_END, ARRIVAL, WAKE, LOST, DRAIN, GO, COME = range(10)
 """Kinds of events, in their order at equal times: what ends comes before what begins."""
 
 Event = tuple[int, int, int, int, int]
-"""Time, kind, sequence number, and two subjects: task and GPU, a GPU and its stride's number, model and GPU, task and
-its sending's number, a GPU that is lost and the model whose load it will not end (NOWHERE: none), or a GPU that comes
-and until when."""
+"""Time, kind, sequence number, and two subjects: task and GPU, a GPU and its stride's number, model and GPU, a task and
+its follower, task and its sending's number, a GPU that is lost and the model whose load it will not end (NOWHERE:
+none), or a GPU that comes and until when."""
 
 
 class Device(Protocol):

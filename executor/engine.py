@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from heapq import heappop
 
-from truenorth.executor.device import COME, DRAIN, GO, LOAD_END, LOST, Device
+from truenorth.executor.device import COME, DELAY_END, DRAIN, GO, LOAD_END, LOST, Device
 from truenorth.executor.errors import PolicyError, StalledError, StoppedError
 from truenorth.executor.execution import NOWHERE
 from truenorth.executor.knowledge import WorkflowTables
@@ -68,6 +68,9 @@ class Engine:
         self._there = () if instance.always_available else tuple(gpu.available for gpu in instance.cluster.gpus)
         # When GPUs come and go the engine alone knows: policies see it when it happens.
         self._instance = instance = _without_absences(instance)
+        # Nor how long what happens between two steps of a job takes, beyond what its workflow says (rule E5).
+        self._delays = _delays(instance)
+        self._instance = instance = _without_own_delays(instance)
         self._late: dict[int, int] = {}
         self._policy = policy
         self._device = device
@@ -94,6 +97,7 @@ class Engine:
             self._end_run,
             self._end_stride,
             self._end_load,
+            self._end_delay,
             self._site.deliver,
             self._wake,
             self._go_on_without,
@@ -126,6 +130,8 @@ class Engine:
             problem = f"policy {name} has no support for {', '.join(self._lacking)}"
             allowed = ", ".join(name for name, of in POLICIES.items() if takes_places(of))
             some = f"{allowed} for tasks on several GPUs without models, and others without such"
+            if not self._instance.gangs:
+                some = ", ".join(name for name, of in POLICIES.items() if not missing(self._instance, of.supports))
             raise PolicyError(f"{problem}; allowed are {some}")
         self._policy.begin(self._site)
         self._device.begin()
@@ -246,12 +252,27 @@ class Engine:
             if task in self._deciding:
                 job = self._deciding[task]
                 policy.decided(job, self._decide(job))
+            delays = self._delays.get(task, ())
+            for follower, delay_us in delays:
+                site.delayed.add((task, follower))
+                self._device.at(site.now + delay_us, DELAY_END, task, follower)
             site.end_task(task)
             policy.finished(task, gpu)
             site.send_outputs(task)
         # Where GPUs stay nobody can have gone.
         if self._there:
             self._leave_behind(gpu)
+
+    def _end_delay(self, task: int, follower: int) -> None:
+        """Let what had to pass between a task and its follower be over: only now the output leaves (rule E5)."""
+        site = self._site
+        if follower in site.dropped:
+            return
+        edge = site.end_delay(task, follower)
+        self._policy.elapsed(task, follower, edge)
+        site.send_delayed(task, follower, edge)
+        # Nothing has touched a GPU, and yet a task may wait for one from now on.
+        self._woken = True
 
     def _drain(self, gpu: int, _number: int) -> None:
         """Send a GPU that is to go no more requests, and have those back that wait there."""
@@ -339,6 +360,23 @@ class Engine:
         for task in self._site.job_tasks[job]:
             self._deciding.pop(task, None)
         return dropped
+
+
+def _delays(instance: Instance) -> dict[int, list[tuple[int, int]]]:
+    """Return the followers of each task with what passes before its output leaves for them, where that is above 0."""
+    delays: dict[int, list[tuple[int, int]]] = {}
+    if instance.delay_us.any():
+        for source, target, edge in zip(*(column.tolist() for column in instance.edges()), strict=True):
+            if instance.delay_us[edge]:
+                delays.setdefault(source, []).append((target, int(instance.delay_us[edge])))
+    return delays
+
+
+def _without_own_delays(instance: Instance) -> Instance:
+    """Return the instance as policies know it: a job's delays are those that its workflow says."""
+    if all(job.delays_us is None for job in instance.jobs):
+        return instance
+    return replace(instance, jobs=tuple(replace(job, delays_us=None) for job in instance.jobs))
 
 
 def _without_absences(instance: Instance) -> Instance:

@@ -82,10 +82,12 @@ class Execution(Knowledge):
         Whether it is worth while for a policy to `queue` batches.
     touched
         GPUs where something has happened since the policy acted last; emptied by the engine.
+    delayed
+        Pairs of an ended task and a follower for which its output has not left yet, since a delay runs (rule E5).
     """
 
     __slots__ = (
-        "_device", "_foreseen", "_most_replicas", "_replicas", "_sending", "_stay_of", "_stays", "ended_us",
+        "_device", "_foreseen", "_most_replicas", "_replicas", "_sending", "_stay_of", "_stays", "delayed", "ended_us",
         "goes_us", "gpu", "inputs_missing", "listener", "memory", "now", "predecessors_left", "queues",
         "run_end_us", "started_us", "state", "touched",
     )  # fmt: skip
@@ -108,6 +110,7 @@ class Execution(Knowledge):
         self.run_end_us = [0] * self.n_gpus
         self.now = device.now
         self.touched: dict[int, None] = {}
+        self.delayed: set[tuple[int, int]] = set()
         self.queues = device.queues
         self._device = device
         self.listener = listener
@@ -165,17 +168,30 @@ class Execution(Knowledge):
 
     def end_task(self, task: int) -> None:
         """Note for the successors that a task is over; it counts as ended only with `send_outputs`."""
-        left = self.predecessors_left
+        left, delayed = self.predecessors_left, self.delayed
         for offset, _ in self.outputs[self.template[task]]:
-            left[task + offset] -= 1
+            if not delayed or (task, task + offset) not in delayed:
+                left[task + offset] -= 1
 
     def send_outputs(self, task: int) -> None:
         """Note the end of a task and send its output to every successor whose GPU is decided."""
         self.ended_us[task] = self.now
         for offset, edge in self.outputs[self.template[task]]:
             follower = task + offset
-            if self.gpu[follower] != NOWHERE and follower not in self.dropped:
+            waits = self.delayed and (task, follower) in self.delayed
+            if self.gpu[follower] != NOWHERE and follower not in self.dropped and not waits:
                 self._send(task, follower, edge)
+
+    def end_delay(self, task: int, follower: int) -> int:
+        """Note for a follower that a task is over and the delay behind it as well; return the edge between them."""
+        self.predecessors_left[follower] -= 1
+        return next(edge for offset, edge in self.outputs[self.template[task]] if task + offset == follower)
+
+    def send_delayed(self, task: int, follower: int, edge: int) -> None:
+        """Send an output whose delay has passed to its follower, if the GPU of that is decided."""
+        self.delayed.remove((task, follower))
+        if self.gpu[follower] != NOWHERE:
+            self._send(task, follower, edge)
 
     def set_aside(self, gpu: int, model: int) -> None:
         """Give up a GPU that is lost, and take every task that has not started off its GPU.

@@ -40,6 +40,7 @@ class WorkflowTables:
     outputs: tuple[_Row, ...]
     first_edge: int
     transfer_us: list[list[list[list[int]]]]
+    delay_us: list[int]
     input_us: list[int]
     likelihood: list[float]
     share: list[int]
@@ -64,6 +65,7 @@ class WorkflowTables:
             instance.outputs[rows],
             first,
             instance.transfer_us[first : first + len(edges)].tolist(),
+            instance.delay_us[first : first + len(edges)].tolist(),
             instance.input_us[rows].tolist(),
             [float(share) for share in likelihoods(instance.workflows[index])],
             instance.template_share[rows].tolist(),
@@ -117,8 +119,9 @@ class Knowledge:
     workflows
         Those that some job released so far asks for, by their first jobs; all numbers of workflows, templates and
         edges count these alone.
-    run_us, needs, inputs, outputs, transfer_us, input_us, template_first
-        Of these workflows, laid out as the instance's tables.
+    run_us, needs, inputs, outputs, transfer_us, delay_us, input_us, template_first
+        Of these workflows, laid out as the instance's tables. Jobs of a trace may have other delays, which show when
+        they have passed.
     share, work_us, task_bytes, batch
         Per template: the share of a GPU's compute that it takes, in parts of WHOLE, its run times multiplied by that
         share, the memory that each task holds while it runs, and its batch class by number, NONE without one.
@@ -149,11 +152,11 @@ class Knowledge:
 
     __slots__ = (
         "_able", "_able_at", "_able_set", "_batch_number", "_held", "_number", "_stream_number", "alone", "batch",
-        "batch_us", "catalogue", "cluster", "dropped", "gpu_class", "gpu_server", "input_us", "inputs", "job",
-        "job_ingress", "job_tasks", "job_workflow", "jobs", "kv_edges", "likelihood", "load_us", "longest", "lost",
-        "models", "n_gpus", "needs", "outputs", "overlap_loads", "place_class", "places", "restrictions", "run_us",
-        "share", "speeds", "stays", "stream", "streams", "task_bytes", "template", "template_first", "together",
-        "tokens", "transfer_us", "weight_bytes", "work_us", "workflows",
+        "batch_us", "catalogue", "cluster", "delay_us", "dropped", "gpu_class", "gpu_server", "input_us", "inputs",
+        "job", "job_ingress", "job_tasks", "job_workflow", "jobs", "kv_edges", "likelihood", "load_us", "longest",
+        "lost", "models", "n_gpus", "needs", "outputs", "overlap_loads", "place_class", "places", "restrictions",
+        "run_us", "share", "speeds", "stays", "stream", "streams", "task_bytes", "template", "template_first",
+        "together", "tokens", "transfer_us", "weight_bytes", "work_us", "workflows",
     )  # fmt: skip
 
     def __init__(self, instance: Instance) -> None:
@@ -177,6 +180,7 @@ class Knowledge:
         self.inputs: list[_Row] = []
         self.outputs: list[_Row] = []
         self.transfer_us: list[list[list[list[int]]]] = []
+        self.delay_us: list[int] = []
         self.input_us: list[int] = []
         self.likelihood: list[float] = []
         self.share: list[int] = []
@@ -311,6 +315,7 @@ class Knowledge:
         for known, arcs in ((self.inputs, tables.inputs), (self.outputs, tables.outputs)):
             known.extend(tuple((offset, edge + shift) for offset, edge in row) for row in arcs)
         self.transfer_us.extend(tables.transfer_us)
+        self.delay_us.extend(tables.delay_us)
         for row in tables.run_us:
             able, able_set = self._places_of(tuple(c for c, run_us in enumerate(row) if run_us != NEVER))
             self._able.append(able)

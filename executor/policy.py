@@ -111,6 +111,12 @@ class Policy:
     def finished(self, task: int, gpu: int) -> None:
         """Take note of the end of a task. Its output leaves after this, so that successors can still be moved."""
 
+    def elapsed(self, task: int, follower: int, edge: int) -> None:
+        """Take note that the delay between an ended task and a follower is over: its output leaves after this.
+
+        Only then does the follower count the task among its finished predecessors (rule E5).
+        """
+
     def decided(self, job: int, dropped: Sequence[int]) -> None:
         """Take note of the branch that a job takes, before the end of the task with which that shows.
 

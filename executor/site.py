@@ -77,7 +77,7 @@ class Site(ServingExecution):
                 self.listener.arrived(task, 0)
         # Outputs that are not made yet are sent when they are.
         for offset, edge in inputs:
-            if self.ended_us[task + offset] >= 0:
+            if self.ended_us[task + offset] >= 0 and (task + offset, task) not in self.delayed:
                 self._send(task + offset, task, edge)
 
     def start(self, task: int, *others: int) -> None:
@@ -160,8 +160,9 @@ class Site(ServingExecution):
         self._device.queue(tuple(sorted(tasks)), gpu, expected_us)
 
     def coming(self, task: int, running: Sequence[int]) -> int:
-        """Return how many inputs of a task a run puts out."""
-        return sum(task + offset in running for offset, _ in self.needed_inputs(task))
+        """Return how many inputs of a task a run puts out that it could use at once."""
+        inputs = self.needed_inputs(task)
+        return sum(task + offset in running and not self.delay_us[edge] for offset, edge in inputs)
 
     def _refuse_start(self, task: int) -> NoReturn:
         """Say what a task lacks."""

@@ -237,7 +237,7 @@ def _runs(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
 
 
 def _precedence(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
-    """T2: start >= end of each predecessor + transfer from its GPU to this one; input bytes come from the ingress."""
+    """T2: start >= end of each predecessor + delay + transfer to this GPU; input bytes come from the ingress."""
     runs, (source, target, edge) = timeline.runs, instance.edges()
     # What comes before has ended on the GPU of its last run; it comes before every run of what follows.
     arc, run = _arcs_into(runs, target)
@@ -250,7 +250,7 @@ def _precedence(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
         transfer = transfer.copy()
         for moved in np.flatnonzero(instance.streams.kv_edge[edge]).tolist():
             transfer[moved] = instance.kv_transfer_time(int(source[moved]), int(a[moved]), int(b[moved]))
-    earliest = timeline.end_us[source] + np.where(a == b, 0, transfer)
+    earliest = timeline.end_us[source] + instance.delay_us[edge] + np.where(a == b, 0, transfer)
     for at in np.flatnonzero(runs.start_us[run] < earliest):
         subject = f"{name_task(instance, int(runs.task[run[at]]))} after {name_task(instance, int(source[at]))}"
         found, least = int(runs.start_us[run[at]]), int(earliest[at])

@@ -17,6 +17,7 @@ class Feature(StrEnum):
     """What a window can have beside independent tasks on GPUs; the values are the words for users."""
 
     WORKFLOWS = "tasks that wait for others"
+    DELAYS = "time between steps"
     MODELS = "models"
     PLACES = "pinned models and forbidden places"
     REPLICAS = "limits on replicas"
@@ -38,6 +39,7 @@ Features = frozenset[Feature]
 
 PRESENT: Mapping[Feature, Callable[[Instance], bool]] = {
     Feature.WORKFLOWS: lambda instance: instance.n_tasks > len(instance.jobs),
+    Feature.DELAYS: lambda instance: bool(instance.delay_us.any()),
     Feature.MODELS: lambda instance: any(instance.needs),
     Feature.PLACES: lambda instance: bool(instance.restrictions.model_gpus or instance.restrictions.workflow_gpus),
     Feature.REPLICAS: lambda instance: bool(instance.restrictions.max_replicas),

@@ -11,7 +11,7 @@ from typing import Any
 from truenorth.models.cluster import FOREVER, GPU, Link
 from truenorth.models.instance import Instance
 from truenorth.models.streams import StreamClass
-from truenorth.models.workload import WHOLE, BatchClass, Job, Task
+from truenorth.models.workload import WHOLE, BatchClass, Edge, Job, Task
 
 
 def scenario_hash(instance: Instance) -> str:
@@ -43,7 +43,7 @@ def canonical(instance: Instance) -> dict[str, Any]:
                         task.name,
                         dict(task.runtime_us),
                         list(task.models),
-                        [[edge.source, edge.size_bytes, *(["kv"] if edge.kv else [])] for edge in task.inputs],
+                        [_edge(edge) for edge in task.inputs],
                         *_demand(task),
                     ]
                     for task in workflow.tasks
@@ -101,6 +101,11 @@ def _demand(task: Task) -> list[dict[str, Any]]:
     asked = {"share": task.share, "memory": task.memory_bytes}
     plain = asked == {"share": WHOLE, "memory": 0}
     return [given if plain else {**asked, **given}] if given or not plain else []
+
+
+def _edge(edge: Edge) -> list[Any]:
+    delay = [{"delay": edge.delay_us}] if edge.delay_us else []
+    return [edge.source, edge.size_bytes, *(["kv"] if edge.kv else []), *delay]
 
 
 def _batch(batch: BatchClass) -> list[Any]:

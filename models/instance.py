@@ -124,6 +124,9 @@ class Instance:
     transfer_us
         Transfer time by edge, class of source, class of target, and 1 for the same server. Zero on the
         same GPU is the caller's case: see `transfer_time`. Shape [edges, classes, classes, 2].
+    delay_us
+        Per edge: what passes outside of the cluster between the end of the source and its output's leaving (rule E5),
+        also on the same GPU. Shape [edges].
     input_us
         Per template: how long its input bytes take to any server but the job's ingress. Shape [templates].
     """
@@ -168,6 +171,7 @@ class Instance:
     inputs: Arcs = _derived()
     outputs: Arcs = _derived()
     transfer_us: Ints = _derived()
+    delay_us: Ints = _derived()
     input_us: Ints = _derived()
 
     def __post_init__(self) -> None:
@@ -218,7 +222,7 @@ class Instance:
         task_job = np.repeat(np.arange(len(self.jobs), dtype=np.int64), sizes[of_job])
         within = np.arange(len(task_job), dtype=np.int64) - job_first[task_job]
         critical = tables.as_ints([workflow.critical_path_us for workflow in workflows], "critical paths")[of_job]
-        own = [job for job, given in enumerate(self.jobs) if given.tokens]
+        own = [job for job, given in enumerate(self.jobs) if given.tokens]  # its delays are the workflow's
         critical[own] = tables.as_ints([self.jobs[job].critical_path_us for job in own], "critical paths")
         self._set("workflows", workflows)
         self._set("job_workflow", of_job)
@@ -257,6 +261,7 @@ class Instance:
         self._set("inputs", inputs)
         self._set("outputs", outputs)
         self._set("transfer_us", tables.transfer_times(edges, self.cluster, classes))
+        self._set("delay_us", tables.as_ints([edge.delay_us for edge in edges], "delays"))
         self._set("input_us", tables.input_times(self.workflows, self.cluster.network))
         self._set("batches", batches)
         self._set("template_batch", template_batch)
@@ -440,6 +445,10 @@ class Instance:
             return 0
         same_server = int(self.gpu_server[source] == self.gpu_server[target])
         return int(self.transfer_us[edge, self.gpu_class[source], self.gpu_class[target], same_server])
+
+    def gap_time(self, edge: int, source: int, target: int) -> int:
+        """Return what lies between the end of a task and its input's arrival at the next: delay and transfer (T2)."""
+        return int(self.delay_us[edge]) + self.transfer_time(edge, source, target)
 
     def kv_transfer_time(self, task: int, source: int, target: int) -> int:
         """Return how long the KV of a request's prompt takes between two GPUs: zero on the same one (T2)."""

@@ -45,18 +45,23 @@ def as_ints(values: Sequence[int] | Sequence[Sequence[int]], what: str) -> Ints:
 
 
 def distinct_workflows(jobs: Sequence[Job]) -> tuple[tuple[Workflow, ...], Ints]:
-    """Return the distinct workflows in the order of their first jobs, and the index of each job's workflow."""
-    by_identity: dict[int, int] = {}
+    """Return the distinct workflows in the order of their first jobs, and the index of each job's workflow.
+
+    A workflow with other delays is another one.
+    """
+    by_identity: dict[object, int] = {}
     by_content: dict[object, int] = {}
     workflows: list[Workflow] = []
     job_workflow = []
     for job in jobs:
-        index = by_identity.get(id(job.workflow))
+        delays = None if job.delays_us is None else frozenset(job.delays_us.items())
+        index = by_identity.get((id(job.workflow), delays))
         if index is None:
-            index = by_content.setdefault(_content(job.workflow), len(workflows))
-            by_identity[id(job.workflow)] = index
+            as_run = job.as_run
+            index = by_content.setdefault(_content(as_run), len(workflows))
+            by_identity[id(job.workflow), delays] = index
             if index == len(workflows):
-                workflows.append(job.workflow)
+                workflows.append(as_run)
         job_workflow.append(index)
     return tuple(workflows), np.array(job_workflow, np.int64)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
@@ -32,15 +32,19 @@ class Edge:
     """An input of a task: the predecessor's name and the bytes that travel from it.
 
     Where `kv` says so the KV of the predecessor's prompt travels, a request of a stream, in place of given bytes.
+    `delay_us` passes besides, outside of the cluster: a tool runs, or a person thinks (rule E5).
     """
 
     source: str
     size_bytes: int
     kv: bool = field(default=False, repr=False)
+    delay_us: int = field(default=0, repr=False)
 
     def __post_init__(self) -> None:
         if self.size_bytes < 0 or (self.kv and self.size_bytes):
             raise ValueError(f"edge from {self.source}: bytes must not be negative, and KV has none of its own")
+        if self.delay_us < 0:
+            raise ValueError(f"edge from {self.source}: its delay must not be negative")
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +304,7 @@ class Workflow:
     topological
         Task indices, every predecessor before its successors.
     critical_path_us
-        Longest path of fastest run times, transfers and loads left out (P_j); with branches its expectation.
+        Longest path of fastest run times and delays, transfers and loads left out (P_j); with branches its expectation.
     """
 
     name: str
@@ -330,6 +334,17 @@ class Workflow:
         """Return the workflow with every task changed, and so the workflow of which it is a path."""
         whole = None if self.of is None else self.of.with_tasks(change)
         return Workflow(self.name, tuple(map(change, self.tasks)), self.branches, whole, self.ideal_us)
+
+    def with_delays(self, delays_us: Mapping[str, int]) -> Workflow:
+        """Return the workflow with one delay on all edges into each of these tasks (rule E5)."""
+
+        def delayed(task: Task) -> Task:
+            delay_us = delays_us.get(task.name)
+            if delay_us is None:
+                return task
+            return replace(task, inputs=tuple(replace(edge, delay_us=delay_us) for edge in task.inputs))
+
+        return self.with_tasks(delayed)
 
     def _topological_order(self) -> tuple[int, ...]:
         graph: dict[int, list[int]] = {}
@@ -419,7 +434,7 @@ class Workflow:
         for index in self.topological:
             task = self.tasks[index]
             if task.name not in left_out:
-                ready = max((finish[self.position[edge.source]] for edge in task.inputs), default=0)
+                ready = max((finish[self.position[edge.source]] + edge.delay_us for edge in task.inputs), default=0)
                 own_us = None if given_us is None else given_us.get(task.name)
                 finish[index] = ready + (task.fastest_us if own_us is None else own_us)
         return max(finish)
@@ -444,6 +459,9 @@ class Job:
         Of its requests of streams by task, as far as they are not those of the task itself; None: none are.
     priority
         Who has a higher one goes first in the queues of online policies (rule E8); no rule for plans.
+    delays_us
+        By task: what passes between the end of every predecessor and its input (rule E5), where that is not what the
+        workflow says; None: it is. Policies meet the workflow's, and learn of the job's own when it has passed.
     line, label
         Where the log that it was imported from has the job, and what that says of it before it runs (model or user);
         no part of what the job is. None: not known.
@@ -456,6 +474,7 @@ class Job:
     ingress: int | None = None
     tokens: Mapping[str, Tokens] | None = None
     priority: int = 0
+    delays_us: Mapping[str, int] | None = None
     line: int | None = field(default=None, compare=False)
     label: str | None = field(default=None, compare=False)
 
@@ -469,13 +488,24 @@ class Job:
             if at is None or whole.tasks[at].stream is None:
                 raise ValueError(f"task {name}: is no request of a stream of workflow {whole.name}")
             whole.tasks[at].check_tokens(tokens)
+        for name, delay_us in (self.delays_us or {}).items():
+            whole = self.workflow.of or self.workflow
+            if name not in whole.position or not whole.tasks[whole.position[name]].inputs:
+                raise ValueError(f"task {name}: comes after no other task of workflow {whole.name}, and has a delay")
+            if delay_us < 0:
+                raise ValueError(f"task {name}: its delay must not be negative")
         if self.release_us < 0 or self.weight < 0 or (self.deadline_us is not None and self.deadline_us < 0):
             raise ValueError("release, weight and deadline of a job must not be negative")
 
     @property
+    def as_run(self) -> Workflow:
+        """The workflow with the delays of this job."""
+        return self.workflow.with_delays(self.delays_us) if self.delays_us else self.workflow
+
+    @property
     def critical_path_us(self) -> int:
-        """P_j in microseconds: that of the workflow, with the job's own tokens."""
-        return self.workflow.path_us(self.tokens) if self.tokens else self.workflow.critical_path_us
+        """P_j in microseconds: that of the workflow, with the job's own tokens and delays."""
+        return self.as_run.path_us(self.tokens) if self.tokens else self.as_run.critical_path_us
 
     @property
     def ideal_us(self) -> int:

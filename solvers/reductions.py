@@ -123,7 +123,13 @@ class Lanes(Equivalent):
         return gathered
 
 
-_OF_LANES = NO_RULES | {Feature.SHARES, Feature.WORKFLOWS, Feature.SLOTS, Feature.SERIAL_LOADS}
+_OF_LANES = NO_RULES | {
+    Feature.SHARES,
+    Feature.WORKFLOWS,
+    Feature.DELAYS,
+    Feature.SLOTS,
+    Feature.SERIAL_LOADS,
+}
 """What lanes support: limits name GPUs and replicas, which lanes would count anew."""
 
 
@@ -177,7 +183,10 @@ class Visits(Equivalent):
         UnsupportedInstanceError
             If an output may still travel to another GPU of its server when its own GPU is back.
         """
-        require(instance, "a plan for servers that come and go", SEVERAL_AT_A_TIME)
+        once = all(len(gpu.available.intervals) == 1 for gpu in instance.cluster.gpus)
+        # Behind a delay an output could begin its way to the next visit of the GPU that made it, where it lies already.
+        supported = SEVERAL_AT_A_TIME | {Feature.DELAYS} if once else SEVERAL_AT_A_TIME
+        require(instance, "a plan for servers that come back", supported)
         _refuse_long_transfers(instance)
         gpus, of_gpu = [], list[int]()
         for index, gpu in enumerate(instance.cluster.gpus):
@@ -281,7 +290,8 @@ def ticks_of(instance: Instance, objective: Objective) -> Ticks | None:
     """Return the twin of a window that counts in a longer unit; None if there is none, or the window is large."""
     # Batches of a class that run side by side start a microsecond apart.
     apart = bool(instance.batches) and bool((instance.template_share < WHOLE).any())
-    if apart or missing(instance, SEVERAL_AT_A_TIME) or instance.n_tasks > _MOST_IN_TICKS:
+    supported = SEVERAL_AT_A_TIME | {Feature.DELAYS}
+    if apart or missing(instance, supported) or instance.n_tasks > _MOST_IN_TICKS:
         return None
     tick_us = gcd(*(abs(time) for time in _times_us(instance, objective) if time not in (NEVER, FOREVER)))
     if tick_us < 2:
@@ -298,7 +308,7 @@ def ticks_of(instance: Instance, objective: Objective) -> Ticks | None:
 
 def _times_us(instance: Instance, objective: Objective) -> list[int]:
     """Return all times that a plan or its value depends on."""
-    tables = [instance.job_release_us, instance.run_us, instance.batch_us, instance.load_us]
+    tables = [instance.job_release_us, instance.run_us, instance.batch_us, instance.load_us, instance.delay_us]
     if instance.n_gpus > 1:
         tables += [instance.transfer_us, instance.input_us]
     if objective in (Objective.MEAN_SLOWDOWN, Objective.MAX_SLOWDOWN):
@@ -324,7 +334,8 @@ def _divided(instance: Instance, by: int) -> Instance:
 
     def task(old: Task) -> Task:
         times = {kind: max(1, time // by) for kind, time in old.runtime_us.items()}
-        return replace(old, runtime_us=times, batch=batch(old.batch))
+        inputs = tuple(replace(edge, delay_us=edge.delay_us // by) for edge in old.inputs)
+        return replace(old, runtime_us=times, batch=batch(old.batch), inputs=inputs)
 
     def workflow(old: Workflow) -> Workflow:
         ideal_us = None if old.ideal_us is None else max(1, old.ideal_us // by)
@@ -339,7 +350,8 @@ def _divided(instance: Instance, by: int) -> Instance:
 
     def job(old: Job) -> Job:
         deadline_us = None if old.deadline_us is None else old.deadline_us // by
-        return replace(old, release_us=old.release_us // by, deadline_us=deadline_us)
+        delays_us = None if old.delays_us is None else {name: us // by for name, us in old.delays_us.items()}
+        return replace(old, release_us=old.release_us // by, deadline_us=deadline_us, delays_us=delays_us)
 
     network = instance.cluster.network
     links = replace(network, between=link(network.between), within=link(network.within))

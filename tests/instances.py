@@ -8,6 +8,7 @@ from fractions import Fraction
 from tests.random_instances import MB as MB
 from tests.random_instances import random_instance as random_instance
 from tests.random_instances import random_serving_instance as random_serving_instance
+from tests.random_instances import with_delays as with_delays
 from truenorth.models import (
     GPU,
     Cluster,

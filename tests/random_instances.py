@@ -65,6 +65,32 @@ def random_serving_instance(rng: random.Random, max_tasks: int = 5, restricted: 
             continue  # drew demands that fit nowhere
 
 
+def with_delays(rng: random.Random, instance: Instance, most_us: int = 12) -> Instance:
+    """Return an instance in which time passes on some edges, in some jobs another one (rule E5)."""
+
+    def some() -> int:
+        return rng.choice((0, 0, 1, rng.randint(1, most_us), most_us))
+
+    def delayed(task: Task) -> Task:
+        return replace(task, inputs=tuple(replace(edge, delay_us=some()) for edge in task.inputs))
+
+    def own(job: Job) -> Job:
+        followers = [task.name for task in job.workflow.tasks if task.inputs and rng.random() < 0.5]
+        return replace(job, delays_us={name: some() for name in followers}) if followers else job
+
+    made = instance.with_workflows(lambda workflow: workflow.with_tasks(delayed))
+    return replace(made, jobs=tuple(map(own, made.jobs)))
+
+
+def delay_between(instance: Instance, before: int, task: int) -> int:
+    """Return what passes between a task and one that comes after it, by what its job and its workflow say."""
+    job = instance.jobs[instance.task_job[task]]
+    name, source = instance.task_name(task), instance.task_name(before)
+    edge = next(edge for edge in job.workflow.tasks[job.workflow.position[name]].inputs if edge.source == source)
+    own: int = (job.delays_us or {}).get(name, edge.delay_us)
+    return own
+
+
 def with_absences(rng: random.Random, instance: Instance) -> Instance:
     """Return an instance whose GPUs come and go at random, some of them for good; in a server outputs take no time.
 

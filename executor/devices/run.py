@@ -210,7 +210,7 @@ def run_on(
     StoppedError
         If it was told to give up.
     """
-    require(instance, "a run on devices", SERVING - {Feature.ADAPTERS})
+    require(instance, "a run on devices", SERVING - {Feature.ADAPTERS} | {Feature.DELAYS})
     instance.require_always_available("a run on devices")
     instance.require_reserved_kv("a run on devices")
     made = policy()

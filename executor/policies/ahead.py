@@ -115,6 +115,11 @@ class Ahead(CentralQueue):
         self._forget_followers(task)
         super().finished(task, gpu)
 
+    def elapsed(self, task: int, follower: int, edge: int) -> None:
+        """List a task anew whose input leaves now."""
+        self._forget_place(follower)
+        super().elapsed(task, follower, edge)
+
     def loaded(self, model: int, gpu: int) -> None:
         """Look at the GPU anew."""
         self._changed.add(gpu)
@@ -330,6 +335,9 @@ class Ahead(CentralQueue):
         for offset, edge in site.needed_inputs(task):
             before = task + offset
             gpu = site.gpu[before]
+            # While a tool runs or a person thinks no GPU is kept for what comes after.
+            if (before, task) in site.delayed or (site.delay_us[edge] and site.ended_us[before] < 0):
+                return None
             if site.ended_us[before] >= 0:
                 found.append(InputSource(gpu, site.now, edge))
             elif gpu != NOWHERE:

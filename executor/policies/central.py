@@ -14,7 +14,7 @@ from truenorth.executor.policies.queueing import QueuePolicy
 from truenorth.executor.policies.view import CostRows, InputRows, Row, RunRows, TransferRows
 from truenorth.executor.site import Site
 from truenorth.models import NEVER, NONE
-from truenorth.models.features import NO_RULES, SERVING, Features
+from truenorth.models.features import NO_RULES, Features
 
 
 class RemainingWork:
@@ -68,7 +68,7 @@ class CentralQueue(QueuePolicy):
         Per template: how long its inputs take at most.
     """
 
-    supports: ClassVar[Features] = SERVING - NO_RULES
+    supports: ClassVar[Features] = QueuePolicy.supports - NO_RULES
     remembers: ClassVar[bool] = False  # it gives tasks to idle GPUs only
 
     def begin(self, site: Site) -> None:

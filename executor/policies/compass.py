@@ -20,6 +20,7 @@ from truenorth.executor.policies.queueing import QueuePolicy
 from truenorth.executor.policies.view import Row, least, load_rows
 from truenorth.executor.site import Site
 from truenorth.models import InitialResidency, Instance, MLModel, Restrictions, Task, Workflow
+from truenorth.models.features import Feature, Features
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +138,7 @@ class ReleasedCompass(QueuePolicy):
       predecessor still in the load of its worker.
     """
 
+    supports: ClassVar[Features] = QueuePolicy.supports - {Feature.DELAYS}
     write_back = True
     name = "compass-released"
     Options: ClassVar[type[object]] = ReleasedOptions

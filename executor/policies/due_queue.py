@@ -100,12 +100,13 @@ class DueQueue(CentralQueue):
         super().released(job)
 
     def _tails_of(self, workflow: int) -> list[int]:
-        """Return the longest path of run times behind each task of a workflow."""
+        """Return the longest path of delays and run times behind each task of a workflow."""
         site, first = self.site, self.site.template_first[workflow]
         tails = [0] * len(site.workflows[workflow].tasks)
         for position in reversed(site.workflows[workflow].topological):
-            behind = (position + offset for offset, _ in site.outputs[first + position])
-            tails[position] = max((self._fastest[first + other] + tails[other] for other in behind), default=0)
+            behind = ((position + offset, site.delay_us[edge]) for offset, edge in site.outputs[first + position])
+            paths = (delay_us + self._fastest[first + other] + tails[other] for other, delay_us in behind)
+            tails[position] = max(paths, default=0)
         return tails
 
     def _key(self, task: int) -> tuple[int, tuple[int, ...]]:

@@ -165,6 +165,14 @@ class Hadar(HeadFirst):
         booked = all(task + offset in finish for offset, _ in self.site.needed_inputs(task))
         return booked and bool(self.site.eligible_gpus(task))
 
+    def finished(self, task: int, gpu: int) -> None:
+        """Strike what was booked behind a delay that begins now: no GPU waits for a tool, or for a person."""
+        site = self.site
+        for offset, _ in site.outputs[site.template[task]]:
+            if (task, task + offset) in site.delayed:
+                self.withdraw(task + offset)
+        super().finished(task, gpu)
+
     def runnable(self, task: int, server: int) -> None:
         """Book a task that has lost its place, or found none at first."""
         site = self.site
@@ -247,7 +255,7 @@ class Hadar(HeadFirst):
         np.add(self._late_us, self._scalar, out=row)
         for offset, edge in site.needed_inputs(task):
             source, end_us = finish[task + offset]
-            self._transfers.wait_for(row, edge, source, end_us, out=row)
+            self._transfers.wait_for(row, edge, source, end_us + site.delay_us[edge], out=row)
         given = self._inputs.of(task) if site.input_us[template] else None
         if given is not None:
             np.maximum(row, given + site.now, out=row)

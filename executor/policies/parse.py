@@ -192,6 +192,7 @@ _ABOUT = {
     "released": "job",
     "runnable": "task",
     "finished": "task",
+    "elapsed": "task",
     "arrived": "task",
     "loaded": "model",
     "came": "",

@@ -127,7 +127,7 @@ class JobPlanner:
         site, start, tasks = self._site, self._start, self._site.job_tasks[job]
         steps, server = self._steps[site.job_workflow[job]], site.job_ingress[job]
         where, finish = [0] * len(steps), [0] * len(steps)
-        wait_for, uniform, dropped = self.transfers.wait_for, self.runs.uniform, site.dropped
+        wait_for, uniform, dropped, delay_us = self.transfers.wait_for, self.runs.uniform, site.dropped, site.delay_us
         for task, template, inputs, brought, needs, partly in steps:
             # Its job takes another branch.
             if dropped and tasks[task] in dropped:
@@ -136,7 +136,7 @@ class JobPlanner:
             earliest = available
             for offset, edge in site.needed_inputs(tasks[task]) if dropped else inputs:
                 source = task + offset
-                earliest = wait_for(earliest, edge, where[source], finish[source], start)
+                earliest = wait_for(earliest, edge, where[source], finish[source] + delay_us[edge], start)
             given = self._inputs.of(tasks[task]) if brought else None
             if given is not None:
                 earliest = np.maximum(earliest, given + now_us, out=start)
@@ -162,9 +162,9 @@ class JobPlanner:
 def rank_order(site: Site, workflow: int, transfers: MeanTransfers) -> list[int]:
     """Return the tasks of a workflow by decreasing rank, equal ranks in task order.
 
-    rank(t) = R(t) + max over successors s of (transfer(t, s) + rank(s)), where R(t) is the mean run time over the
-    eligible workers and transfer the mean over the pairs of different workers; exact. Where branches follow, the
-    expectation over them takes the place of the maximum.
+    rank(t) = R(t) + max over successors s of (delay(t, s) + transfer(t, s) + rank(s)), where R(t) is the mean run time
+    over the eligible workers and transfer the mean over the pairs of different workers; exact. Where branches follow,
+    the expectation over them takes the place of the maximum.
 
     Returns
     -------
@@ -178,7 +178,8 @@ def rank_order(site: Site, workflow: int, transfers: MeanTransfers) -> list[int]
         certain = Fraction(0)
         on: dict[Branch, Fraction] = {}
         for offset, edge in site.outputs[first + position]:
-            tail, branch = transfers.of(edge) + rank[position + offset], branch_of.get(position + offset)
+            between_us = site.delay_us[edge] + transfers.of(edge)
+            tail, branch = between_us + rank[position + offset], branch_of.get(position + offset)
             if branch is None or position in branch_of:  # inside a branch its own tasks are certain
                 certain = max(certain, tail)
             else:

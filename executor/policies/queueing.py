@@ -26,7 +26,7 @@ from truenorth.executor.policies.view import PublishedView, RunRows, least
 from truenorth.executor.policy import Policy
 from truenorth.executor.site import Site
 from truenorth.models import NONE
-from truenorth.models.features import SERVING, Features
+from truenorth.models.features import SERVING, Feature, Features
 from truenorth.models.workload import WHOLE
 
 
@@ -60,7 +60,7 @@ class QueuePolicy(Policy):
         dispatcher, which knows all that was decided.
     """
 
-    supports: ClassVar[Features] = SERVING
+    supports: ClassVar[Features] = SERVING | {Feature.DELAYS}
     remembers: ClassVar[bool] = True
     decides_apart: ClassVar[bool] = False
     Options: ClassVar[type[object]] = QueueOptions
@@ -145,18 +145,27 @@ class QueuePolicy(Policy):
         elif site.state[gpu].runs:
             self.view.begin_work(gpu, 0, self._busy_until_us(gpu))
         for offset, edge in site.outputs[template]:
-            successor = task + offset
-            if not site.predecessors_left[successor]:
-                if site.gpu[successor] == NOWHERE:
-                    if site.started_us[successor] >= 0:
-                        continue  # its job was dropped
-                    self.seek_place(successor, site.gpu_server[gpu])
-                else:
-                    self.reconsider(successor, edge, gpu)
-                    if self._own is not None and successor not in self._queued_on:
-                        there = site.gpu[successor]
-                        # Now that its inputs leave it is on its way.
-                        self._own.decide(successor, there, site.gpu_server[gpu], self._work_us(successor, there), True)
+            if not site.predecessors_left[task + offset]:
+                self._pass_on(task + offset, edge, gpu)
+
+    def elapsed(self, task: int, follower: int, edge: int) -> None:
+        """Pass on a task that has waited for nothing else."""
+        if not self.site.predecessors_left[follower]:
+            self._pass_on(follower, edge, self.site.gpu[task])
+
+    def _pass_on(self, task: int, edge: int, gpu: int) -> None:
+        """Have a task placed, or placed anew, all of whose predecessors have finished, the last one on this GPU."""
+        site = self.site
+        if site.gpu[task] == NOWHERE:
+            # Unless its job was dropped.
+            if site.started_us[task] < 0:
+                self.seek_place(task, site.gpu_server[gpu])
+            return
+        self.reconsider(task, edge, gpu)
+        if self._own is not None and task not in self._queued_on:
+            there = site.gpu[task]
+            # Now that its inputs leave it is on its way.
+            self._own.decide(task, there, site.gpu_server[gpu], self._work_us(task, there), True)
 
     def reconsider(self, task: int, edge: int, here: int) -> None:
         """Place a task anew, if that is better, before the output of its last predecessor leaves along an edge.
@@ -386,7 +395,8 @@ class QueuePolicy(Policy):
     def next_behind(self, gpu: int, running: Sequence[int]) -> int:
         """Return the task whose turn comes if nothing happens but the end of a run on its GPU, NOWHERE without one."""
         site = self.site
-        followers = (task + offset for task in running for offset, _ in site.outputs[site.template[task]])
+        arcs = ((task, arc) for task in running for arc in site.outputs[site.template[task]])
+        followers = (task + offset for task, (offset, edge) in arcs if not site.delay_us[edge])
         for task in (*self.queue[gpu], *followers):
             if site.gpu[task] == gpu and site.inputs_missing[task] == site.coming(task, running):
                 return task

@@ -59,7 +59,7 @@ class Replay(Policy):
     requests of streams operations begin in the planned order, and no request joins before its planned start.
     """
 
-    supports: ClassVar[Features] = SERVING | {Feature.GANGS}
+    supports: ClassVar[Features] = SERVING | {Feature.GANGS, Feature.DELAYS}
     knows_paths: ClassVar[bool] = True
     foresees: ClassVar[bool] = True
     serves_streams: ClassVar[bool] = True

@@ -22,7 +22,7 @@ from math import gcd
 
 from ortools.sat.python import cp_model
 
-from truenorth.models.features import SEVERAL_AT_A_TIME, require
+from truenorth.models.features import SEVERAL_AT_A_TIME, Feature, require
 from truenorth.models.formulations.allowance import UNLIMITED, Allowance
 from truenorth.models.formulations.choices import Choices
 from truenorth.models.formulations.cp_sat_residency import (
@@ -39,13 +39,13 @@ from truenorth.models.formulations.cp_sat_variables import CpSatVariables, Pair
 from truenorth.models.formulations.equal_jobs import ordered_tasks
 from truenorth.models.formulations.orders import batch_of, batch_times, led_by, overlapping, share_of
 from truenorth.models.formulations.scale import ScaledObjective
-from truenorth.models.formulations.windows import Limits, Surcharges, Windows, horizon_us, time_windows, transfer_matrix
+from truenorth.models.formulations.windows import Limits, Surcharges, Windows, gap_matrix, horizon_us, time_windows
 from truenorth.models.instance import NONE, Instance
 from truenorth.models.objective import Objective, Term, charges, timeline_value
 from truenorth.models.timeline import Timeline
 from truenorth.models.workload import WHOLE
 
-SUPPORTS = SEVERAL_AT_A_TIME
+SUPPORTS = SEVERAL_AT_A_TIME | {Feature.DELAYS}
 
 _TERM_BYTES, _TERM_S = 1_500, 1.5e-5
 """What a variable or constraint takes to build and to hand over, and in the solver, as measured."""
@@ -332,21 +332,21 @@ def run_no_more_tasks_than_gpus(model: cp_model.CpModel, v: CpSatVariables, choi
 
 
 def wait_for_inputs(model: cp_model.CpModel, v: CpSatVariables, choices: Choices) -> None:
-    """T2: a task starts after each predecessor p has ended and its output has arrived.
+    """T2: a task starts after each predecessor p has ended, the delay has passed and its output has arrived.
 
     s_t >= e_p + min over GPUs;  x_pg and not x_tg => s_t >= e_p + min over other GPUs;
-    x_pg and x_th => s_t >= e_p + transfer_gh where that is longer.
+    x_pg and x_th => s_t >= e_p + gap_gh where that is longer. A gap is delay and transfer; on one GPU the delay alone.
     """
     for task, targets in enumerate(choices.gpus):
         for before, edge in choices.instance.task_inputs(task):
-            transfer = transfer_matrix(choices.instance, edge)
+            gap = gap_matrix(choices.instance, edge)
             sources = choices.gpus[before]
             # From the weakest to the strongest, each only where it says more.
-            least = min(int(transfer[g, h]) for g in sources for h in targets)
+            least = min(int(gap[g, h]) for g in sources for h in targets)
             model.add(v.start[task] >= v.end[before] + least).with_name(f"precedence[{before},{task}]")
             for g in sources:
                 others = [h for h in targets if h != g]
-                apart = min((int(transfer[g, h]) for h in others), default=0)
+                apart = min((int(gap[g, h]) for h in others), default=0)
                 away = [v.assign[before, g], *([v.assign[task, g].negated()] if g in targets else [])]
                 if apart > least:
                     named = model.add(v.start[task] >= v.end[before] + apart).with_name(
@@ -354,9 +354,9 @@ def wait_for_inputs(model: cp_model.CpModel, v: CpSatVariables, choices: Choices
                     )
                     named.only_enforce_if(*away)
                 for h in others:
-                    if transfer[g, h] > max(apart, least):
+                    if gap[g, h] > max(apart, least):
                         both = [v.assign[before, g], v.assign[task, h]]
-                        arrival = v.end[before] + int(transfer[g, h])
+                        arrival = v.end[before] + int(gap[g, h])
                         named = model.add(v.start[task] >= arrival).with_name(f"transfer[{before},{task},{g},{h}]")
                         named.only_enforce_if(*both)
 

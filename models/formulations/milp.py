@@ -17,7 +17,7 @@ from itertools import combinations, pairwise
 
 import pulp
 
-from truenorth.models.features import ONE_AT_A_TIME, require
+from truenorth.models.features import ONE_AT_A_TIME, Feature, require
 from truenorth.models.formulations.allowance import UNLIMITED, Allowance
 from truenorth.models.formulations.choices import Choices
 from truenorth.models.formulations.equal_jobs import ordered_tasks
@@ -34,12 +34,12 @@ from truenorth.models.formulations.milp_residency import (
 )
 from truenorth.models.formulations.milp_variables import MilpVariables, Pairs, first_start, last_end, last_start, loaded
 from truenorth.models.formulations.scale import ScaledObjective
-from truenorth.models.formulations.windows import horizon_us, time_windows, transfer_matrix
+from truenorth.models.formulations.windows import gap_matrix, horizon_us, time_windows
 from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective, timeline_value
 from truenorth.models.timeline import Timeline
 
-SUPPORTS = ONE_AT_A_TIME
+SUPPORTS = ONE_AT_A_TIME | {Feature.DELAYS}
 """Orders of pairs say little about what runs beside what."""
 
 
@@ -205,18 +205,18 @@ def run_no_more_tasks_than_gpus(problem: pulp.LpProblem, v: MilpVariables, choic
 
 
 def wait_for_inputs(problem: pulp.LpProblem, v: MilpVariables, choices: Choices) -> None:
-    """T2: a task starts after each predecessor p has ended and its output has arrived.
+    """T2: a task starts after each predecessor p has ended, the delay has passed and its output has arrived.
 
-    For every GPU g of p:  s_t >= e_p + sum_h transfer_gh x_th - sum_k x_pk max_h (transfer_gh - transfer_kh).
+    For every GPU g of p:  s_t >= e_p + sum_h gap_gh x_th - sum_k x_pk max_h (gap_gh - gap_kh).
     """
     for task, targets in enumerate(choices.gpus):
         for before, edge in choices.instance.task_inputs(task):
-            transfer = transfer_matrix(choices.instance, edge)
+            gap = gap_matrix(choices.instance, edge)
             for g in choices.gpus[before]:
-                arrival = [v.units.time(int(transfer[g, h])) * v.assign[task, h] for h in targets]
+                arrival = [v.units.time(int(gap[g, h])) * v.assign[task, h] for h in targets]
                 # If another GPU than g ran it, the row must not ask for more than that one's transfer.
                 excess = [
-                    v.units.time(max(int(transfer[g, h] - transfer[k, h]) for h in targets)) * v.assign[before, k]
+                    v.units.time(max(int(gap[g, h] - gap[k, h]) for h in targets)) * v.assign[before, k]
                     for k in choices.gpus[before]
                     if k != g
                 ]

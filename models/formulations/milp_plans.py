@@ -218,8 +218,8 @@ class _Reading:
         v, needs = self.formulation.variables, self.choices.needs
         for task in self.gpu:
             for source, edge in self.instance.task_inputs(task):
-                transfer = self.instance.transfer_time(edge, self.gpu[source], self.gpu[task])
-                yield ("run", source), ("run", task), transfer
+                gap = self.instance.gap_time(edge, self.gpu[source], self.gpu[task])
+                yield ("run", source), ("run", task), gap
         for need in self.loads:
             yield ("load", need), ("run", needs[need][0]), 0
         for t, u in [(t, u) for t, u in self._chosen(v.before) if self.gpu[t] == self.gpu[u]]:

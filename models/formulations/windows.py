@@ -16,7 +16,7 @@ from fractions import Fraction
 import numpy as np
 
 from truenorth.models.cluster import FOREVER
-from truenorth.models.features import SEVERAL_AT_A_TIME, require
+from truenorth.models.features import SEVERAL_AT_A_TIME, Feature, require
 from truenorth.models.formulations.scale import ScaledObjective
 from truenorth.models.instance import NEVER, NONE, Instance, Ints, UnsupportedInstanceError
 from truenorth.models.objective import Objective
@@ -148,7 +148,7 @@ def time_windows(
     Cost: O(edges x GPUs^2) per job.
     If wrong: unsound. A plan outside of its windows is cut off, and what is then proved holds for the others alone.
     """
-    require(instance, "a formulation", SEVERAL_AT_A_TIME)
+    require(instance, "a formulation", SEVERAL_AT_A_TIME | {Feature.DELAYS})
     if any(len(gpu.available.intervals) > 1 for gpu in instance.cluster.gpus):
         raise UnsupportedInstanceError("formulations know no GPU that comes twice; allowed is one interval each")
     run = _reachable_run_times(instance)
@@ -195,32 +195,33 @@ def cannot_end(instance: Instance) -> bool:
 def horizon_us(instance: Instance) -> int:
     """Return a time by which some best plan has ended, whatever the objective.
 
-    Moved as early as its decisions allow, a plan ends with a chain of runs, loads and transfers that begins at a
-    release or when a GPU comes; no run, load or transfer occurs twice in it, and a need causes at most one load.
+    Moved as early as its decisions allow, a plan ends with a chain of runs, loads, delays and transfers that begins at
+    a release or when a GPU comes; none of these occurs twice in it, and a need causes at most one load.
     Batches of a class that keep off each other's starts (T3b) add a microsecond each.
 
     Notes
     -----
     Invariant: some optimal plan of every objective ends by then, since none of them pays for waiting.
-    Because: the chain that ends last has each run, load and transfer at most once, and begins at a release or an
+    Because: the chain that ends last has each run, load, delay and transfer at most once, and begins at a release or an
         arrival.
     Cost: O(tasks).
     If wrong: unsound if too early, since plans that end later are cut off; slower if too late.
     """
     run, load = _longest_runs(instance), instance.load_us.max(axis=1, initial=0)
-    transfer = instance.transfer_us.max(axis=(1, 2, 3), initial=0)
+    gap = instance.transfer_us.max(axis=(1, 2, 3), initial=0) + instance.delay_us
     per_template = np.array([sum(int(load[model]) for model in needed) for needed in instance.needs], np.int64)
-    per_template += np.array([sum(int(transfer[edge]) for _, edge in row) for row in instance.inputs], np.int64)
+    per_template += np.array([sum(int(gap[edge]) for _, edge in row) for row in instance.inputs], np.int64)
     per_template += instance.input_us
     begins = max(int(instance.job_release_us.max()), int(_comes_us(instance).max()))
     return int(begins + run.sum() + per_template[instance.task_template].sum())
 
 
-def transfer_matrix(instance: Instance, edge: int) -> Ints:
-    """Return the transfer time of an edge between every two GPUs in microseconds. Shape [gpus, gpus]."""
+def gap_matrix(instance: Instance, edge: int) -> Ints:
+    """Return delay and transfer time of an edge between every two GPUs in microseconds. Shape [gpus, gpus]."""
     same_server = (instance.gpu_server[:, None] == instance.gpu_server[None, :]).astype(np.int64)
     matrix: Ints = instance.transfer_us[edge, instance.gpu_class[:, None], instance.gpu_class[None, :], same_server]
     np.fill_diagonal(matrix, 0)
+    matrix += instance.delay_us[edge]
     return matrix
 
 
@@ -296,9 +297,7 @@ def _heads(instance: Instance, run: Ints, given: Ints) -> Ints:
             task = int(instance.job_first_task[job]) + index
             for before, edge in instance.task_inputs(task):
                 # The best GPU of the predecessor counts: where it ran is not decided yet.
-                arrival = np.minimum(heads[before] + run[before], UNREACHABLE)[:, None] + transfer_matrix(
-                    instance, edge
-                )
+                arrival = np.minimum(heads[before] + run[before], UNREACHABLE)[:, None] + gap_matrix(instance, edge)
                 heads[task] = np.maximum(heads[task], arrival.min(axis=0))
             # Its successors see at once that it cannot end there.
             late = (goes < FOREVER) & (heads[task] + run[task] > goes)
@@ -313,7 +312,7 @@ def _tails(instance: Instance, run: Ints) -> Ints:
         for index in reversed(instance.workflows[workflow].topological):
             task = int(instance.job_first_task[job]) + index
             for after, edge in instance.task_outputs(task):
-                rest = transfer_matrix(instance, edge) + (run[after] + tails[after])[None, :]
+                rest = gap_matrix(instance, edge) + (run[after] + tails[after])[None, :]
                 tails[task] = np.maximum(tails[task], rest.min(axis=1))
     return tails
 
@@ -332,6 +331,6 @@ def _latest_ends(instance: Instance, run: Ints, latest: Ints) -> Ints:
         for index in reversed(instance.workflows[workflow].topological):
             task = int(instance.job_first_task[job]) + index
             for after, edge in instance.task_outputs(task):
-                sent = (latest[after] - run[after])[None, :] - transfer_matrix(instance, edge)
+                sent = (latest[after] - run[after])[None, :] - gap_matrix(instance, edge)
                 latest[task] = np.minimum(latest[task], sent.max(axis=1))
     return latest

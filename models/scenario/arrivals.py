@@ -24,7 +24,7 @@ from truenorth.models.scenario.files import LONGEST_LINE, admit, open_now, read_
 from truenorth.models.scenario.quantities import MAX_JOBS, MAX_PRIORITY, MAX_TIME_US, read_number, read_server
 from truenorth.models.scenario.requests import TOKEN_COLUMNS, Forms, RequestForm, read_count
 from truenorth.models.streams import Tokens
-from truenorth.models.units import US_DECIMALS, QuantityError, microseconds
+from truenorth.models.units import US_DECIMALS, QuantityError, microseconds, parse_time
 from truenorth.models.workload import Job, Workflow
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ def build_jobs(
             a.ingress,
             a.tokens,
             document.workflows[a.workflow].priority if a.priority is None else a.priority,
+            a.delays_us,
             a.line,
             a.label,
         )
@@ -134,7 +135,8 @@ def _without_tokens(task: str) -> str:
 def _trace(section: TraceSection, document: ScenarioDocument, forms: Forms, folder: Path) -> Sequence[Arrival]:
     path = folder / section.file
     try:
-        trace = read_trace(path, list(document.workflows), document.cluster.n_servers, section.window, forms)
+        names, servers = list(document.workflows), document.cluster.n_servers
+        trace = read_trace(path, names, servers, section.window, forms, _followers(document))
     except OSError as error:
         problem = f"{path} cannot be read: {error.strerror}; allowed is a readable CSV file"
         raise FieldError(("workload", "trace", "file"), problem) from None
@@ -165,9 +167,36 @@ def _list_jobs(document: ScenarioDocument, forms: Forms) -> list[Arrival]:
             problem = f"unknown server {quote(f's{job.ingress}')}; allowed are s0 to s{servers - 1}"
             raise FieldError((*where, "ingress"), problem)
         tokens = _listed_tokens(job, (*where, "tokens"), forms[job.workflow])
-        said = job.deadline, job.weight, job.ingress, job.path, tokens, job.priority, job.line, job.label
+        delays_us = _listed_delays(job, (*where, "delay"), document)
+        said = job.deadline, job.weight, job.ingress, job.path, tokens, job.priority, delays_us, job.line, job.label
         arrivals.append(Arrival(job.release, job.workflow, *said))
     return arrivals
+
+
+Followers = Mapping[str, Collection[str]]
+"""By workflow: the tasks that come after others, which may have a delay."""
+
+
+def _followers(document: ScenarioDocument) -> Followers:
+    return {
+        name: [task for task, said in section.tasks.items() if said.after]
+        for name, section in document.workflows.items()
+    }
+
+
+def _listed_delays(job: JobSection, where: Where, document: ScenarioDocument) -> dict[str, int] | None:
+    """Return what a job says of the delays before its tasks."""
+    tasks = document.workflows[job.workflow].tasks
+    followers = [task for task, said in tasks.items() if said.after]
+    for name in job.delay:
+        if name not in followers:
+            raise FieldError((*where, name), _no_follower(name, job.workflow, tasks, followers))
+    return job.delay or None
+
+
+def _no_follower(task: str, workflow: str, tasks: Collection[str], followers: Collection[str]) -> str:
+    what = f"comes after no other task of {workflow}" if task in tasks else f"is no task of {workflow}"
+    return f"{what}, so that it can have no delay; {allowed(task, followers) if followers else 'leave it out'}"
 
 
 def _listed_tokens(job: JobSection, where: Where, forms: Mapping[str, RequestForm]) -> dict[str, Tokens] | None:
@@ -199,6 +228,7 @@ class Arrival(NamedTuple):
     path: int | None = None
     tokens: Mapping[str, Tokens] | None = None
     priority: int | None = None
+    delays_us: Mapping[str, int] | None = None
     line: int | None = None
     label: str | None = None
 
@@ -219,6 +249,7 @@ def read_trace(
     servers: int,
     window: tuple[int, int] | None = None,
     forms: Forms | None = None,
+    followers: Followers | None = None,
 ) -> Trace:
     """Return the arrivals of a CSV file.
 
@@ -232,6 +263,8 @@ def read_trace(
         Start and end in microseconds; releases count from the start. None: every row, as it stands.
     forms
         How requests of these workflows get their tokens; None where there are no requests.
+    followers
+        Which tasks come after others, and may have delays; None where there are none.
 
     Raises
     ------
@@ -245,14 +278,14 @@ def read_trace(
     with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="", opener=open_now) as file:
         rows = csv.reader(read_bounded_lines(file, str(path), LONGEST_LINE), strict=True)
         form_of = {name: {} if forms is None else forms.get(name, {}) for name in workflows}
-        return _read(rows, str(path), form_of, servers, window or (0, MAX_TIME_US + 1))
+        return _read(rows, str(path), form_of, followers or {}, servers, window or (0, MAX_TIME_US + 1))
 
 
-def _read(rows: Reader, file: str, forms: Forms, servers: int, window: tuple[int, int]) -> Trace:
+def _read(rows: Reader, file: str, forms: Forms, followers: Followers, servers: int, window: tuple[int, int]) -> Trace:
     row: list[str] = []
     try:
         row = next(rows, [])
-        columns = _TraceHeader([name.strip() for name in row], forms, servers)
+        columns = _TraceHeader([name.strip() for name in row], forms, followers, servers)
         kept: list[Arrival] = []
         count, first, last = 0, 0, 0
         start, end = window
@@ -283,8 +316,10 @@ def _read(rows: Reader, file: str, forms: Forms, servers: int, window: tuple[int
         raise InputError(file, line, str(error.where[0]), problem) from None
 
 
-_Rest = tuple[int | None, Fraction, int | None, int | None, Mapping[str, Tokens] | None, int | None]
-_NOTHING_SAID: _Rest = (None, Fraction(1), None, None, None, None)
+_Rest = tuple[
+    int | None, Fraction, int | None, int | None, Mapping[str, Tokens] | None, int | None, Mapping[str, int] | None
+]
+_NOTHING_SAID: _Rest = (None, Fraction(1), None, None, None, None, None)
 
 
 def _read_number(text: str, what: str) -> int:
@@ -302,13 +337,18 @@ def _read_priority(text: str) -> int:
 class _TraceHeader:
     """The header of a trace, and how a row is read by it."""
 
-    def __init__(self, header: Sequence[str], forms: Forms, servers: int) -> None:
-        self._width, self._servers, self._forms = len(header), servers, forms
+    def __init__(self, header: Sequence[str], forms: Forms, followers: Followers, servers: int) -> None:
+        self._width, self._servers, self._forms, self._followers = len(header), servers, forms, followers
         self._workflows = {guard(name): name for name in forms} | {name: name for name in forms}
         self._requests = any(forms.values())
         requests = {task for of in forms.values() for task in of}
         tokens = {f"{task}.{what}": (task, at) for task in requests for at, what in enumerate(TOKEN_COLUMNS)}
-        known = (*_COLUMNS, *tokens)
+        delays = {
+            f"{task}.delay{unit and f'_{unit}'}": (task, unit)
+            for task in dict.fromkeys(task for of in followers.values() for task in of)
+            for unit in ("", *US_DECIMALS)
+        }
+        known = (*_COLUMNS, *tokens, *delays)
         if header and not any(name in known for name in header):
             # Whatever file this is, it is none of ours to quote.
             raise FieldError(("header",), f"is none of a trace; {allowed('', known)}")
@@ -329,7 +369,15 @@ class _TraceHeader:
         given = {
             name: position for position, name in enumerate(header) if name not in (*_TIME, "workflow", "line", "label")
         }
-        self._optional = {name: position for name, position in given.items() if name not in tokens}
+        self._optional = {
+            name: position for name, position in given.items() if name not in tokens and name not in delays
+        }
+        self._delays = [(*delays[name], name, position) for name, position in given.items() if name in delays]
+        twice = [
+            name for at, (task, _, name, _) in enumerate(self._delays) if task in [d[0] for d in self._delays[:at]]
+        ]
+        if twice:
+            raise FieldError(("header",), f"column {quote(twice[0])} is a second delay of its task; allowed is one")
         self._tokens = [(*tokens[name], name, position) for name, position in given.items() if name in tokens]
 
     def values(self, row: Sequence[str]) -> tuple[int, str, _Rest | tuple[()]]:
@@ -345,7 +393,8 @@ class _TraceHeader:
         if workflow is None:
             name = row[self._workflow_at]
             raise FieldError(("workflow",), f"unknown workflow {quote(name)}; {allowed(name, self._workflows)}")
-        return time_us, workflow, self._rest(row, workflow) if self._optional or self._requests else ()
+        says_more = self._optional or self._requests or self._delays
+        return time_us, workflow, self._rest(row, workflow) if says_more else ()
 
     def origin(self, row: Sequence[str]) -> tuple[int | None, str | None]:
         """Return line and label of the log's job that a row stands for, None where there is no such column."""
@@ -383,7 +432,29 @@ class _TraceHeader:
             if ingress is not None and ingress >= self._servers:
                 raise FieldError((name,), f"unknown server {quote(text)}; allowed are s0 to s{self._servers - 1}")
         tokens = self._tokens_of(row, self._forms[workflow]) if self._requests else None
-        return deadline, weight, ingress, path, tokens, priority
+        delays_us = self._delays_of(row, workflow) if self._delays else None
+        return deadline, weight, ingress, path, tokens, priority, delays_us
+
+    def _delays_of(self, row: Sequence[str], workflow: str) -> dict[str, int] | None:
+        """Return the delays before a job's tasks, as far as the row gives any."""
+        found: dict[str, int] = {}
+        for task, unit, name, position in self._delays:
+            text = row[position].strip()
+            if not text:
+                continue
+            if task not in self._followers[workflow]:
+                raise FieldError(
+                    (name,),
+                    f"{quote(text)} is given, and no such task of this job comes after others; allowed is nothing",
+                )
+            try:
+                found[task] = microseconds(text, unit) if unit else parse_time(text)
+            except QuantityError as error:
+                plain = f"{quote(text)} is no time; allowed is a plain number of {unit}"
+                raise FieldError((name,), plain if unit else str(error)) from None
+            if not 0 <= found[task] <= MAX_TIME_US:
+                raise FieldError((name,), f"{quote(text)} is out of range; allowed is 0 to {MAX_TIME_US} us")
+        return found or None
 
     def _tokens_of(self, row: Sequence[str], forms: Mapping[str, RequestForm]) -> dict[str, Tokens] | None:
         """Return the tokens of a job's requests as far as the row gives any."""

@@ -32,6 +32,7 @@ from truenorth.models.scenario.errors import FieldError, InputError, Source, Whe
 from truenorth.models.scenario.limits import (
     blame_initial,
     blame_workflows,
+    check_delays,
     check_horizon,
     check_models,
     check_places,
@@ -473,6 +474,7 @@ def _build_instance(document: ScenarioDocument, folder: Path) -> Instance:
     blame_initial(cluster, models, restrictions, initial)
     jobs = build_jobs(document, workflows, forms, folder)
     check_tasks(jobs)
+    check_delays(cluster, restrictions, jobs)
     with blame(("workload",), "a workload that the cluster can run"):
         overlap, catalogue = document.options.overlap_loads, tuple(workflows.values())
         instance = Instance(cluster, models, jobs, overlap, initial, restrictions, catalogue)

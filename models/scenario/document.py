@@ -41,6 +41,7 @@ from truenorth.models.scenario.quantities import (
     TokenTriple,
     UncachedCount,
     Window,
+    read_edge_size,
 )
 from truenorth.models.scenario.section import Section, kind_of, problem, refuse_empty
 from truenorth.models.scenario.stream_section import StreamSection, for_every_kind
@@ -222,6 +223,35 @@ def _edges(value: object) -> object:
     return named
 
 
+class EdgeSection(Section):
+    """What lies between a task and its predecessor: bytes that travel, and time that passes outside of the cluster."""
+
+    bytes: EdgeSize | None = Field(
+        default=None, description="What travels, in place of the predecessor's output; kv: the KV of its prompt."
+    )
+    delay: Time = Field(
+        default="0 s",
+        validate_default=True,
+        description="What passes between the end and the next task besides the transfer: a tool runs, a person thinks.",
+    )
+    hold: Flag = Field(default=False, description="Whether KV stays meanwhile; only false is supported.")
+
+    @model_validator(mode="after")
+    def _nothing_held(self) -> EdgeSection:
+        if self.hold:
+            text = "KV cannot be held between requests yet; leave hold out, and say what is cached by uncached"
+            raise problem(text, "hold")
+        return self
+
+
+def _edge(value: object) -> object:
+    """Turn the bytes of an edge into a section with these alone."""
+    if isinstance(value, Mapping):
+        return value
+    size = None if value is None else read_edge_size(value)
+    return EdgeSection.model_construct(bytes=size, delay=0, hold=False)
+
+
 RuntimeByKind = Annotated[
     dict[Name, PositiveTime],
     BeforeValidator(for_every_kind, PositiveTime | dict[Name, PositiveTime]),
@@ -230,7 +260,8 @@ RuntimeByKind = Annotated[
 TablesByKind = Annotated[
     dict[Name, _Table], BeforeValidator(_tables, _Table | dict[Name, _Table]), refuse_empty("table by batch size")
 ]
-_After = Annotated[dict[Name, EdgeSize | None], BeforeValidator(_edges, list[Name] | dict[Name, EdgeSize | None])]
+_Edge = Annotated[EdgeSection, BeforeValidator(_edge, EdgeSize | EdgeSection | None)]
+_After = Annotated[dict[Name, _Edge], BeforeValidator(_edges, list[Name] | dict[Name, EdgeSize | EdgeSection | None])]
 
 
 class TaskSection(Section):
@@ -247,7 +278,8 @@ class TaskSection(Section):
     output: Size = Field(default="0 B", validate_default=True, description="Bytes that travel to each successor.")
     after: _After = Field(
         default_factory=dict,
-        description="Predecessors: a list, or a mapping to the bytes of the edge (null: the output's; kv: its KV).",
+        description="Predecessors: a list, or a mapping to the bytes of the edge (null: the output's; kv: its KV), or "
+        "to its bytes and delay.",
     )
     input: Size = Field(
         default="0 B",
@@ -362,7 +394,8 @@ class TraceSection(Section):
     """Arrivals from a CSV file: time_ms (or time_s, time_us), workflow.
 
     Besides, where there are such columns, deadline_ms, weight, ingress, path and priority; of a request TASK of a
-    stream also TASK.prompt, TASK.uncached, TASK.output.
+    stream also TASK.prompt, TASK.uncached, TASK.output; of a task that comes after others TASK.delay, a time with its
+    unit, or TASK.delay_ms (or _s, _us), a plain number.
     """
 
     file: Name = Field(description="Path, relative to the scenario file.")
@@ -384,6 +417,10 @@ class JobSection(Section):
     priority: Priority | None = Field(default=None, description="A higher one goes first in policies' queues.")
     tokens: dict[Name, TokenTriple] = Field(
         default_factory=dict, description="By task: prompt, uncached and output tokens of its request."
+    )
+    delay: dict[Name, Time] = Field(
+        default_factory=dict,
+        description="By task: what passes between the end of each predecessor and it, in place of its edges' delay.",
     )
     line: Line | None = Field(default=None, description="Line of the log that it comes from, named by estimates.")
     label: str | None = Field(default=None, description="What the log calls it, for estimates: a model or a user.")

@@ -130,6 +130,25 @@ def check_tables(cluster: Cluster, restrictions: Restrictions, workflows: Sequen
         raise FieldError(("batches",), f"{problem}; allowed are {MAX_BATCH_TIMES}")
 
 
+def check_delays(cluster: Cluster, restrictions: Restrictions, jobs: Sequence[Job]) -> None:
+    """Refuse jobs with more different delays than the tables of transfers can hold.
+
+    Raises
+    ------
+    FieldError
+        At the workload.
+    """
+    if all(job.delays_us is None for job in jobs):
+        return
+    sorts = len(GPUClasses.of(cluster, restrictions).gpus)
+    apart = {(id(job.workflow), frozenset((job.delays_us or {}).items())): job.workflow for job in jobs}
+    edges = sum(len(task.inputs) for workflow in apart.values() for task in workflow.tasks)
+    if edges * sorts**2 > MAX_TRANSFERS:
+        problem = f"{len(apart)} workflows with delays of their own have {edges} edges; allowed are"
+        remedy = "round the delays, or take a shorter window"
+        raise FieldError(("workload",), f"{problem} {MAX_TRANSFERS // sorts**2}; {remedy}")
+
+
 def check_tasks(jobs: Sequence[Job]) -> None:
     """Refuse more tasks than tables can hold.
 
@@ -158,6 +177,7 @@ def check_horizon(instance: Instance) -> None:
     for template, needs in enumerate(instance.needs):
         per_template[template] += sum(float(instance.load_us[model].max()) for model in needs)
         per_template[template] += sum(float(instance.transfer_us[edge].max()) for _, edge in instance.inputs[template])
+        per_template[template] += sum(float(instance.delay_us[edge]) for _, edge in instance.inputs[template])
         per_template[template] += float(instance.input_us[template])
     if instance.streams is not None:
         per_template += _served_us(instance, instance.streams)

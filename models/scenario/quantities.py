@@ -234,13 +234,14 @@ KV = -1
 """Stands for the bytes of an edge along which KV is moved."""
 
 
-def _size_or_kv(value: object) -> int:
+def read_edge_size(value: object) -> int:
+    """Read the bytes of an edge, KV where its KV is moved."""
     return KV if value == "kv" else _read_size(value)
 
 
 EdgeSize = Annotated[
     int,
-    PlainValidator(_size_or_kv),
+    PlainValidator(read_edge_size),
     _said(
         "string",
         "A size in bytes; `kv`: the KV of the predecessor's prompt.",

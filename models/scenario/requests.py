@@ -110,7 +110,7 @@ def request_forms(document: ScenarioDocument, gpus: Sequence[GPU] = ()) -> Forms
                 task.prompt,
                 task.uncached,
                 task.output_tokens,
-                KV in task.after.values(),
+                any(edge.bytes == KV for edge in task.after.values()),
                 longest[task.stream],
                 any(name in branch.tasks for branch in section.branches),
             )

@@ -1,7 +1,7 @@
 """Workflows: from the document's batch classes and workflows to the core types, and to and from networkx graphs.
 
 In a graph nodes are tasks and carry the keys of a task in a scenario file (``models``, ``runtime``, ``output``, ...);
-an edge may carry ``bytes`` of its own, in place of what its source puts out.
+an edge may carry ``bytes`` of its own, in place of what its source puts out, and a ``delay``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Graph = nx.DiGraph[Any]
 
 
-_BYTES = "bytes"
+_BYTES, _DELAY = "bytes", "delay"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +115,10 @@ def _request(classes: _Classes, where: Where, task: TaskSection, inputs: tuple[E
 
 def _inputs(task: TaskSection, section: WorkflowSection) -> tuple[Edge, ...]:
     return tuple(
-        Edge(source, 0, kv=True) if size == KV else Edge(source, section.tasks[source].output if size is None else size)
-        for source, size in task.after.items()
+        Edge(source, 0, True, edge.delay)
+        if edge.bytes == KV
+        else Edge(source, section.tasks[source].output if edge.bytes is None else edge.bytes, False, edge.delay)
+        for source, edge in task.after.items()
     )
 
 
@@ -127,7 +129,7 @@ def workflow_section(graph: Graph) -> dict[str, Any]:
     ------
     InputError
         If the graph is undirected or has parallel edges, two nodes bear one name, or an edge carries anything but
-        ``bytes``. What is wrong with a task is for `scenario_from` to say.
+        ``bytes`` and ``delay``. What is wrong with a task is for `scenario_from` to say.
 
     Examples
     --------
@@ -151,10 +153,14 @@ def workflow_section(graph: Graph) -> dict[str, Any]:
 
 def _edges_into(graph: Graph, node: object) -> dict[str, Any]:
     for source, _, attributes in graph.in_edges(node, data=True):
-        if others := sorted(attributes.keys() - {_BYTES}, key=str):
+        if others := sorted(attributes.keys() - {_BYTES, _DELAY}, key=str):
             field = f"tasks.{node}.after.{source}"
-            raise InputError("graph", None, field, f"unknown attribute {quote(others[0])}; allowed is {_BYTES}")
-    return {str(source): attributes.get(_BYTES) for source, _, attributes in graph.in_edges(node, data=True)}
+            problem = f"unknown attribute {quote(others[0])}; allowed are {_BYTES} and {_DELAY}"
+            raise InputError("graph", None, field, problem)
+    return {
+        str(source): dict(attributes) if _DELAY in attributes else attributes.get(_BYTES)
+        for source, _, attributes in graph.in_edges(node, data=True)
+    }
 
 
 def workflow_graph(workflow: Workflow) -> Graph:
@@ -166,7 +172,8 @@ def workflow_graph(workflow: Workflow) -> Graph:
         graph.add_node(task.name, **_attributes(task))
     for task in workflow.tasks:
         for edge in task.inputs:
-            graph.add_edge(edge.source, task.name, bytes="kv" if edge.kv else f"{edge.size_bytes} B")
+            delay = {_DELAY: f"{edge.delay_us} us"} if edge.delay_us else {}
+            graph.add_edge(edge.source, task.name, bytes="kv" if edge.kv else f"{edge.size_bytes} B", **delay)
     return graph
 
 

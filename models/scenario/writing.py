@@ -241,6 +241,8 @@ def job_sections(instance: Instance) -> list[dict[str, Any]]:
             section["priority"] = job.priority
         if job.tokens:
             section["tokens"] = {name: list(tokens) for name, tokens in job.tokens.items()}
+        if job.delays_us:
+            section["delay"] = {name: f"{delay_us} us" for name, delay_us in job.delays_us.items()}
         sections.append(section)
     return sections
 

@@ -108,7 +108,7 @@ def checked(objective: Objective, instance: Instance, file: PlanFile) -> Checked
     UnsupportedInstanceError
         If the window has a feature whose rules the checker does not know.
     """
-    require(instance, "the checker", SERVING | {Feature.GANGS})
+    require(instance, "the checker", SERVING | {Feature.GANGS, Feature.DELAYS})
     timeline = file.timeline
     value = None
     if bool((timeline.place != UNPLACED).all()):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from truenorth.executor import IllegalActionError, Knows, NoiseError, PolicyError, StalledError
 from truenorth.executor.policies.parse import suited
 from truenorth.models.errors import QuestionError
-from truenorth.models.features import SEVERAL_AT_A_TIME, missing
+from truenorth.models.features import SEVERAL_AT_A_TIME, Feature, missing
 from truenorth.models.instance import UnsupportedInstanceError
 from truenorth.models.metrics import Metrics, StreamMetrics, measure
 from truenorth.models.objective import Objective, Status, gap, reported_bound, reported_value
@@ -360,7 +360,7 @@ def answer_comparison(asked: CompareQuestion, scenario: Scenario, budget: Budget
         stays = scenario.instance.always_available
         simulations, left_out = _serving(run, stays, _default_policies(scenario, asked.noise))
         # Said, so that nobody takes its absence for a failure.
-        if not missing(scenario.instance, SEVERAL_AT_A_TIME) and not _lists_are_short(scenario):
+        if not missing(scenario.instance, SEVERAL_AT_A_TIME | {Feature.DELAYS}) and not _lists_are_short(scenario):
             left_out[AHEAD] = "its decisions take long on so many GPUs and tasks; it runs where it is named"
     else:
         simulations, broken = _keeping_the_rules(run, asked.policies)

@@ -164,9 +164,8 @@ def measured_latencies(latencies: Sequence[NDArray[np.int64]], jobs: int) -> Lat
 
 
 def _runs_of(instance: Instance, samples: Samples, task: int) -> Spread:
-    template = int(instance.task_template[task])
+    template, name = int(instance.task_template[task]), instance.task_name(task)
     workflow = instance.jobs[int(instance.task_job[task])].workflow
-    name = workflow.tasks[template - int(instance.template_first[instance.workflows.index(workflow)])].name
     key = workflow.name, name
     spread = samples.live.get(key, samples.runs.get(key))
     if spread is None or int(instance.template_batch[template]) != NONE:

@@ -22,7 +22,8 @@ class LoneJobs:
     Attributes
     ----------
     fastest, head, tail
-        Per template: its shortest run time, and the longest chains of those before and after it, in microseconds.
+        Per template: its shortest run time, and the longest chains of those and of delays before and after it, in
+        microseconds.
     share
         Per template: of a GPU's compute that it takes, its whole batch together, in parts of `WHOLE`.
     """
@@ -41,6 +42,7 @@ class LoneJobs:
             self._resident[gpu_class[gpu]].add(frozenset(resident.get(gpu, ())))
             self._servers[gpu_class[gpu]].add(server)
         self._run, self._load = instance.run_us.tolist(), instance.load_us.tolist()
+        self._delay: list[int] = instance.delay_us.tolist()
         self.fastest = [min(run for run in row if run != NEVER) for row in self._run]
         self.head, self.tail = [0] * len(self.fastest), [0] * len(self.fastest)
         # As a list: numbers of numpy are slow one by one, and overflow.
@@ -56,9 +58,9 @@ class LoneJobs:
 
     def _chain(self, first: int, order: tuple[int, ...], arcs: Arcs, out: list[int]) -> None:
         for position in order:
-            beside = [first + position + offset for offset, _ in arcs[first + position]]
+            beside = [(first + position + offset, self._delay[edge]) for offset, edge in arcs[first + position]]
             # In topological order all that comes before has its value.
-            out[first + position] = max((self.fastest[t] + out[t] for t in beside), default=0)
+            out[first + position] = max((between + self.fastest[t] + out[t] for t, between in beside), default=0)
 
     def runs(self, template: int, c: int) -> list[int]:
         """Return the run times of a template on a class in batches of 1, 2, 3, ... tasks; [] where it cannot run.
@@ -156,13 +158,13 @@ class LoneJobs:
         return self._cold[needs, c]
 
     def _hop(self, edge: int, a: int, b: int) -> int:
-        """Return the least transfer between two classes; 0 within one."""
+        """Return what passes at least between two classes: the delay, and a transfer unless they are one."""
         if a == b:
-            return 0
+            return self._delay[edge]
         # Two classes may share a server, lie on several, or both: the faster way counts.
         links = [1] if self._servers[a] & self._servers[b] else []
         links += [0] if len(self._servers[a] | self._servers[b]) > 1 else []
-        return min(int(self.instance.transfer_us[edge, a, b, link]) for link in links)
+        return self._delay[edge] + min(int(self.instance.transfer_us[edge, a, b, link]) for link in links)
 
 
 class CheckedLane(NamedTuple):

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from truenorth.models import Instance, Objective
-from truenorth.models.features import SERVING, SEVERAL_AT_A_TIME, Features, missing, require
+from truenorth.models.features import SERVING, SEVERAL_AT_A_TIME, Feature, Features, missing, require
 from truenorth.models.objective import charges
 from truenorth.solvers.bounds import critical_path, energetic, fluid, mean_busy_time
 from truenorth.solvers.bounds.proof import Proof, layers
@@ -43,11 +43,11 @@ METHODS: Mapping[str, Callable[[Instance, Objective], Fraction | None]] = {
 """Formulas for a value that no plan lies below: exact, in the units of `models.objective_value`; None where they do not
 apply."""
 SUPPORTS: Mapping[str, Features] = {
-    "critical_path": SERVING,
-    "mean_busy_time": SEVERAL_AT_A_TIME,
-    "energetic": SEVERAL_AT_A_TIME,
-    "fluid": SEVERAL_AT_A_TIME,
-    "stream_prices": SERVING,
+    "critical_path": SERVING | {Feature.DELAYS},
+    "mean_busy_time": SEVERAL_AT_A_TIME | {Feature.DELAYS},
+    "energetic": SEVERAL_AT_A_TIME | {Feature.DELAYS},
+    "fluid": SEVERAL_AT_A_TIME | {Feature.DELAYS},
+    "stream_prices": SERVING | {Feature.DELAYS},
 }
 
 _PROOFS = {"energetic": energetic.prove, "fluid": fluid.prove, "stream_prices": _prove_stream_prices}
@@ -100,7 +100,7 @@ def best(
     values: dict[str, Fraction | None] = {}
     methods = [name for name in METHODS if not missing(instance, SUPPORTS[name])]
     if not methods:
-        require(instance, "the lower bound", SERVING)
+        require(instance, "the lower bound", SERVING | {Feature.DELAYS})
     for name in methods:
         if is_worth_a_try(instance, objective, name, left_s()):
             values[name] = METHODS[name](instance, objective)

@@ -1,10 +1,10 @@
 """Critical path: no job ends before its longest chain of run times, however idle the cluster.
 
 Source: the longest-path bound of every scheduling text (for instance Pinedo, Scheduling, section 4.1). Beyond run
-times it counts what no plan avoids: transfers between tasks that share no eligible GPU class, and loads that
+times it counts what no plan avoids: delays, transfers between tasks that share no eligible GPU class, and loads that
 a cold copy engine has still to finish (rules R1, R6: nothing loads before time 0).
 
-Other bounds take the chains of fastest run times alone: what a task takes at least, and what lies before and after it.
+Other bounds take the chains of fastest run times and delays: what a task takes at least, what lies before and after it.
 Transfers and loads are left out of these, so that the lengths hold for every placement.
 """
 
@@ -28,22 +28,24 @@ def fastest_run_us(instance: Instance) -> Ints:
 
 
 def heads_us(instance: Instance) -> Ints:
-    """Return the longest chain of fastest run times before each template. Shape [templates]."""
+    """Return the longest chain of fastest run times and delays before each template. Shape [templates]."""
     return _longest(instance, instance.inputs, forwards=True)
 
 
 def tails_us(instance: Instance) -> Ints:
-    """Return the longest chain of fastest run times after each template, itself left out. Shape [templates]."""
+    """Return the longest chain of delays and fastest run times after each template. Shape [templates]."""
     return _longest(instance, instance.outputs, forwards=False)
 
 
 def _longest(instance: Instance, neighbours: Arcs, *, forwards: bool) -> Ints:
     fastest, longest = fastest_run_us(instance).tolist(), [0] * len(instance.needs)
+    delay = instance.delay_us.tolist()
     for workflow, first in zip(instance.workflows, instance.template_first.tolist(), strict=False):
         order: Iterable[int] = workflow.topological if forwards else reversed(workflow.topological)
         for position in order:
-            beside = [first + position + offset for offset, _ in neighbours[first + position]]
-            longest[first + position] = max((fastest[t] + longest[t] for t in beside), default=0)
+            beside = [(first + position + offset, edge) for offset, edge in neighbours[first + position]]
+            chains = (delay[edge] + fastest[t] + longest[t] for t, edge in beside)
+            longest[first + position] = max(chains, default=0)
     return np.array(longest, np.int64)
 
 
@@ -68,7 +70,7 @@ def bound(instance: Instance, objective: Objective) -> Fraction:
 def earliest(instance: Instance) -> Earliest:
     """Return earliest starts and ends, each job alone on the cluster, each input from the class that serves it best."""
     start, end = np.empty(instance.n_tasks, np.int64), np.empty(instance.n_tasks, np.int64)
-    cold, hop = cold_load(instance), least_transfer(instance)
+    cold, hop = cold_load(instance), least_gap(instance)
     for index, (workflow, jobs) in enumerate(zip(instance.workflows, jobs_by_workflow(instance), strict=True)):
         release, first = instance.job_release_us[jobs, None], instance.job_first_task[jobs]
         ends: dict[int, Ints] = {}
@@ -130,8 +132,11 @@ def cold_load(instance: Instance) -> Ints:
     return np.asarray(np.where(instance.run_us == NEVER, UNREACHABLE, table), np.int64)
 
 
-def least_transfer(instance: Instance) -> Ints:
-    """Return the least transfer along an edge between two classes: 0 within one. Shape [edges, classes, classes]."""
+def least_gap(instance: Instance) -> Ints:
+    """Return what passes at least along an edge between two classes: its delay, and between classes a transfer.
+
+    Shape [edges, classes, classes].
+    """
     n_classes = len(instance.class_gpu)
     least = np.zeros((len(instance.transfer_us), n_classes, n_classes), np.int64)
     servers = [set(instance.gpu_server[instance.gpu_class == c].tolist()) for c in range(n_classes)]
@@ -141,4 +146,4 @@ def least_transfer(instance: Instance) -> Ints:
                 within = [1] if servers[a] & servers[b] else []
                 between = [0] if len(servers[a] | servers[b]) > 1 else []
                 least[:, a, b] = instance.transfer_us[:, a, b, within + between].min(axis=1)
-    return least
+    return least + instance.delay_us[:, None, None]

@@ -116,8 +116,10 @@ def _calls(
         )
     tails: dict[int, int] = {target: 0} if first_token else {}
     for at_task in instance.workflows[int(instance.job_workflow[job])].topological[::-1]:
-        later = [at_task + offset for offset, _ in instance.outputs[templates[at_task]]]
-        behind = [tails[other] + runs[other] for other in later if other in tails]
+        later = [
+            (at_task + offset, int(instance.delay_us[edge])) for offset, edge in instance.outputs[templates[at_task]]
+        ]
+        behind = [delay + runs[other] + tails[other] for other, delay in later if other in tails]
         if behind or not first_token:
             tails[at_task] = max([*behind, tails.get(at_task, 0)])
     for at_task, tail in sorted(tails.items()):

@@ -15,7 +15,7 @@ from itertools import pairwise
 from math import lcm
 
 from truenorth.models import NEVER, WHOLE, Instance, Job, Objective
-from truenorth.models.features import SERVING, SEVERAL_AT_A_TIME, Features
+from truenorth.models.features import SERVING, SEVERAL_AT_A_TIME, Feature, Features
 from truenorth.solvers.bounds.alone import LoneJobs
 from truenorth.solvers.bounds.certified import LATEST, RefusedError, as_list, get, whole
 from truenorth.solvers.bounds.stream_recomputed import stream_value
@@ -467,9 +467,9 @@ RECOMPUTED: Mapping[str, Recompute] = {
     "stream_prices": stream_prices,
 }
 SUPPORTS: Mapping[str, Features] = {
-    "critical_path": SERVING,
-    "mean_busy_time": SEVERAL_AT_A_TIME,
-    "energetic": SEVERAL_AT_A_TIME,
-    "fluid": SEVERAL_AT_A_TIME,
-    "stream_prices": SERVING,
+    "critical_path": SERVING | {Feature.DELAYS},
+    "mean_busy_time": SEVERAL_AT_A_TIME | {Feature.DELAYS},
+    "energetic": SEVERAL_AT_A_TIME | {Feature.DELAYS},
+    "fluid": SEVERAL_AT_A_TIME | {Feature.DELAYS},
+    "stream_prices": SERVING | {Feature.DELAYS},
 }

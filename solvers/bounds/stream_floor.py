@@ -352,13 +352,15 @@ class StreamFloor:
             jobs = instance.job_first_task[:-1][instance.job_workflow == number]
             start = int(instance.template_first[number])
             for at in workflow.topological:
-                for offset, _ in instance.inputs[start + at]:
+                for offset, edge in instance.inputs[start + at]:
                     other = jobs + at + offset
-                    head[jobs + at] = np.maximum(head[jobs + at], head[other] + least[other])
+                    before = head[other] + least[other] + instance.delay_us[edge]
+                    head[jobs + at] = np.maximum(head[jobs + at], before)
             for at in workflow.topological[::-1]:
-                for offset, _ in instance.outputs[start + at]:
+                for offset, edge in instance.outputs[start + at]:
                     other = jobs + at + offset
-                    chain = np.where(tail[other] == NONE, NONE, tail[other] + before_target[other])
+                    behind = instance.delay_us[edge] + before_target[other] + tail[other]
+                    chain = np.where(tail[other] == NONE, NONE, behind)
                     tail[jobs + at] = np.maximum(tail[jobs + at], chain)
         chosen = np.flatnonzero((self._stream != NONE) & (tail != NONE))
         job = instance.task_job[chosen]

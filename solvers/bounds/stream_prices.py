@@ -211,10 +211,10 @@ def _tails(instance: Instance) -> Ints:
     for number, (workflow, jobs) in enumerate(zip(instance.workflows, jobs_by_workflow(instance), strict=True)):
         first, start = instance.job_first_task[jobs], int(instance.template_first[number])
         for at in workflow.topological[::-1]:
-            for offset, _ in instance.outputs[start + at]:
+            for offset, edge in instance.outputs[start + at]:
                 after = first + at + offset
                 runs = runs_alone(instance, start + at + offset, after)
-                least = np.where(runs == NEVER, _NOWHERE_US, runs).min(axis=1)
+                least = instance.delay_us[edge] + np.where(runs == NEVER, _NOWHERE_US, runs).min(axis=1)
                 tail[first + at] = np.maximum(tail[first + at], least + tail[after])
     return tail
 

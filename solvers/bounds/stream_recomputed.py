@@ -143,8 +143,9 @@ def _tails(instance: Instance, templates: list[int], runs: list[list[int]]) -> l
     tails = [0] * len(templates)
     workflow = instance.workflows[int((instance.template_first <= templates[0]).sum()) - 1]
     for at in reversed(workflow.topological):
-        after = [at + offset for offset, _ in instance.outputs[templates[at]]]
-        tails[at] = max((min(run for run in runs[t] if run != NEVER) + tails[t] for t in after), default=0)
+        after = [(at + offset, int(instance.delay_us[edge])) for offset, edge in instance.outputs[templates[at]]]
+        chains = (delay + min(run for run in runs[t] if run != NEVER) + tails[t] for t, delay in after)
+        tails[at] = max(chains, default=0)
     return tails
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from truenorth.models import Instance, Objective, scenario_hash
-from truenorth.models.features import SEVERAL_AT_A_TIME
+from truenorth.models.features import SEVERAL_AT_A_TIME, Feature
 from truenorth.models.objective import reported_bound
 from truenorth.models.torn import torn
 from truenorth.solvers.bounds.certified import RefusedError, get, refuse_features, whole
@@ -87,7 +87,8 @@ def _again(instance: Instance, objective: Objective, method: str, document: obje
         raise RefusedError("parameters must be an object")
     if method not in (LAGRANGIAN, *RECOMPUTED):
         raise RefusedError("method is none that proves a part")
-    refuse_features(instance, method, SEVERAL_AT_A_TIME if method == LAGRANGIAN else SUPPORTS[method])
+    supported = SEVERAL_AT_A_TIME | {Feature.DELAYS} if method == LAGRANGIAN else SUPPORTS[method]
+    refuse_features(instance, method, supported)
     if method == LAGRANGIAN:
         check = LagrangianCheck(instance, objective, get(document, "parameters"), get(document, "prices"))
         return least_value(instance, objective, Fraction(check.total(), check.scale))

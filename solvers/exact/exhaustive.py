@@ -17,7 +17,7 @@ from math import lcm
 from typing import NamedTuple
 
 from truenorth.models.cluster import FOREVER
-from truenorth.models.features import SEVERAL_AT_A_TIME, require
+from truenorth.models.features import SEVERAL_AT_A_TIME, Feature, require
 from truenorth.models.instance import NONE, Instance
 from truenorth.models.objective import Objective
 from truenorth.models.timeline import Placement, Residency, Timeline
@@ -27,7 +27,7 @@ from truenorth.solvers.result import Result, Search
 
 METHOD = "exhaustive"
 """Name of the bounds that this solver proves."""
-SUPPORTS = SEVERAL_AT_A_TIME
+SUPPORTS = SEVERAL_AT_A_TIME | {Feature.DELAYS}
 
 
 class _Node(NamedTuple):
@@ -104,7 +104,7 @@ class _Costs:
     def _factor(self, job: int) -> Fraction:
         jobs, objective = self.instance.jobs, self.objective
         if objective in (Objective.MEAN_SLOWDOWN, Objective.MAX_SLOWDOWN):
-            workflow = jobs[job].workflow
+            workflow = jobs[job].as_run
             path = Fraction(1, workflow.ideal_us or _critical_path_us(workflow))
             return path / len(jobs) if objective is Objective.MEAN_SLOWDOWN else path
         if objective is Objective.MEAN_LATENCY:
@@ -157,11 +157,12 @@ class _Costs:
 
 
 def _critical_path_us(workflow: Workflow) -> int:
-    """Return the longest chain of run times, each task at its fastest of all kinds it lists."""
+    """Return the longest chain of run times and delays, each task at its fastest of all kinds it lists."""
     end: dict[str, int] = {}
     for position in workflow.topological:
         task = workflow.tasks[position]
-        end[task.name] = min(task.runtime_us.values()) + max((end[edge.source] for edge in task.inputs), default=0)
+        begin = max((end[edge.source] + edge.delay_us for edge in task.inputs), default=0)
+        end[task.name] = min(task.runtime_us.values()) + begin
     return max(end.values())
 
 

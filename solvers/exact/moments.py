@@ -222,7 +222,7 @@ class Rules:
     def _under_way(self, state: State, gpu: int, run: JointRun, now: int) -> bool:
         (task,) = run.tasks
         return any(
-            run.end_us + self.instance.transfer_time(edge, gpu, other) > now
+            run.end_us + self.instance.gap_time(edge, gpu, other) > now
             for target, edge in self.outputs[task]
             if target in state.left
             for other in self.gpus
@@ -236,7 +236,7 @@ class Rules:
                 return -1
             if before in known:
                 source, end = known[before]
-                arrival = max(arrival, end + self.instance.transfer_time(edge, source, gpu))
+                arrival = max(arrival, end + self.instance.gap_time(edge, source, gpu))
         return arrival
 
     def earliest_start(self, state: State, task: int) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 from truenorth.models.formulations.allowance import UNLIMITED, Allowance
 from truenorth.models.formulations.equal_jobs import job_before
 from truenorth.models.formulations.scale import ScaledObjective
-from truenorth.models.formulations.windows import horizon_us, time_windows, transfer_matrix
+from truenorth.models.formulations.windows import gap_matrix, horizon_us, time_windows
 from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.models.objective import Objective, charges
 from truenorth.solvers.bounds.lagrangian.improve import Priced
@@ -393,7 +393,7 @@ def _inputs(instance: Instance) -> tuple[Ints, Ints, Ints, Ints]:
     between = ~np.eye(instance.n_gpus, dtype=np.bool_)
     for task in range(instance.n_tasks):
         for source, edge in instance.task_inputs(task):
-            least = int(transfer_matrix(instance, edge)[between].min()) if instance.n_gpus > 1 else 0
+            least = int(gap_matrix(instance, edge)[between].min()) if instance.n_gpus > 1 else 0
             tasks.append(source)
             under_way_us.append(least)
             apart_us[source] = max(apart_us[source], least)

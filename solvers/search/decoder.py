@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from truenorth.models.features import SEVERAL_AT_A_TIME, require
+from truenorth.models.features import SEVERAL_AT_A_TIME, Feature, require
 from truenorth.models.instance import NONE, Instance, Ints, UnsupportedInstanceError
 from truenorth.models.objective import Objective
 from truenorth.models.timeline import Residency, Timeline, batch_leaders
@@ -53,7 +53,7 @@ class Decisions:
     joins: Ints | None = None
 
 
-SUPPORTS = SEVERAL_AT_A_TIME
+SUPPORTS = SEVERAL_AT_A_TIME | {Feature.DELAYS}
 
 
 class Decoder:

@@ -43,12 +43,13 @@ class InstanceTables(NamedTuple):
     need_first, need_model
         The same for its models, largest first.
     fastest_us, tail_us, input_us
-        Per template: fastest run time in this cluster, longest path of fastest run times after it, and how long its
-        input bytes take to any server but the job's ingress.
+        Per template: fastest run time in this cluster, longest path of delays and fastest run times after it, and how
+        long its input bytes take to any server but the job's ingress.
     run_us, load_us, gpu_class, gpu_server, weight_bytes
         As in `Instance`.
     transfer_us
-        As in `Instance`, with a third column of zeros for the same GPU. Shape [edges, classes, classes, 3].
+        As in `Instance`, with a third column for the same GPU, and the edge's delay in all of them, alone in the third.
+        Shape [edges, classes, classes, 3].
     memory_bytes, slot_bytes
         Per GPU; slots in the second, padded with 0. Shapes [gpus], [gpus, most slots].
     replicas
@@ -170,7 +171,8 @@ def tabulate(instance: Instance, objective: Objective, idle_first: bool) -> Inst
         input_us=instance.input_us,
         run_us=instance.run_us,
         load_us=instance.load_us,
-        transfer_us=np.pad(instance.transfer_us, ((0, 0), (0, 0), (0, 0), (0, 1))),
+        transfer_us=np.pad(instance.transfer_us, ((0, 0), (0, 0), (0, 0), (0, 1)))
+        + instance.delay_us[:, None, None, None],
         gpu_class=instance.gpu_class,
         gpu_server=instance.gpu_server,
         weight_bytes=instance.weight_bytes,

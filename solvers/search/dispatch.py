@@ -313,10 +313,11 @@ def _take_along(serving: Serving | None, ready: list[tuple[float, int]], leader:
 
 @inlined
 def inputs_end(tables: InstanceTables, work: DecodedTasks, task: int) -> int:
-    """Return when the last predecessor of a task ends."""
+    """Return when the last predecessor of a task has ended, and the delay behind it."""
     template, latest = tables.task_template[task], 0
     for entry in range(tables.input_first[template], tables.input_first[template + 1]):
-        latest = max(latest, work.end[task + tables.input_offset[entry]])
+        delay = tables.transfer_us[tables.input_edge[entry], 0, 0, 2]
+        latest = max(latest, work.end[task + tables.input_offset[entry]] + delay)
     return latest
 
 

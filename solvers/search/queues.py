@@ -114,7 +114,7 @@ class _Annealing:
             self.offer(PlanOrigin.SEARCH)
 
 
-SUPPORTS = SERVING - {Feature.ENGINES, Feature.REPLICAS, Feature.ABSENCES, Feature.ADAPTERS}
+SUPPORTS = SERVING - {Feature.ENGINES, Feature.REPLICAS, Feature.ABSENCES, Feature.ADAPTERS} | {Feature.DELAYS}
 """The compiled iterations have neither contexts nor mixed iterations, shared budgets or KV that grows."""
 
 

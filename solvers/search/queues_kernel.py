@@ -53,7 +53,8 @@ class RequestTables(NamedTuple):
     tie_first, tie_offset
         Of each template the offsets of all that go where it goes.
     kv_edge, kv_row, kv_us
-        1 for an edge along which KV moves; row of a task whose KV does; how long that takes, as `transfer_us` says it.
+        1 for an edge along which KV moves; row of a task whose KV does; how long that takes, as `transfer_us` says it,
+        without the delay.
     job_first
         First task of each job, and the number of tasks at the end.
     every
@@ -278,6 +279,7 @@ def _arrival(on: Queues, task: int, gpu: int) -> int:
         edge = tables.input_edge[entry]
         if on.requests.kv_edge[edge] == 1:
             ended += on.requests.kv_us[on.requests.kv_row[source], there, here, close]
+            ended += tables.transfer_us[edge, 0, 0, 2]  # the delay alone
         else:
             ended += tables.transfer_us[edge, there, here, close]
         ready = max(ready, ended)

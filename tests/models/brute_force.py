@@ -9,6 +9,7 @@ import math
 from fractions import Fraction
 from itertools import permutations
 
+from tests.random_instances import delay_between
 from truenorth.models import GPU, WHOLE, Instance, MLModel, Residency, Task, Timeline, Workflow
 
 
@@ -104,9 +105,8 @@ def _task_rules(instance: Instance, timeline: Timeline, number: int) -> set[str]
         broken.add("T1")
     for edge in task.inputs:
         before = number + workflow.tasks.index(_named(workflow, edge.source)) - workflow.tasks.index(task)
-        if start < int(timeline.end_us[before]) + _transfer(
-            instance, int(timeline.place[before]), where, edge.size_bytes
-        ):
+        travels = _transfer(instance, int(timeline.place[before]), where, edge.size_bytes)
+        if start < int(timeline.end_us[before]) + delay_between(instance, before, number) + travels:
             broken.add("T2")
     owner, far = instance.jobs[job], Fraction(0)
     if task.input_bytes and owner.ingress is not None and owner.ingress != instance.cluster.gpus[where].server:

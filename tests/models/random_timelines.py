@@ -20,7 +20,7 @@ def simple_timeline(rng: random.Random, instance: Instance) -> Timeline:
         where = rng.choice(instance.eligible_gpus(task))
         earliest = instance.earliest_start(task, where)
         for before, edge in instance.task_inputs(task):
-            arrival = placements[before].end_us + instance.transfer_time(edge, placements[before].gpu, where)
+            arrival = placements[before].end_us + instance.gap_time(edge, placements[before].gpu, where)
             earliest = max(earliest, arrival)
         working = int(instance.template_memory[instance.task_template[task]])
         ready = gpus[where].provide(rng, instance.task_needs(task), working)

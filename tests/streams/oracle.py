@@ -14,6 +14,7 @@ from itertools import permutations, product
 from math import ceil, inf
 from typing import NamedTuple
 
+from tests.random_instances import delay_between
 from truenorth.models import Instance
 from truenorth.models.streams import StreamSpeed
 
@@ -23,7 +24,7 @@ LAST_LOAD_US = 3
 
 
 class Request(NamedTuple):
-    """A request: its job, class, prompt, uncached and output tokens, release, and what it comes after."""
+    """A request: its job, class, prompt, uncached and output tokens, release, what it comes after and how long."""
 
     job: int
     kind: str
@@ -31,7 +32,7 @@ class Request(NamedTuple):
     u: int
     m: int
     release: int
-    after: tuple[int, ...]
+    after: tuple[tuple[int, int], ...]
     tied: int | None
 
 
@@ -76,7 +77,8 @@ class Oracle:
             for task in job.workflow.tasks:
                 assert task.stream is not None
                 place = job.workflow.position
-                after = tuple(first + place[edge.source] for edge in task.inputs)
+                before = [first + place[edge.source] for edge in task.inputs]
+                after = tuple((each, delay_between(instance, each, first + place[task.name])) for each in before)
                 tied = None if task.tied_to is None else first + place[task.tied_to]
                 n, u, m = job.tokens_of(task)
                 self.requests.append(Request(number, task.stream.name, n, u, m, job.release_us, after, tied))
@@ -141,7 +143,8 @@ class Oracle:
         """
         if any(gpu.inside or gpu.again or gpu.ready > now for gpu in gpus):
             return False
-        latest = max((end + self.transfer_us for _, _, end in ended), default=0)
+        delay_us = max((delay_us for request in self.requests for _, delay_us in request.after), default=0)
+        latest = max((end + delay_us + self.transfer_us for _, _, end in ended), default=0)
         return now > max(latest, *(request.release for request in self.requests))
 
     def _tick(self, now: int, gpus: tuple[GPUState, ...], ended: Ended, rest) -> float:  # type: ignore[no-untyped-def]
@@ -218,7 +221,10 @@ class Oracle:
         request, at = self.requests[task], {task: (gpu, end) for task, gpu, end in ended}
         if request.release > now:
             return False
-        return all(b in at and at[b][1] + (0 if at[b][0] == g else self.transfer_us) <= now for b in request.after)
+        return all(
+            b in at and at[b][1] + delay_us + (0 if at[b][0] == g else self.transfer_us) <= now
+            for b, delay_us in request.after
+        )
 
     def _blocks(self, run: Run, take: int | None, block: int) -> int:
         """Return the blocks of KV that a run holds with what it takes for the next iteration; None: before that."""

@@ -11,6 +11,7 @@ from fractions import Fraction
 from itertools import islice
 from pathlib import Path
 
+from tests.random_instances import delay_between
 from tests.streams.draws import plainly, random_speed
 from tests.streams.one_by_one import Node, Request, Served
 from truenorth.models import (
@@ -154,7 +155,8 @@ def plain_requests(
         for before, edge in instance.task_inputs(task):
             here, there = int(place[before]), int(place[task])
             moved = instance.kv_transfer_time(before, here, there) if streams.kv_edge[edge] else None
-            after.append((before, instance.transfer_time(edge, here, there) if moved is None else moved))
+            travels = instance.transfer_time(edge, here, there) if moved is None else moved
+            after.append((before, delay_between(instance, before, task) + travels))
         release = int(instance.job_release_us[instance.task_job[task]])
         wait = 0 if not_before is None else not_before[task]
         found.append(Request(stream.name, *streams.tokens(task), release, wait, after))

@@ -16,7 +16,7 @@ from typing import ClassVar
 from truenorth.executor import Policy, PolicyError, Site, replay
 from truenorth.executor.policies.carrying_out import lanes, leave_out_unused
 from truenorth.executor.policies.options import count, count_from_1, one_of, option, switch
-from truenorth.models.features import Feature, Features
+from truenorth.models.features import NO_RULES, Feature, Features, missing
 from truenorth.models.gpu_state import Run
 from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective
@@ -79,7 +79,7 @@ class Offline(Policy):
     """
 
     Options: ClassVar[type[object]] = OfflineOptions
-    supports: ClassVar[Features] = Policy.supports | {Feature.GANGS}
+    supports: ClassVar[Features] = Policy.supports | {Feature.GANGS, Feature.DELAYS}
     knows_paths: ClassVar[bool] = True
     foresees: ClassVar[bool] = True
 
@@ -103,8 +103,9 @@ class Offline(Policy):
         """
         super().begin(site)
         options, plan = self._options, self._plan()
-        if options.replan and self._told.instance.gangs:
-            raise PolicyError("policy offline: replan=on has no support for runs on several GPUs; leave it out")
+        lacking = [] if not options.replan else missing(self._told.instance, Following.supports | NO_RULES)
+        if lacking:
+            raise PolicyError(f"policy offline: replan=on has no support for {', '.join(lacking)}; leave it out")
         if options.replan:
             objective = str(self._scenario.objective)
             receding = RecedingOptions(moves=options.decision, objective=objective, seed=options.seed)

@@ -121,6 +121,7 @@ class RecedingHorizon(Policy):
         Wall-clock seconds of every decision.
     """
 
+    name: ClassVar[str | None] = "receding"
     Options: ClassVar[type[object]] = RecedingOptions
 
     def __init__(self, options: RecedingOptions | None = None, oracle: Oracle | None = None) -> None:

@@ -266,8 +266,8 @@ def _used_us(instance: Instance, timeline: Timeline, begin_us: int, end_us: int)
     if streams is None:
         return busy_us
     since_us = instance.job_release_us[instance.task_job].copy()
-    source, target, _ = instance.edges()
-    np.maximum.at(since_us, target, timeline.end_us[source])
+    source, target, edge = instance.edges()
+    np.maximum.at(since_us, target, timeline.end_us[source] + instance.delay_us[edge])
     overlap_us = np.minimum(timeline.end_us, end_us) - np.maximum(since_us, begin_us)
     taken_us = 0.0
     for stream, row in enumerate(streams.speeds):

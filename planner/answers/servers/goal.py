@@ -10,7 +10,7 @@ from math import ceil, floor, lcm
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorth.models import Instance, Job, Objective, ServiceLevel, ServiceLevels, Timeline, completion_us
+from truenorth.models import Instance, Objective, ServiceLevel, ServiceLevels, Timeline, completion_us
 from truenorth.models.errors import QuestionError
 from truenorth.models.instance import NONE, Ints
 from truenorth.models.scenario import Scenario
@@ -99,7 +99,7 @@ def _few_late(instance: Instance, due_us: Ints, most: int, suffices: bool = Fals
     """Return the goal to have so few jobs late, every weight being 1."""
     never, one = int(NO_DEADLINE), Fraction(1)
     jobs = [
-        Job(job.workflow, job.release_us, one, None if due == never else due - job.release_us, job.ingress)
+        replace(job, weight=one, deadline_us=None if due == never else due - job.release_us)
         for job, due in zip(instance.jobs, due_us.tolist(), strict=True)
     ]
     return Goal(replace(instance, jobs=tuple(jobs)), Objective.LATE_JOBS, Fraction(most), suffices)

@@ -159,7 +159,7 @@ class Sizes:
 
     def __post_init__(self) -> None:
         document = self.scenario.document
-        require(self.scenario.instance, "the question of how many servers", SERVING | {Feature.GANGS})
+        require(self.scenario.instance, "the question of how many servers", SERVING | {Feature.GANGS, Feature.DELAYS})
         if self.scenario.instance.gangs:
             self._refuse_with_gangs()
         if self.any_gone and document.cluster.away:

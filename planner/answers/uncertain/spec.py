@@ -120,14 +120,15 @@ def tell_means(instance: Instance) -> Instance:
     made from a log lists one for every run time of a model. Workflows without models keep their names apart. What runs
     in batches has a table of run times for all of its class in any case, and keeps it.
     """
-    jobs = instance.job_workflow.tolist()
+    # As jobs name them, without delays of their own, which nobody is told.
+    asked = {id(job.workflow): job.workflow for job in instance.jobs}
+    of_class = {key: _class_of(workflow) for key, workflow in asked.items()}
     alike: dict[_Class, list[Workflow]] = defaultdict(list)
-    for index in jobs:
-        alike[_class_of(instance.workflows[index])].append(instance.workflows[index])
+    for job in instance.jobs:
+        alike[of_class[id(job.workflow)]].append(job.workflow)
     means = {of: _means(workflows) for of, workflows in alike.items()}
-    made = {index: _tell(instance.workflows[index], means[_class_of(instance.workflows[index])]) for index in set(jobs)}
-    told = tuple(replace(job, workflow=made[index]) for job, index in zip(instance.jobs, jobs, strict=True))
-    return replace(instance, jobs=told)
+    made = {key: _tell(workflow, means[of_class[key]]) for key, workflow in asked.items()}
+    return replace(instance, jobs=tuple(replace(job, workflow=made[id(job.workflow)]) for job in instance.jobs))
 
 
 def _class_of(workflow: Workflow) -> _Class:

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from truenorth.models.features import SEVERAL_AT_A_TIME, missing
+from truenorth.models.features import SEVERAL_AT_A_TIME, Feature, missing
 from truenorth.models.formulations.allowance import Allowance, GivenUpError
 from truenorth.models.instance import Instance, Ints
 from truenorth.models.objective import Objective
@@ -35,7 +35,7 @@ from truenorth.solvers.rounding import round_up
 
 METHOD = "lagrangian"
 """Name of the bounds that this search proves."""
-SUPPORTS = SEVERAL_AT_A_TIME
+SUPPORTS = SEVERAL_AT_A_TIME | {Feature.DELAYS}
 
 COARSEST_SHARE = 16
 """The first slots are the mean critical path over this; wider, up to all of it, if time is short."""

@@ -154,7 +154,8 @@ class Fixed:
         work = self.instance.run_us.max(axis=1)[self.instance.task_template].sum()
         load = int(self.instance.load_us.max(initial=0)) * max(map(len, self.instance.needs), default=0)
         transfer = int(max(self.instance.transfer_us.max(initial=0), self.instance.input_us.max()))
-        total = int(self.instance.job_release_us[-1] + work) + (load + transfer) * self.instance.n_tasks
+        gap = load + transfer + int(self.instance.delay_us.max(initial=0))
+        total = int(self.instance.job_release_us[-1] + work) + gap * self.instance.n_tasks
         return min(total, int(UNREACHABLE))
 
 

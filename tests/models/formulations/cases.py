@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from tests.instances import MB, chain, cluster, gpu, instance, network, task
-from truenorth.models import Cluster, InitialResidency, Instance, Job, Link, Objective, Restrictions
+from truenorth.models import Cluster, Edge, InitialResidency, Instance, Job, Link, Objective, Restrictions
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,12 @@ def one(runtime: int, *models: str, name: str = "w") -> object:
     return chain(task("a", runtime, models), name=name)
 
 
+def with_tool(delay_us: int, kinds: tuple[str, str] = ("*", "*")) -> object:
+    """Return a, 3 us, and b, 4 us, between which a tool runs; each on a kind of GPU, the output of a being 2 bytes."""
+    after = replace(task("b", {kinds[1]: 4}), inputs=(Edge("a", 2, delay_us=delay_us),))
+    return chain(task("a", {kinds[0]: 3}), after)
+
+
 def named(input_bytes: int) -> list[Job]:
     """Return two jobs of 4 us that bring bytes along to s0."""
     return [Job(chain(task("a", 4, input_bytes=input_bytes)), 0, ingress=0) for _ in range(2)]
@@ -37,6 +43,7 @@ def case(name: str, optimum: int | str | None, built: Instance, objective: Objec
 
 
 TWO_SERVERS = cluster(2)
+UNLIKE = Cluster((gpu(0), gpu(1, kind="B")), network())
 ROOMY = cluster(1, memory_bytes=20)
 
 RULES = (
@@ -127,6 +134,16 @@ RULES = (
     case("T2 input does not pay", 8, instance(named(5), on=TWO_SERVERS)),
     # A drawn ingress costs nothing.
     case("T2 input of a drawn ingress", 4, instance(jobs(*(j.workflow for j in named(5))), on=TWO_SERVERS)),
+    # A tool of 5 us runs between a and b, also on the same GPU: 3 + 5 + 4.
+    case("E5 delay", 12, instance(jobs(with_tool(5)))),
+    # The GPU does not wait meanwhile: a [0, 3), the other [3, 8), b [8, 12).
+    case("E5 another runs meanwhile", 12, instance(jobs(with_tool(5), one(5, name="v")))),
+    # a runs on A alone and b on B: delay and transfer (1 + 2) add up: 3 + 5 + 3 + 4.
+    case("E5 delay and transfer", 15, instance(jobs(with_tool(5, ("A", "B"))), on=UNLIKE)),
+    # The job's own delay stands in place of the workflow's: 3 + 1 + 4.
+    case("E5 own delay", 8, instance([Job(with_tool(5), 0, delays_us={"b": 1})])),  # type: ignore[arg-type]
+    # P_j is 3 + 5 + 4 = 12 and 6. The other first: 1 and (6 + 12) / 12; between a and b: 9 / 6 and 13 / 12, more.
+    case("E5 slowdown", "5/4", instance(jobs(with_tool(5), one(6, name="v"))), Objective.MEAN_SLOWDOWN),
     # Two tasks of 5 on one GPU, on two.
     case("T3 one GPU", 10, instance(jobs(one(5), one(5, name="v")))),
     case("T3 two GPUs", 5, instance(jobs(one(5), one(5, name="v")), on=TWO_SERVERS)),

@@ -83,7 +83,9 @@ def test_what_is_no_plain_digraph_is_refused() -> None:
             workflow_section(wrong)
     with pytest.raises(InputError, match=r"tasks\.1: two nodes are named '1'"):
         workflow_section(nx.DiGraph([(1, "1")]))
-    with pytest.raises(InputError, match=r"tasks\.b\.after\.a: unknown attribute 'weight'; allowed is bytes"):
+    with pytest.raises(
+        InputError, match=r"tasks\.b\.after\.a: unknown attribute 'weight'; allowed are bytes and delay"
+    ):
         workflow_section(nx.DiGraph([("a", "b", {"weight": 3})]))
     graph = diamond()
     graph.nodes["c"]["model"] = "m"

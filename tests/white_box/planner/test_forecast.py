@@ -72,6 +72,14 @@ def test_a_transfer_takes_at_least_the_way_there() -> None:
     assert found == [[50 + 2100 + 2000 + 50 + 2100]]
 
 
+def test_a_delay_passes_between_predicted_runs() -> None:
+    """The load ends at 50, x at 150; 500 us of the job's own delay; y runs until 750."""
+    on = instance([chain(task("x", 10, ["m"]), task("y", 10, ["m"], {"x": 1}))], ["m"], gpus(1, BYTES))
+    on = replace(on, jobs=tuple(replace(job, delays_us={"y": 500}) for job in on.jobs))
+    samples = Samples({(on.workflows[0].name, of): Spread.of([100]) for of in "xy"}, {"m": Spread.of([50])})
+    assert forecast(on, parse_policy("jit"), samples, draws=1).latency_us.tolist() == [[750]]
+
+
 def test_measured_runs_are_compared_with_all_draws() -> None:
     """Two jobs: means 100 and 300 us. Two runs: the mean job is 10 % late, each off by 10 and 30 us of 400."""
     found = Forecast(np.array([[90, 290], [110, 310]] * 50))

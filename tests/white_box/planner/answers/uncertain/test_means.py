@@ -6,7 +6,7 @@ import pytest
 
 import truenorth as tn
 from tests.instances import chain, cluster, instance, task
-from truenorth.models import BatchClass, Job, Task
+from truenorth.models import BatchClass, Edge, Job, Task
 from truenorth.models.scenario import Scenario, scenario_from
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty, tell_means
 
@@ -69,3 +69,12 @@ def test_every_kind_has_its_mean_and_a_batch_class_keeps_its_table() -> None:
 def test_workflows_without_models_are_told_apart_by_name() -> None:
     on = instance([Job(chain(task("t", us), name=name), 0) for name, us in (("a", 10), ("b", 30), ("b", 30))])
     assert [job.workflow.tasks[0].fastest_us for job in tell_means(on).jobs] == [10, 30, 30]
+
+
+def test_delays_are_told_as_the_workflow_says_them() -> None:
+    """A job's own delay is part of what happens, and of nothing that is told."""
+    after = Task("b", {"*": 20}, inputs=(Edge("a", 0, delay_us=5),))
+    agent = chain(task("a", 10), after)
+    told = tell_means(instance([Job(agent, 0), Job(agent, 1, delays_us={"b": 70})]))
+    assert [edge.delay_us for job in told.jobs for edge in job.workflow.tasks[1].inputs] == [5, 5]
+    assert told.delay_us.tolist() == [5, 70]
