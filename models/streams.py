@@ -6,14 +6,17 @@ class is a request: prompt tokens that are worked off in chunks, then one output
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 ANY_KIND = "*"
-"""Key of what holds for every kind of GPU."""
+"""Key of what holds for every kind of GPU; ``4x*`` is that of engines of four, whatever their kind."""
+_SEVERAL = re.compile(r"(\d+)x.+")
+_Value = TypeVar("_Value")
 
 BLOCK = 16
 """Tokens of a block of KV where KV grows and the class does not say."""
@@ -21,6 +24,18 @@ BLOCK = 16
 _MICROSECONDS = 1_000_000
 PICOSECONDS = 1_000_000
 """Per microsecond."""
+
+
+def of_kind(table: Mapping[str, _Value], kind: str) -> _Value | None:
+    """Return what a table says of a kind of GPU: of itself, of engines of as many GPUs, or of every kind; else None.
+
+    >>> speeds = {"1x*": 25, "4x*": 9, "8xH100": 6}
+    >>> [of_kind(speeds, kind) for kind in ("H100", "4xH100", "8xH100", "2xH100")]
+    [25, 9, 6, None]
+    """
+    several = _SEVERAL.fullmatch(kind)
+    every = f"{several[1] if several else 1}x{ANY_KIND}"
+    return table.get(kind, table.get(every, table.get(ANY_KIND)))
 
 
 class Tokens(NamedTuple):
@@ -190,7 +205,7 @@ class Fitted:
     p95_error: float | None
 
     def __str__(self) -> str:
-        on = "" if self.kind == ANY_KIND else f" on {self.kind}"
+        on = "" if self.kind == ANY_KIND else f" on {self.kind.replace(f'x{ANY_KIND}', ' GPUs')}"
         if self.mean_error is None:
             return f"The step law of {self.stream}{on} is that of {self.log}, and was compared with nothing else"
         if self.p95_error is None or self.requests is None:
@@ -212,7 +227,8 @@ class StreamClass:
     name
         Names the class in an instance.
     speeds
-        How it runs per GPU kind; the key ``*`` holds for every kind. A kind without an entry is not eligible.
+        How it runs per GPU kind; the key ``*`` holds for every kind, ``4x*`` for engines of four GPUs of any. A kind
+        without an entry is not eligible.
     models
         Names of the models that must be ready on a GPU while it serves the class.
     fitted
@@ -235,7 +251,7 @@ class StreamClass:
 
     def speed_on(self, kind: str) -> StreamSpeed | None:
         """Return how the class runs on a kind of GPU; None where it cannot."""
-        return self.speeds.get(kind, self.speeds.get(ANY_KIND))
+        return of_kind(self.speeds, kind)
 
     def alone_us(self, tokens: Tokens) -> int:
         """Return how long a request takes alone on the fastest kind of all listed: what P_j counts of it."""
