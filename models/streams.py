@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 ANY_KIND = "*"
 """Key of what holds for every kind of GPU; ``4x*`` is that of engines of four, whatever their kind."""
-_SEVERAL = re.compile(r"(\d+)x.+")
+_SEVERAL = re.compile(r"([1-9]\d*)x(.+)")
 _Value = TypeVar("_Value")
 
 BLOCK = 16
@@ -33,9 +33,17 @@ def of_kind(table: Mapping[str, _Value], kind: str) -> _Value | None:
     >>> [of_kind(speeds, kind) for kind in ("H100", "4xH100", "8xH100", "2xH100")]
     [25, 9, 6, None]
     """
+    return table.get(kind, table.get(f"{split_kind(kind)[0]}x{ANY_KIND}", table.get(ANY_KIND)))
+
+
+def split_kind(kind: str) -> tuple[int, str]:
+    """Return of how many GPUs an engine of a kind consists, and of which.
+
+    >>> split_kind("4xH100"), split_kind("1x*"), split_kind("T4")
+    ((4, 'H100'), (1, '*'), (1, 'T4'))
+    """
     several = _SEVERAL.fullmatch(kind)
-    every = f"{several[1] if several else 1}x{ANY_KIND}"
-    return table.get(kind, table.get(every, table.get(ANY_KIND)))
+    return (int(several[1]), several[2]) if several else (1, kind)
 
 
 class Tokens(NamedTuple):

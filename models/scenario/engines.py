@@ -45,7 +45,7 @@ def degrees_of(document: ScenarioDocument) -> dict[int, tuple[int, ...]]:
 def _suited(document: ScenarioDocument, section: StreamSection, group: GroupSection) -> Iterator[int]:
     """Yield of how many GPUs of a group engines of a class can be: they hold its weights and some KV."""
     weights = sum(document.models[name].weights for name in section.models if name in document.models)
-    for size in [mode.gpus for mode in section.modes] if section.modes is not None else [1]:
+    for size in {1, *(mode.gpus for mode in section.modes or ())}:
         fits = size <= group.gpus_per_server and weights < size * group.gpu.memory_bytes
         fits &= size == 1 or group.gpu.slots is None
         if fits and of_kind(section.laws, engine_kind(size, group.gpu.kind)) is not None:

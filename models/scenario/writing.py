@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import groupby
@@ -22,12 +23,12 @@ except ImportError:  # PyYAML was built without the C library
     from yaml import SafeDumper as Emitter  # type: ignore[assignment]
 
 from truenorth.models.branches import branch_of
-from truenorth.models.cluster import FOREVER, GPU, Link
+from truenorth.models.cluster import FOREVER, GPU, Link, engine_kind
 from truenorth.models.instance import Instance
 from truenorth.models.scenario.errors import Plain
 from truenorth.models.scenario.files import write_atomically
 from truenorth.models.scenario.work import workflow_graph, workflow_section
-from truenorth.models.streams import BLOCK, Fitted, StreamClass
+from truenorth.models.streams import ANY_KIND, BLOCK, Fitted, StreamClass, StreamSpeed, split_kind
 from truenorth.models.workload import WHOLE, BatchClass, Workflow
 
 _WIDTH = 120
@@ -100,17 +101,21 @@ def document_of(instance: Instance) -> dict[str, Any]:
 def _groups(instance: Instance) -> Iterator[dict[str, Any]]:
     """Yield groups of equal servers, in the order of the cluster."""
     servers = [list(gpus) for _, gpus in groupby(instance.cluster.gpus, key=lambda gpu: gpu.server)]
-    for (size, section, there), alike in groupby(servers, key=lambda gpus: (len(gpus), *_gpu(gpus[0]))):
-        yield {"count": len(list(alike)), "gpus_per_server": size, "gpu": section, **there}
+    sorts = [([gpu.gpus for gpu in gpus], *_gpu(gpus[0])) for gpus in servers]
+    chosen = any(max(sizes) > 1 for sizes, *_ in sorts)
+    for (sizes, section, there), alike in groupby(sorts):
+        engines = {"engines": sizes} if chosen else {}
+        yield {"count": len(list(alike)), "gpus_per_server": sum(sizes), **engines, "gpu": section, **there}
 
 
 def _gpu(gpu: GPU) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the section of a GPU, and when it is there if it is not always."""
-    memory = {"slots": [f"{slot} B" for slot in gpu.slots]} if gpu.slots else {"memory": f"{gpu.memory_bytes} B"}
+    """Return the section of a GPU, or of one of an engine, and when it is there if it is not always."""
+    each = gpu.memory_bytes // gpu.gpus
+    memory = {"slots": [f"{slot} B" for slot in gpu.slots]} if gpu.slots else {"memory": f"{each} B"}
     section = {
-        "kind": gpu.kind,
+        "kind": gpu.kind if gpu.gpus == 1 else gpu.kind.removeprefix(engine_kind(gpu.gpus, "")),
         **memory,
-        "load_bandwidth": f"{_decimal(gpu.load_bandwidth)} B/s",
+        "load_bandwidth": f"{_decimal(gpu.load_bandwidth / gpu.gpus)} B/s",
         "load_overhead": f"{gpu.load_overhead_us} us",
     }
     if gpu.available.always:
@@ -142,10 +147,31 @@ def _batch(batch: BatchClass) -> dict[str, Any]:
 
 
 def _stream(stream: StreamClass, sizes: Mapping[str, int]) -> dict[str, Any]:
-    speeds = stream.speeds.items()
     adapters = {name.removeprefix(f"{stream.name}/"): {"weights": f"{sizes[name]} B"} for name in stream.adapters}
+    beside = {"adapters": adapters} if adapters else {}
+    return {"models": list(stream.models), **_laws(stream.speeds, stream.fitted), **beside}
+
+
+def _laws(speeds: Mapping[str, StreamSpeed], fitted: Sequence[Fitted]) -> dict[str, Any]:
+    """Return the law of a class by kind, or its modes where it has a law for engines of some GPUs of every kind."""
+    if not any(kind.endswith(f"x{ANY_KIND}") for kind in speeds):
+        return _law(speeds, fitted)
+    modes: dict[int, dict[str, StreamSpeed]] = {}
+    for kind, speed in speeds.items():
+        gpus, single = split_kind(kind)
+        modes.setdefault(gpus, {})[single] = speed
+    logs = [(split_kind(law.kind), law) for law in fitted]
     return {
-        "models": list(stream.models),
+        "modes": [
+            {"gpus": gpus, **_law(each, [replace(law, kind=kind) for (size, kind), law in logs if size == gpus])}
+            for gpus, each in modes.items()
+        ]
+    }
+
+
+def _law(by_kind: Mapping[str, StreamSpeed], fitted: Sequence[Fitted]) -> dict[str, Any]:
+    speeds = by_kind.items()
+    return {
         "prefill": {kind: _rate(speed.prefill_rate) for kind, speed in speeds},
         "chunk": {kind: speed.chunk for kind, speed in speeds},
         "concurrency": {kind: speed.seats for kind, speed in speeds},
@@ -156,8 +182,7 @@ def _stream(stream: StreamClass, sizes: Mapping[str, int]) -> dict[str, Any]:
         "budget": {kind: "shared" if speed.shared else "separate" for kind, speed in speeds},
         "kv": {kind: "grows" if speed.block else "reserved" for kind, speed in speeds},
         "block": {kind: speed.block or BLOCK for kind, speed in speeds},
-        **({"adapters": adapters} if adapters else {}),
-        **({"fitted": {law.kind: _fitted(law) for law in stream.fitted}} if stream.fitted else {}),
+        **({"fitted": {law.kind: _fitted(law) for law in fitted}} if fitted else {}),
     }
 
 

@@ -9,8 +9,10 @@ lie below the least that met. Policies that plan with a solver take as long as a
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from truenorth.executor import Knows, PolicyError, PolicyFaultError, StalledError, StoppedError
 from truenorth.models import InstanceError, ServiceLevels
@@ -48,6 +50,8 @@ class SizeTrial:
     ----------
     knows, uses
         What its decisions make of run times, and the information used in words.
+    rank
+        By what a size comes before another: see `Sizes.rank`.
     runs
         Simulations by the servers that were left.
     reached
@@ -65,12 +69,14 @@ class SizeTrial:
     policy: str
     knows: Knows
     uses: str
+    rank: Callable[[Mix], tuple[Fraction, int]]
     runs: dict[Mix, _SizeRun] = field(default_factory=dict)
     reached: dict[Mix, Reached | None] = field(default_factory=dict)
     mix: Mix | None = None
     met_at: dict[Mix, Simulation] = field(default_factory=dict)
     skipped: int = 0
     limit: int | None = None
+    _compared: dict[Mix, int | None] = field(default_factory=dict)
 
     def close(self, hunt: Hunt) -> None:
         """Note what is left out of sizes that are not refuted, and put what was reached in order of cost."""
@@ -80,11 +86,16 @@ class SizeTrial:
     def promising(self, sizes: Sequence[Mix]) -> list[Mix]:
         """Return the sizes before that, not simulated yet, that have more of some group than every one that failed."""
         failed = [mix for mix in self.reached if mix not in self.met_at]
-        return [
-            mix
-            for mix in self.before_met(sizes)
-            if mix not in self.reached and not any(is_within(mix, f) for f in failed)
-        ]
+        found = []
+        for mix in self.before_met(sizes):
+            # Asked after every simulation: what was compared with those before is not compared again.
+            compared = self._compared.get(mix, 0)
+            if compared is not None and any(is_within(mix, each) for each in failed[compared:]):
+                compared = None
+            self._compared[mix] = None if compared is None else len(failed)
+            if compared is not None and mix not in self.reached:
+                found.append(mix)
+        return found
 
     def untried(self, sizes: Sequence[Mix]) -> list[Mix]:
         """Return the sizes before that which are not simulated yet."""
@@ -98,14 +109,14 @@ class SizeTrial:
 
     def before_met(self, sizes: Sequence[Mix]) -> Sequence[Mix]:
         """Return the sizes that come before the one at which the level was met; all if it was met nowhere."""
-        return sizes if self.mix is None else sizes[: sizes.index(self.mix)]
+        return sizes if self.mix is None else sizes[: bisect_left(sizes, self.rank(self.mix), key=self.rank)]
 
 
 def begin_trials(hunt: Hunt, policies: Sequence[str]) -> list[SizeTrial]:
     """Return the policies with what they know, none of them simulated yet."""
     parsed = [parse(policy, hunt.question.sizes.scenario) for policy in policies]
     return [
-        SizeTrial(policy, each.knows, each.uses, limit=each.limit)
+        SizeTrial(policy, each.knows, each.uses, hunt.question.sizes.rank, limit=each.limit)
         for policy, each in zip(policies, parsed, strict=True)
     ]
 
@@ -200,7 +211,9 @@ def _of_one_group(trial: SizeTrial, sizes: Sequence[Mix], group: int) -> Iterato
 def _simulate_below(hunt: Hunt, trial: SizeTrial, sizes: Sequence[Mix], reserve_s: float) -> None:
     """Simulate what lies below the least size that met the level, the dearest first: that it is the least takes all."""
     for mix in reversed(trial.before_met(sizes)):
-        if mix not in trial.reached and not simulate_at(hunt, trial, mix, reserve_s):
+        # One that meets the level leaves out what costs as much.
+        left = trial.mix is None or trial.rank(mix) < trial.rank(trial.mix)
+        if left and mix not in trial.reached and not simulate_at(hunt, trial, mix, reserve_s):
             break
 
 

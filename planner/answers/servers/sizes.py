@@ -166,12 +166,15 @@ class Sizes:
         The groups of servers of one sort, as they follow each other: a group each, or its layouts.
     grouped
         Whether servers are listed in groups, whose counts are the most that there may be.
+    sorts
+        An engine of each number of GPUs of each pool.
     """
 
     scenario: Scenario
     any_gone: bool = False
     pools: tuple[Pool, ...] = field(init=False)
     grouped: bool = field(init=False)
+    sorts: Mapping[EngineSort, GPU] = field(init=False)
 
     def __post_init__(self) -> None:
         grouped = self.scenario.document.cluster.groups is not None
@@ -179,6 +182,10 @@ class Sizes:
         object.__setattr__(self, "scenario", expanded)
         object.__setattr__(self, "pools", pools)
         object.__setattr__(self, "grouped", grouped)
+        sorts: dict[EngineSort, GPU] = {}
+        for gpu in self.scenario.instance.cluster.gpus:
+            sorts.setdefault(EngineSort(gpu.group, gpu.gpus), gpu)
+        object.__setattr__(self, "sorts", sorts)
         document = self.scenario.document
         supports = SERVING | {Feature.GANGS, Feature.DEGREES}
         require(self.scenario.instance, "the question of how many servers", supports)
@@ -243,14 +250,6 @@ class Sizes:
     def chooses_engines(self) -> bool:
         """Whether engines are to be chosen."""
         return any(pool.open for pool in self.pools)
-
-    @property
-    def sorts(self) -> dict[EngineSort, GPU]:
-        """An engine of each number of GPUs of each pool."""
-        found: dict[EngineSort, GPU] = {}
-        for gpu in self.scenario.instance.cluster.gpus:
-            found.setdefault(EngineSort(gpu.group, gpu.gpus), gpu)
-        return found
 
     def engines(self, mix: Mix) -> list[int]:
         """Return how many engines of each sort a mix has."""
@@ -341,9 +340,13 @@ class Sizes:
         paid = self.price(mix) if len(self.pools) > 1 else None
         return Fraction(sum(mix)) if paid is None else paid
 
+    def rank(self, mix: Mix) -> tuple[Fraction, int]:
+        """Return by what a size is better than another: the cheapest, then the fewest servers."""
+        return self.cost(mix), sum(mix)
+
     def order(self, mix: Mix) -> tuple[Fraction, int, Mix]:
-        """Return what sizes are sorted by: the cheapest first, then the fewest servers."""
-        return self.cost(mix), sum(mix), mix
+        """Return what sizes are sorted by: the best first."""
+        return *self.rank(mix), mix
 
     def explains(self, mix: Mix) -> tuple[Fraction, int, int]:
         """Return what sizes below a floor are compared by: the dearest says most, of those the one of most groups."""
