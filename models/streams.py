@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
@@ -243,6 +243,8 @@ class StreamClass:
         Where its speeds come from, as far as they were fitted to logs.
     adapters
         Names of models of which a request may need one besides; requests of all of them run together (rule E6).
+    modes
+        Whether its speeds are given by the number of GPUs of an engine: so a scenario file says them.
     """
 
     name: str
@@ -250,6 +252,7 @@ class StreamClass:
     models: tuple[str, ...] = ()
     fitted: tuple[Fitted, ...] = ()
     adapters: tuple[str, ...] = ()
+    modes: bool = False
 
     def __post_init__(self) -> None:
         if not self.speeds:
@@ -264,6 +267,24 @@ class StreamClass:
     def alone_us(self, tokens: Tokens) -> int:
         """Return how long a request takes alone on the fastest kind of all listed: what P_j counts of it."""
         return min(speed.alone_us(tokens) for speed in self.speeds.values())
+
+    @property
+    def by_degree(self) -> dict[int, StreamClass]:
+        """The class on engines of each number of GPUs, its speeds by the kind of a single one."""
+        speeds: dict[int, dict[str, StreamSpeed]] = {}
+        for kind, speed in self.speeds.items():
+            gpus, single = split_kind(kind)
+            speeds.setdefault(gpus, {})[single] = speed
+        logs = [(split_kind(law.kind), law) for law in self.fitted]
+        return {
+            gpus: replace(
+                self,
+                speeds=each,
+                fitted=tuple(replace(law, kind=single) for (size, single), law in logs if size == gpus),
+                modes=False,
+            )
+            for gpus, each in speeds.items()
+        }
 
     @property
     def least_us(self) -> dict[str, int]:

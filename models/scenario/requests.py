@@ -28,7 +28,7 @@ def stream_class(name: str, section: StreamSection) -> StreamClass:
             for kind, log in section.fits.items()
         ]
         adapters = tuple(f"{name}/{adapter}" for adapter in section.adapters)
-        return StreamClass(name, section.laws, section.models, tuple(fitted), adapters)
+        return StreamClass(name, section.laws, section.models, tuple(fitted), adapters, section.modes is not None)
 
 
 def _float(value: Fraction | None) -> float | None:

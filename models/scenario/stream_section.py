@@ -243,7 +243,7 @@ class ModeSection(LawSection):
 
 
 class StreamSection(LawSection):
-    """Requests served together by continuous batching, on engines of one GPU or, by `modes`, of one or several."""
+    """Requests served together by continuous batching; one law (prefill, chunk, concurrency, step, ...) or `modes`."""
 
     one_of = ("prefill", "modes")
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import groupby
@@ -28,7 +27,7 @@ from truenorth.models.instance import Instance
 from truenorth.models.scenario.errors import Plain
 from truenorth.models.scenario.files import write_atomically
 from truenorth.models.scenario.work import workflow_graph, workflow_section
-from truenorth.models.streams import ANY_KIND, BLOCK, Fitted, StreamClass, StreamSpeed, split_kind
+from truenorth.models.streams import BLOCK, Fitted, StreamClass, StreamSpeed
 from truenorth.models.workload import WHOLE, BatchClass, Workflow
 
 _WIDTH = 120
@@ -102,7 +101,8 @@ def _groups(instance: Instance) -> Iterator[dict[str, Any]]:
     """Yield groups of equal servers, in the order of the cluster."""
     servers = [list(gpus) for _, gpus in groupby(instance.cluster.gpus, key=lambda gpu: gpu.server)]
     sorts = [([gpu.gpus for gpu in gpus], *_gpu(gpus[0])) for gpus in servers]
-    chosen = any(max(sizes) > 1 for sizes, *_ in sorts)
+    streams = () if instance.streams is None else instance.streams.classes
+    chosen = any(max(sizes) > 1 for sizes, *_ in sorts) or any(stream.modes for stream in streams)
     for (sizes, section, there), alike in groupby(sorts):
         engines = {"engines": sizes} if chosen else {}
         yield {"count": len(list(alike)), "gpus_per_server": sum(sizes), **engines, "gpu": section, **there}
@@ -149,24 +149,13 @@ def _batch(batch: BatchClass) -> dict[str, Any]:
 def _stream(stream: StreamClass, sizes: Mapping[str, int]) -> dict[str, Any]:
     adapters = {name.removeprefix(f"{stream.name}/"): {"weights": f"{sizes[name]} B"} for name in stream.adapters}
     beside = {"adapters": adapters} if adapters else {}
-    return {"models": list(stream.models), **_laws(stream.speeds, stream.fitted), **beside}
+    return {"models": list(stream.models), **_laws(stream), **beside}
 
 
-def _laws(speeds: Mapping[str, StreamSpeed], fitted: Sequence[Fitted]) -> dict[str, Any]:
-    """Return the law of a class by kind, or its modes where it has a law for engines of some GPUs of every kind."""
-    if not any(kind.endswith(f"x{ANY_KIND}") for kind in speeds):
-        return _law(speeds, fitted)
-    modes: dict[int, dict[str, StreamSpeed]] = {}
-    for kind, speed in speeds.items():
-        gpus, single = split_kind(kind)
-        modes.setdefault(gpus, {})[single] = speed
-    logs = [(split_kind(law.kind), law) for law in fitted]
-    return {
-        "modes": [
-            {"gpus": gpus, **_law(each, [replace(law, kind=kind) for (size, kind), law in logs if size == gpus])}
-            for gpus, each in modes.items()
-        ]
-    }
+def _laws(stream: StreamClass) -> dict[str, Any]:
+    if not stream.modes:
+        return _law(stream.speeds, stream.fitted)
+    return {"modes": [{"gpus": gpus, **_laws(each)} for gpus, each in stream.by_degree.items()]}
 
 
 def _law(by_kind: Mapping[str, StreamSpeed], fitted: Sequence[Fitted]) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class SizeTrial:
     reached
         Every size that was simulated, and what it reached there; None where the policy cannot serve at all.
     mix
-        The cheapest size at which it met the levels; None if it met them nowhere.
+        The cheapest size at which it met the levels, of several the one of least latency; None if it met them nowhere.
     met_at
         The simulation at every size at which it met them.
     skipped
@@ -235,8 +235,7 @@ def simulate_at(hunt: Hunt, trial: SizeTrial, mix: Mix, reserve_s: float) -> boo
     trial.reached[mix] = whole.reached
     if whole.ran is not None:
         trial.met_at[mix] = whole.ran
-    if trial.mix is None or ask.sizes.order(mix) < ask.sizes.order(trial.mix):
-        trial.mix = mix
+    trial.mix = min(trial.met_at, key=lambda each: (*trial.rank(each), trial.met_at[each].metrics.mean_latency_s, each))
     return True
 
 

@@ -127,7 +127,8 @@ def rank(hunt: Hunt, trials: Sequence[SizeTrial]) -> list[Alternative]:
     near = [each for each in every if ask.sizes.cost(each.mix) <= NEAR * least[lead(each.knows, ask.noise)]]
 
     def rank_of(each: Alternative) -> tuple[Any, ...]:
-        return lead(each.knows, ask.noise), ask.sizes.order(each.mix), each.metrics.mean_latency_s, each.policy
+        size = ask.sizes.rank(each.mix)
+        return lead(each.knows, ask.noise), size, each.metrics.mean_latency_s, each.mix, each.policy
 
     return sorted(near, key=rank_of)
 
