@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from truenorth.models.scenario.document import NetworkSection, RuntimeByKind, TablesByKind
-from truenorth.models.scenario.errors import Source, allowed, quote
+from truenorth.models.scenario.errors import Source, Where, allowed, quote
 from truenorth.models.scenario.quantities import (
     Bandwidth,
     Flag,
@@ -25,7 +25,7 @@ from truenorth.models.scenario.quantities import (
 )
 from truenorth.models.scenario.reading import parse_document, read_document
 from truenorth.models.scenario.section import Section, problem, refuse_empty, validate
-from truenorth.models.scenario.stream_section import StreamSection
+from truenorth.models.scenario.stream_section import LawSection, StreamSection
 from truenorth.models.streams import ANY_KIND
 from truenorth.models.workload import WHOLE
 
@@ -179,8 +179,8 @@ def _refuse_stream(name: str, stream: StreamSection, document: CatalogueDocument
     """
     if stream.adapters:
         raise source.error(("models", name, "stream", "adapters"), "stands here; allowed are adapters in a scenario")
-    modes = [(("modes", at), mode) for at, mode in enumerate(stream.modes or ())]
-    for within, law in modes or [((), stream)]:
+    laws: list[tuple[Where, LawSection]] = [(("modes", at), mode) for at, mode in enumerate(stream.modes or ())]
+    for within, law in laws or [((), stream)]:
         unknown = next((kind for kind in law.kinds if kind != ANY_KIND and kind not in document.kinds), None)
         if unknown is not None:
             keys = ("prefill", "chunk", "concurrency", "step", "kv_per_token")
