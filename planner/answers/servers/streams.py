@@ -89,7 +89,7 @@ def refute_sizes(hunt: Hunt, most: int | None, share: float) -> int:
 
     hunt.apply(too_small)
     # Then the cheapest size that is left, by the weights that ask for the most of it, until one is not refuted.
-    for turn in range(_MOST_TURNS if len(ask.sizes.sorts) > 1 else 0):
+    for turn in range(_MOST_TURNS if found and len(ask.sizes.sorts) > 1 else 0):
         late = _CUTS_EACH * turn >= at_any_rate and ask.left_s <= reserve_s
         if not hunt.open or late or not _refute_cheapest(hunt, floor, found):
             break
