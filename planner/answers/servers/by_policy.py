@@ -127,8 +127,8 @@ def try_own_size(hunt: Hunt, trials: Sequence[SizeTrial]) -> None:
     Those that plan with a solver have their turn in `scan`.
     """
     own = hunt.question.sizes.own
-    for trial in trials if own is not None and own in hunt.unrefuted else ():
-        if own not in trial.reached and not needs_solver(trial.policy):
+    for trial in trials if own in hunt.unrefuted else ():
+        if own is not None and own not in trial.reached and not needs_solver(trial.policy):
             simulate_at(hunt, trial, own, _reserve_s(hunt))
 
 
