@@ -263,3 +263,30 @@ def test_what_is_not_known_of_engines_to_be_chosen_is_refused() -> None:
         tn.servers_by(scenario_from(asked), "1 s")
     with pytest.raises(InputError, match="names servers or GPUs, which other engines would number anew"):
         tn.servers(scenario_from(asked | {"restrictions": {"forbid": [{"workflow": "chat", "on": ["s2"]}]}}))
+
+
+def test_a_catalogue_with_modes_makes_a_pool(tmp_path: Path) -> None:
+    """No GPU holds the model alone: engines of two and of four do."""
+    catalogue = {
+        "kinds": {"A": {"memory": "10 GB", "load_bandwidth": "1 GB/s", "gpus_per_server": 4, "count": 2}},
+        "models": {"large": {"weights": "15 GB", "stream": {"modes": [*TWO, mode(4, 2500, 4)]}}},
+    }
+    (tmp_path / "catalogue.json").write_text(json.dumps(catalogue))
+    rows = [{"queued_ts": 0.1 * at, "input_toks": 100, "output_toks": 5} for at in range(4)]
+    (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    made = tn.import_trace("tokens", [tmp_path / "log.jsonl"], catalogue=tmp_path / "catalogue.json")
+    made.save(tmp_path / "scenario.yaml")
+    scenario = tn.load(tmp_path / "scenario.yaml")
+    assert {gpu.kind for gpu in scenario.cluster.gpus} == {"2xA", "4xA"}
+    assert [mode.gpus for mode in scenario.document.streams["large"].modes or ()] == [1, 2, 4]
+
+
+def test_replications_and_sweeps_ask_about_pools_too(tmp_path: Path) -> None:
+    asked = pool([], TWO, "p100 latency <= 200 ms")
+    asked["workload"] = {"poisson": {"rate": "8 /s", "jobs": 6, "seed": 1}}
+    asked["workflows"]["chat"]["tasks"]["answer"] |= {"prompt": 100, "output_tokens": 2}
+    (tmp_path / "pool.json").write_text(json.dumps(asked))
+    made = tn.replicate_servers(tmp_path / "pool.json", 2, policies=["least_delay"], time_limit="20 s")
+    assert not made.sweep.errors
+    swept = tn.whatif(tmp_path / "pool.json", {"cluster.groups[0].engines": [[2], [1, 1]]}, policy="least_delay")
+    assert not swept.errors
