@@ -101,9 +101,18 @@ def _ceil(quantity: Fraction) -> int:
     return -(-quantity.numerator // quantity.denominator)
 
 
+def engine_kind(gpus: int, kind: str) -> str:
+    """Return the kind of an engine of so many GPUs of a kind.
+
+    >>> engine_kind(1, "H100"), engine_kind(4, "H100")
+    ('H100', '4xH100')
+    """
+    return kind if gpus == 1 else f"{gpus}x{kind}"
+
+
 @dataclass(frozen=True, slots=True)
 class GPU:
-    """One compute engine and one copy engine beside memory for model weights.
+    """One compute engine and one copy engine beside memory for model weights, or several GPUs that always work as one.
 
     Parameters
     ----------
@@ -127,6 +136,10 @@ class GPU:
         For how long before it goes no requests of streams are sent to it.
     group
         The group of equal servers that its server belongs to.
+    gpus
+        Of how many GPUs it is made: an engine of several has the memory and the load bandwidth of all together.
+    open
+        Whether other engines of its server may have the same GPUs: which of them there are is still to be chosen.
     """
 
     id: str
@@ -139,6 +152,8 @@ class GPU:
     available: Availability = ALWAYS
     drain_us: int = 0
     group: int = 0
+    gpus: int = 1
+    open: bool = False
 
     def __repr__(self) -> str:
         return f"<GPU {self.id}: {self.kind}, {self.memory_bytes / 1e9:g} GB>"
@@ -219,7 +234,8 @@ class Network:
         link = self.within if same_server else self.between
         seconds_per_byte = Fraction(0) if link.bandwidth is None else 1 / link.bandwidth
         if self.staged:
-            seconds_per_byte += 1 / source.load_bandwidth + 1 / target.load_bandwidth
+            # Of an engine of several GPUs one sends, and one receives.
+            seconds_per_byte += source.gpus / source.load_bandwidth + target.gpus / target.load_bandwidth
         return [_travel_us(link, seconds_per_byte, size) for size in sizes_bytes]
 
     def input_us(self, size_bytes: int) -> int:

@@ -33,6 +33,7 @@ class Feature(StrEnum):
     ENGINES = "context, mixed iterations, shared budgets or growing KV"
     ADAPTERS = "adapters of language models"
     PRIORITIES = "priorities"
+    DEGREES = "engines whose numbers of GPUs are to be chosen"
 
 
 Features = frozenset[Feature]
@@ -57,6 +58,7 @@ PRESENT: Mapping[Feature, Callable[[Instance], bool]] = {
         instance.streams is not None and any(stream.adapters for stream in instance.streams.classes)
     ),
     Feature.PRIORITIES: lambda instance: any(job.priority for job in instance.jobs),
+    Feature.DEGREES: lambda instance: any(gpu.open for gpu in instance.cluster.gpus),
 }
 """How each is seen in an instance."""
 
@@ -95,6 +97,22 @@ def require(instance: Instance, who: str, supports: Features) -> None:
         Naming the features; `who` is the method, in words.
     """
     lacking = missing(instance, supports)
+    if Feature.DEGREES in lacking:
+        refuse_open_engines(instance)
     if lacking:
         problem = f"{who} has no support for {', '.join(lacking)}"
         raise UnsupportedInstanceError(f"{problem}; choose another method or leave them out of the scenario")
+
+
+def refuse_open_engines(instance: Instance) -> None:
+    """Refuse a window in which it is to be chosen how many GPUs engines have.
+
+    Raises
+    ------
+    UnsupportedInstanceError
+        With what to write.
+    """
+    if PRESENT[Feature.DEGREES](instance):
+        problem = "streams have modes, and nothing says which of them servers run, throughout"
+        advice = "write engines beside gpus_per_server, for example [4, 4], or ask truenorth servers which to choose"
+        raise UnsupportedInstanceError(f"{problem}; {advice}")

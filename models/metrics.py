@@ -114,12 +114,13 @@ def measure(
     )
     slowdown = _spread(counted / paths, mean_ratio(counted.tolist(), paths.tolist()))
     makespan = int(timeline.end_us.max())
-    there_us = sum(gpu.available.available_us(0, makespan) for gpu in instance.cluster.gpus)
+    there_us = sum(gpu.gpus * gpu.available.available_us(0, makespan) for gpu in instance.cluster.gpus)
     engines_us = max(1, there_us)  # a realised timeline may consist of runs of 0 us
     loaded = [residency for residency in timeline.residencies if not residency.initial]
     first_task = int(instance.job_first_task[jobs[0]])
     batches, mean_batch_size = _batches(instance, timeline, first_task)
-    copying = sum(min(r.ready_us, makespan) - min(r.load_start_us, makespan) for r in loaded)
+    gpus = gpus_of(instance)
+    copying = sum(gpus[r.gpu] * (min(r.ready_us, makespan) - min(r.load_start_us, makespan)) for r in loaded)
     plain = Metrics(
         jobs=len(jobs),
         tasks=instance.n_tasks - first_task,
@@ -131,8 +132,8 @@ def measure(
         evictions=sum(is_eviction(instance, residency) for residency in timeline.residencies),
         hit_rate=hit_rate(instance, timeline, first_task),
         compute_busy=computing_us(instance, timeline) / engines_us,
-        copy_busy=copying / engines_us,
-        gpus_used=len(np.unique(instance.places.members(timeline.runs.gpu)[1])),
+        copy_busy=float(copying) / engines_us,
+        gpus_used=int(gpus[np.unique(instance.places.members(timeline.runs.gpu)[1])].sum()),
         slo_attainment=None
         if slo is None
         else float(slo.attainment(instance, latency_us, jobs, TokenTimes.of(instance, timeline))),
@@ -156,14 +157,20 @@ def _batches(instance: Instance, timeline: Timeline, first_task: int) -> tuple[i
     return len(counted), float(size[counted].mean()) if len(counted) else None
 
 
+def gpus_of(instance: Instance) -> Ints:
+    """Return of how many GPUs each place consists. Shape [places]."""
+    each = [gpu.gpus for gpu in instance.cluster.gpus]
+    return np.array([sum(each[gpu] for gpu in place) for place in instance.places.gpus], np.int64)
+
+
 def computing_us(instance: Instance, timeline: Timeline, begin_us: int = 0, end_us: int | None = None) -> float:
-    """Return the busy time of all compute engines in [begin, end): a batch counts once, with its share or its GPUs.
+    """Return the busy time of all GPUs in [begin, end): a batch counts once, with its share or its GPUs.
 
     A GPU that serves requests of a stream is as busy as by one run of share 1.
     """
     ends = timeline.end_us if end_us is None else np.minimum(timeline.end_us, end_us)
     run_us = np.maximum(ends - np.maximum(timeline.start_us, begin_us), 0)
-    gpus = instance.template_gpus[instance.task_template]
+    gpus = gpus_of(instance)[timeline.place]
     if instance.one_at_a_time:
         return float((run_us * gpus).sum())
     leading = batch_leaders(instance, timeline) == np.arange(instance.n_tasks)
@@ -271,6 +278,7 @@ def measure_streams(instance: Instance, timeline: Timeline, jobs: Ints) -> dict[
 
 def serving_us(instance: Instance, timeline: Timeline, begin_us: int, end_us: int) -> int:
     """Return how long, over all GPUs, requests of streams are served in [begin, end): together they count once."""
+    gpus = gpus_of(instance)
     if instance.streams is None:
         return 0
     runs = timeline.runs
@@ -281,7 +289,7 @@ def serving_us(instance: Instance, timeline: Timeline, begin_us: int, end_us: in
     for at in np.lexsort((start, runs.gpu[requests])).tolist():
         if runs.gpu[requests[at]] != gpu:
             gpu, until = runs.gpu[requests[at]], begin_us
-        total += max(0, int(end[at]) - max(until, int(start[at])))
+        total += int(gpus[gpu]) * max(0, int(end[at]) - max(until, int(start[at])))
         until = max(until, int(end[at]))
     return total
 

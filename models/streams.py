@@ -6,14 +6,17 @@ class is a request: prompt tokens that are worked off in chunks, then one output
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 ANY_KIND = "*"
-"""Key of what holds for every kind of GPU."""
+"""Key of what holds for every kind of GPU; ``4x*`` is that of engines of four, whatever their kind."""
+_SEVERAL = re.compile(r"([1-9]\d*)x(.+)")
+_Value = TypeVar("_Value")
 
 BLOCK = 16
 """Tokens of a block of KV where KV grows and the class does not say."""
@@ -21,6 +24,26 @@ BLOCK = 16
 _MICROSECONDS = 1_000_000
 PICOSECONDS = 1_000_000
 """Per microsecond."""
+
+
+def of_kind(table: Mapping[str, _Value], kind: str) -> _Value | None:
+    """Return what a table says of a kind of GPU: of itself, of engines of as many GPUs, or of every kind; else None.
+
+    >>> speeds = {"1x*": 25, "4x*": 9, "8xH100": 6}
+    >>> [of_kind(speeds, kind) for kind in ("H100", "4xH100", "8xH100", "2xH100")]
+    [25, 9, 6, None]
+    """
+    return table.get(kind, table.get(f"{split_kind(kind)[0]}x{ANY_KIND}", table.get(ANY_KIND)))
+
+
+def split_kind(kind: str) -> tuple[int, str]:
+    """Return of how many GPUs an engine of a kind consists, and of which.
+
+    >>> split_kind("4xH100"), split_kind("1x*"), split_kind("T4")
+    ((4, 'H100'), (1, '*'), (1, 'T4'))
+    """
+    several = _SEVERAL.fullmatch(kind)
+    return (int(several[1]), several[2]) if several else (1, kind)
 
 
 class Tokens(NamedTuple):
@@ -190,7 +213,7 @@ class Fitted:
     p95_error: float | None
 
     def __str__(self) -> str:
-        on = "" if self.kind == ANY_KIND else f" on {self.kind}"
+        on = "" if self.kind == ANY_KIND else f" on {self.kind.replace(f'x{ANY_KIND}', ' GPUs')}"
         if self.mean_error is None:
             return f"The step law of {self.stream}{on} is that of {self.log}, and was compared with nothing else"
         if self.p95_error is None or self.requests is None:
@@ -212,13 +235,16 @@ class StreamClass:
     name
         Names the class in an instance.
     speeds
-        How it runs per GPU kind; the key ``*`` holds for every kind. A kind without an entry is not eligible.
+        How it runs per GPU kind; the key ``*`` holds for every kind, ``4x*`` for engines of four GPUs of any. A kind
+        without an entry is not eligible.
     models
         Names of the models that must be ready on a GPU while it serves the class.
     fitted
         Where its speeds come from, as far as they were fitted to logs.
     adapters
         Names of models of which a request may need one besides; requests of all of them run together (rule E6).
+    modes
+        Whether its speeds are given by the number of GPUs of an engine: so a scenario file says them.
     """
 
     name: str
@@ -226,6 +252,7 @@ class StreamClass:
     models: tuple[str, ...] = ()
     fitted: tuple[Fitted, ...] = ()
     adapters: tuple[str, ...] = ()
+    modes: bool = False
 
     def __post_init__(self) -> None:
         if not self.speeds:
@@ -235,11 +262,29 @@ class StreamClass:
 
     def speed_on(self, kind: str) -> StreamSpeed | None:
         """Return how the class runs on a kind of GPU; None where it cannot."""
-        return self.speeds.get(kind, self.speeds.get(ANY_KIND))
+        return of_kind(self.speeds, kind)
 
     def alone_us(self, tokens: Tokens) -> int:
         """Return how long a request takes alone on the fastest kind of all listed: what P_j counts of it."""
         return min(speed.alone_us(tokens) for speed in self.speeds.values())
+
+    @property
+    def by_degree(self) -> dict[int, StreamClass]:
+        """The class on engines of each number of GPUs, its speeds by the kind of a single one."""
+        speeds: dict[int, dict[str, StreamSpeed]] = {}
+        for kind, speed in self.speeds.items():
+            gpus, single = split_kind(kind)
+            speeds.setdefault(gpus, {})[single] = speed
+        logs = [(split_kind(law.kind), law) for law in self.fitted]
+        return {
+            gpus: replace(
+                self,
+                speeds=each,
+                fitted=tuple(replace(law, kind=single) for (size, single), law in logs if size == gpus),
+                modes=False,
+            )
+            for gpus, each in speeds.items()
+        }
 
     @property
     def least_us(self) -> dict[str, int]:

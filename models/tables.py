@@ -115,7 +115,7 @@ class GPUClasses:
         limits = (restrictions.model_gpus, restrictions.workflow_gpus)
         for index, gpu in enumerate(cluster.gpus):
             allowed = tuple(frozenset(name for name, gpus in limit.items() if index in gpus) for limit in limits)
-            hardware = (gpu.kind, gpu.memory_bytes, gpu.slots, gpu.load_bandwidth, gpu.load_overhead_us)
+            hardware = (gpu.kind, gpu.gpus, gpu.memory_bytes, gpu.slots, gpu.load_bandwidth, gpu.load_overhead_us)
             key = (hardware, gpu.available, gpu.drain_us * gpu.drains, allowed)
             leader.append(first.setdefault(key, index))
         leaders = tuple(first.values())

@@ -9,7 +9,7 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
 from truenorth.models.streams import ANY_KIND as ANY_KIND
-from truenorth.models.streams import StreamClass, Tokens
+from truenorth.models.streams import StreamClass, Tokens, of_kind
 
 WHOLE = 10_000
 """The compute of a whole GPU in the unit of shares: a share has up to four decimal places."""
@@ -252,7 +252,7 @@ class Task:
 
     def runtime_on(self, kind: str) -> int | None:
         """Return the run time on a kind of GPU in microseconds, or None where the task cannot run."""
-        return self.runtime_us.get(kind, self.runtime_us.get(ANY_KIND))
+        return of_kind(self.runtime_us, kind)
 
     @property
     def fastest_us(self) -> int:

@@ -9,7 +9,6 @@ from truenorth.executor.policies.queueing import QueuePolicy
 from truenorth.executor.site import Site
 from truenorth.models import NONE
 from truenorth.models.gpu_state import Memory
-from truenorth.models.workload import ANY_KIND
 
 
 class Homes:
@@ -105,9 +104,9 @@ def leave_out_excess(site: Site) -> None:
 
 def _users(site: Site, model: str, gpu: int) -> int:
     """Return how many tasks of the catalogue need a model and can run on a GPU."""
-    kinds, allowed = {site.cluster.gpus[gpu].kind, ANY_KIND}, site.restrictions.allows_workflow
+    kind, allowed = site.cluster.gpus[gpu].kind, site.restrictions.allows_workflow
     return sum(
-        model in task.models and not kinds.isdisjoint(task.runtime_us) and allowed(workflow.name, gpu)
+        model in task.models and task.runtime_on(kind) is not None and allowed(workflow.name, gpu)
         for workflow in site.catalogue
         for task in workflow.tasks
     )

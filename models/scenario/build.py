@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from truenorth.models.cluster import GPU, Availability, Cluster, Interval, Link, Network
+from truenorth.models.cluster import GPU, Availability, Cluster, Interval, Link, Network, engine_kind
 from truenorth.models.errors import chosen, no_attribute
 from truenorth.models.identity import scenario_hash
 from truenorth.models.instance import InitialResidency, Instance, Restrictions
@@ -28,6 +28,7 @@ from truenorth.models.scenario.document import (
     ResidencySection,
     ScenarioDocument,
 )
+from truenorth.models.scenario.engines import check_engines, degrees_of, engines
 from truenorth.models.scenario.errors import FieldError, InputError, Source, Where, allowed, blame, quote
 from truenorth.models.scenario.limits import (
     blame_initial,
@@ -53,8 +54,13 @@ from truenorth.models.workload import Job, MLModel, Workflow
 _GROUP = re.compile(r"group\s+(\d{1,9})", re.ASCII)
 
 
-def build_cluster(section: ClusterSection) -> Cluster:
+def build_cluster(section: ClusterSection, degrees: Mapping[int, Sequence[int]] | None = None) -> Cluster:
     """Return the cluster; servers are numbered across groups in file order.
+
+    Parameters
+    ----------
+    degrees
+        By the groups that leave it open, how many GPUs an engine may have: all such engines are there.
 
     Raises
     ------
@@ -72,10 +78,11 @@ def build_cluster(section: ClusterSection) -> Cluster:
     first_server = 0
     for position, group in enumerate(groups):
         with blame((*_group_path(section, position), "gpu"), "a GPU with positive figures"):
+            sizes = (degrees or {}).get(position, ())
             gpus += [
-                replace(_gpu(group, server, place, section.away.get(server, ())), group=position)
+                replace(_gpu(group, server, *engine, section.away.get(server, ())), group=position, open=len(sizes) > 1)
                 for server in range(first_server, first_server + group.count)
-                for place in range(group.gpus_per_server)
+                for engine in engines(group, sizes)
             ]
         first_server += group.count
     return Cluster(tuple(gpus), _network(section.network), _place_rule(section, gpus))
@@ -101,20 +108,22 @@ def _group_path(section: ClusterSection, position: int) -> Where:
     return ("cluster",) if section.groups is None else ("cluster", "groups", position)
 
 
-def _gpu(group: GroupSection, server: int, place: int, away: Sequence[Interval]) -> GPU:
+def _gpu(group: GroupSection, server: int, place: int, size: int, away: Sequence[Interval]) -> GPU:
+    """Return a GPU, or an engine of so many from this one on: their memory together, each loads its part."""
     gpu = group.gpu
     with blame(("cluster", "away", f"s{server}"), "a server that is there at some time"):
         available = Availability.of(group.available).without(away)
     return GPU(
-        f"s{server}/g{place}",
+        f"s{server}/g{place}" if size == 1 else f"s{server}/g{place}-{place + size - 1}",
         server,
-        gpu.kind,
-        gpu.memory_bytes,
-        gpu.load_bandwidth,
+        engine_kind(size, gpu.kind),
+        gpu.memory_bytes * size,
+        gpu.load_bandwidth * size,
         gpu.slots or (),
         gpu.load_overhead,
         available,
         group.drain,
+        gpus=size,
     )
 
 
@@ -459,9 +468,11 @@ def build(document: ScenarioDocument, source: Source) -> Scenario:
 
 
 def _build_instance(document: ScenarioDocument, folder: Path) -> Instance:
-    cluster = build_cluster(document.cluster)
+    degrees = degrees_of(document)
+    check_engines(document, degrees)
+    cluster = build_cluster(document.cluster, degrees)
     models = tuple(MLModel(name, section.weights) for name, section in document.models.items())
-    forms = request_forms(document, one_of_each(document, cluster))
+    forms = request_forms(document, one_of_each(cluster))
     workflows = build_workflows(document, forms)
     check_models(document, cluster)
     refuse_unknown_workflows(document.slo, workflows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated, Any
 
@@ -91,11 +91,18 @@ class NetworkSection(Section):
     within_server: WithinServerSection | None = Field(default=None, description="Between GPUs of one server.")
 
 
+_Engines = Annotated[tuple[GPUCount, ...], refuse_empty("engine")]
+
+
 class GroupSection(Section):
     """Equal servers."""
 
     count: GPUCount = Field(description="Number of servers.")
     gpus_per_server: GPUCount = 1
+    engines: _Engines | None = Field(
+        default=None,
+        description="GPUs of each engine of a server, such as [4, 2, 2]; without modes of streams 1 each if left out.",
+    )
     gpu: GPUSection
     price_per_hour: Number | None = Field(default=None, description="Price of one server for an hour.")
     available: Annotated[Intervals, refuse_empty("interval")] = Field(
@@ -111,6 +118,25 @@ class GroupSection(Section):
         validate_default=True,
         description="How long a server takes to start, where servers are ordered by the hour.",
     )
+
+    @model_validator(mode="after")
+    def _engines_fit(self) -> GroupSection:
+        if self.engines is not None:
+            _check_engines(self.layout, self.gpus_per_server, self.gpu)
+        return self
+
+    @property
+    def layout(self) -> tuple[int, ...]:
+        """GPUs of each engine of a server, the largest first; of 1 each where nothing is said."""
+        return tuple(sorted(self.engines or (1,) * self.gpus_per_server, reverse=True))
+
+
+def _check_engines(layout: Sequence[int], gpus: int, gpu: GPUSection) -> None:
+    """Refuse engines for which a server has no room."""
+    if sum(layout) > gpus:
+        raise problem(f"take {sum(layout)} GPUs together; allowed are at most the {gpus} of a server", "engines")
+    if gpu.slots is not None and max(layout) > 1:
+        raise problem(f"has slots and engines of {max(layout)} GPUs; allowed is memory in place of slots", "engines")
 
 
 def _place_rule(value: object) -> object:
@@ -134,6 +160,7 @@ class ClusterSection(Section):
 
     servers: GPUCount | None = Field(default=None, description="Number of equal servers.")
     gpus_per_server: GPUCount | None = Field(default=None, description="1 if left out.")
+    engines: _Engines | None = Field(default=None, description="As in groups.")
     gpu: GPUSection | None = None
     groups: Annotated[tuple[GroupSection, ...], refuse_empty("group")] | None = Field(
         default=None, description="Servers of several sorts, in place of servers, gpus_per_server and gpu."
@@ -152,8 +179,11 @@ class ClusterSection(Section):
     def _servers_or_groups(self) -> ClusterSection:
         if self.servers is not None and self.gpu is None:
             raise problem("key 'gpu' is missing; allowed is servers with gpu, or groups")
-        if self.groups is not None and (self.gpu is not None or self.gpus_per_server is not None):
-            raise problem("has groups beside gpu or gpus_per_server; allowed is to give these inside the groups")
+        inside = [key for key in ("gpu", "gpus_per_server", "engines") if getattr(self, key) is not None]
+        if self.groups is not None and inside:
+            raise problem(f"has groups beside {' and '.join(inside)}; allowed is to give these inside the groups")
+        if self.engines is not None and self.gpu is not None:
+            _check_engines(self.server_groups[0].layout, self.server_groups[0].gpus_per_server, self.gpu)
         if self.network is None and sum(group.count * group.gpus_per_server for group in self.server_groups) > 1:
             raise problem("key 'network' is missing; allowed is a cluster of several GPUs with a network")
         return self
@@ -166,6 +196,7 @@ class ClusterSection(Section):
         alike: dict[str, Any] = {
             "count": self.servers,
             "gpus_per_server": self.gpus_per_server or 1,
+            "engines": self.engines,
             "gpu": self.gpu,
             "drain": 0,
             "start_up": 0,

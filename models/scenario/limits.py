@@ -39,7 +39,7 @@ def check_models(document: ScenarioDocument, cluster: Cluster) -> None:
     FieldError
         At the model's weights.
     """
-    gpus = one_of_each(document, cluster)
+    gpus = one_of_each(cluster)
     largest = max(max(gpu.slots, default=gpu.memory_bytes) for gpu in gpus)
     for name, section in document.models.items():
         where = ("models", name, "weights")
@@ -65,7 +65,7 @@ def check_transfers(document: ScenarioDocument, cluster: Cluster, workflows: Seq
     """
     if len(cluster.gpus) == 1:
         return
-    gpus = one_of_each(document, cluster)
+    gpus = one_of_each(cluster)
     slowest = min(gpus, key=lambda gpu: gpu.load_bandwidth)
     inputs = [(task.input_bytes, w.name, task.name) for w in workflows for task in w.tasks]
     size, workflow, task = max(inputs, key=lambda given: given[0])
@@ -206,13 +206,12 @@ def _served_us(instance: Instance, streams: StreamTables) -> NDArray[np.float64]
     return longest
 
 
-def one_of_each(document: ScenarioDocument, cluster: Cluster) -> list[GPU]:
-    """Return a GPU of each group of servers."""
-    gpus, first = [], 0
-    for group in document.cluster.server_groups:
-        gpus.append(cluster.gpus[first])
-        first += group.count * group.gpus_per_server
-    return gpus
+def one_of_each(cluster: Cluster) -> list[GPU]:
+    """Return a GPU of each group of servers, and an engine of each size."""
+    found: dict[tuple[int, int], GPU] = {}
+    for gpu in cluster.gpus:
+        found.setdefault((gpu.group, gpu.gpus), gpu)
+    return list(found.values())
 
 
 def blame_workflows(

@@ -25,10 +25,10 @@ def stream_class(name: str, section: StreamSection) -> StreamClass:
     with blame(("streams", name), "a class such as the documentation shows"):
         fitted = [
             Fitted(name, kind, log.log, log.requests, _float(log.mean_error), _float(log.p95_error))
-            for kind, log in section.fitted.items()
+            for kind, log in section.fits.items()
         ]
         adapters = tuple(f"{name}/{adapter}" for adapter in section.adapters)
-        return StreamClass(name, section.speeds, section.models, tuple(fitted), adapters)
+        return StreamClass(name, section.laws, section.models, tuple(fitted), adapters, section.modes is not None)
 
 
 def _float(value: Fraction | None) -> float | None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from itertools import pairwise
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, Self, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
 
+from truenorth.models.cluster import engine_kind
 from truenorth.models.scenario.errors import allowed, quote
 from truenorth.models.scenario.quantities import (
     Concurrency,
     FineTime,
+    GPUCount,
     JobCount,
     Name,
     Number,
@@ -137,15 +139,18 @@ class AdapterSection(Section):
     weights: PositiveSize
 
 
-class StreamSection(Section):
-    """Requests served together by continuous batching; every value holds for all kinds of GPU, or stands per kind."""
+_NEEDED = ("prefill", "chunk", "concurrency", "step")
 
-    models: tuple[Name, ...] = Field(default=(), description="Models that must be ready while requests are served.")
-    prefill: _Rates = Field(description="Prompt tokens per second.")
-    chunk: _Counts = Field(description="Most prompt tokens per iteration.")
-    concurrency: _Seats = Field(description="Most requests at once.")
-    step: _StepTables = Field(
-        description="Time of a step by the requests that decode, 1 and the concurrency among them; linear in between."
+
+class LawSection(Section):
+    """How an engine serves requests; every value holds for all kinds of GPU, or stands per kind."""
+
+    prefill: _Rates | None = Field(default=None, description="Prompt tokens per second.")
+    chunk: _Counts | None = Field(default=None, description="Most prompt tokens per iteration.")
+    concurrency: _Seats | None = Field(default=None, description="Most requests at once.")
+    step: _StepTables | None = Field(
+        default=None,
+        description="Time of a step by the requests that decode, 1 and the concurrency among them; linear in between.",
     )
     kv_per_token: _Sizes = Field(
         default="0 B", validate_default=True, description="Memory that a token holds, of prompt or answer."
@@ -166,15 +171,22 @@ class StreamSection(Section):
         description="Whether a request holds KV for all its tokens from its start, or takes blocks as it grows.",
     )
     block: _Counts = Field(default=BLOCK, validate_default=True, description="Tokens of a block of KV, where KV grows.")
-    adapters: dict[Name, AdapterSection] = Field(
-        default_factory=dict, description="Weights of which a request may need one besides, by name."
-    )
     fitted: Annotated[
         dict[Name, FittedSection], BeforeValidator(_fitted_for_every_kind, FittedSection | dict[Name, FittedSection])
     ] = Field(default_factory=dict, description="What the law was fitted to, and how far off it is.")
 
+    @classmethod
+    def _require_law(cls, value: Mapping[str, object]) -> None:
+        """Refuse a law that lacks a figure without a default."""
+        missing = [key for key in _NEEDED if value.get(key) is None]
+        if missing:
+            keys = [field.alias or name for name, field in cls.model_fields.items()]
+            raise problem(f"key {missing[0]!r} is missing; allowed are the keys {', '.join(keys)}")
+
     @model_validator(mode="after")
-    def _same_kinds(self) -> StreamSection:
+    def _same_kinds(self) -> Self:
+        if self.prefill is None:
+            return self
         listing = {kind: key for key in _OnKind._fields for kind in getattr(self, key)}
         for kind, key in listing.items():
             for other in _OnKind._fields if kind != ANY_KIND else ():  # that one stands for the kinds of other values
@@ -213,3 +225,71 @@ class StreamSection(Section):
             )
             for kind, on in self.kinds.items()
         }
+
+
+class ModeSection(LawSection):
+    """How an engine of so many GPUs of a server serves requests: each has its part of the weights and of the KV."""
+
+    model_config = ConfigDict(json_schema_extra={"required": ["gpus", *_NEEDED]})
+
+    gpus: GPUCount = Field(description="GPUs of an engine.")
+    weights: Annotated[str, PlainValidator(_one_of("split")), WithJsonSchema({"enum": ["split"]})] = Field(
+        default="split", description="Each GPU holds its part; engines that each hold a copy have one GPU."
+    )
+
+    @classmethod
+    def _check_forms(cls, value: Mapping[str, object]) -> None:
+        cls._require_law(value)
+
+
+class StreamSection(LawSection):
+    """Requests served together by continuous batching; one law (prefill, chunk, concurrency, step, ...) or `modes`."""
+
+    one_of = ("prefill", "modes")
+
+    models: tuple[Name, ...] = Field(default=(), description="Models that must be ready while requests are served.")
+    modes: Annotated[tuple[ModeSection, ...], refuse_empty("mode")] | None = Field(
+        default=None, description="By the GPUs of an engine (tensor parallelism), in place of the keys of one law."
+    )
+    adapters: dict[Name, AdapterSection] = Field(
+        default_factory=dict, description="Weights of which a request may need one besides, by name."
+    )
+
+    @classmethod
+    def _check_forms(cls, value: Mapping[str, object]) -> None:
+        super()._check_forms(value)
+        inside = [key for key in LawSection.model_fields if key in value]
+        if value.get("modes") is None:
+            cls._require_law(value)
+        elif inside:
+            raise problem(f"has modes and {inside[0]}; allowed is {inside[0]} inside the modes", inside[0])
+
+    @model_validator(mode="after")
+    def _each_degree_once(self) -> StreamSection:
+        gpus = [mode.gpus for mode in self.modes or ()]
+        twice = next((each for each in gpus if gpus.count(each) > 1), None)
+        if twice is not None:
+            raise problem(f"has two modes of {twice} GPUs; allowed is one for each number of GPUs", "modes")
+        return self
+
+    @property
+    def laws(self) -> dict[str, StreamSpeed]:
+        """How the class runs on each kind of GPU or engine that the section names."""
+        return self.speeds if self.modes is None else _of_engines((mode.gpus, mode.speeds) for mode in self.modes)
+
+    @property
+    def fits(self) -> dict[str, FittedSection]:
+        """What the laws were fitted to, by the same kinds."""
+        return self.fitted if self.modes is None else _of_engines((mode.gpus, mode.fitted) for mode in self.modes)
+
+
+_Value = TypeVar("_Value")
+
+
+def _of_engines(modes: Iterable[tuple[int, Mapping[str, _Value]]]) -> dict[str, _Value]:
+    """Return what modes say by kind of GPU, by kind of engine."""
+    return {
+        f"{gpus}x{ANY_KIND}" if kind == ANY_KIND else engine_kind(gpus, kind): value
+        for gpus, table in modes
+        for kind, value in table.items()
+    }

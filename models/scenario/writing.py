@@ -22,12 +22,12 @@ except ImportError:  # PyYAML was built without the C library
     from yaml import SafeDumper as Emitter  # type: ignore[assignment]
 
 from truenorth.models.branches import branch_of
-from truenorth.models.cluster import FOREVER, GPU, Link
+from truenorth.models.cluster import FOREVER, GPU, Link, engine_kind
 from truenorth.models.instance import Instance
 from truenorth.models.scenario.errors import Plain
 from truenorth.models.scenario.files import write_atomically
 from truenorth.models.scenario.work import workflow_graph, workflow_section
-from truenorth.models.streams import BLOCK, Fitted, StreamClass
+from truenorth.models.streams import BLOCK, Fitted, StreamClass, StreamSpeed
 from truenorth.models.workload import WHOLE, BatchClass, Workflow
 
 _WIDTH = 120
@@ -105,17 +105,22 @@ def document_of(instance: Instance) -> dict[str, Any]:
 def _groups(instance: Instance) -> Iterator[dict[str, Any]]:
     """Yield groups of equal servers, in the order of the cluster."""
     servers = [list(gpus) for _, gpus in groupby(instance.cluster.gpus, key=lambda gpu: gpu.server)]
-    for (size, section, there), alike in groupby(servers, key=lambda gpus: (len(gpus), *_gpu(gpus[0]))):
-        yield {"count": len(list(alike)), "gpus_per_server": size, "gpu": section, **there}
+    sorts = [([gpu.gpus for gpu in gpus], *_gpu(gpus[0])) for gpus in servers]
+    streams = () if instance.streams is None else instance.streams.classes
+    chosen = any(max(sizes) > 1 for sizes, *_ in sorts) or any(stream.modes for stream in streams)
+    for (sizes, section, there), alike in groupby(sorts):
+        engines = {"engines": sizes} if chosen else {}
+        yield {"count": len(list(alike)), "gpus_per_server": sum(sizes), **engines, "gpu": section, **there}
 
 
 def _gpu(gpu: GPU) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the section of a GPU, and when it is there if it is not always."""
-    memory = {"slots": [f"{slot} B" for slot in gpu.slots]} if gpu.slots else {"memory": f"{gpu.memory_bytes} B"}
+    """Return the section of a GPU, or of one of an engine, and when it is there if it is not always."""
+    each = gpu.memory_bytes // gpu.gpus
+    memory = {"slots": [f"{slot} B" for slot in gpu.slots]} if gpu.slots else {"memory": f"{each} B"}
     section = {
-        "kind": gpu.kind,
+        "kind": gpu.kind if gpu.gpus == 1 else gpu.kind.removeprefix(engine_kind(gpu.gpus, "")),
         **memory,
-        "load_bandwidth": f"{_decimal(gpu.load_bandwidth)} B/s",
+        "load_bandwidth": f"{_decimal(gpu.load_bandwidth / gpu.gpus)} B/s",
         "load_overhead": f"{gpu.load_overhead_us} us",
     }
     if gpu.available.always:
@@ -147,10 +152,20 @@ def _batch(batch: BatchClass) -> dict[str, Any]:
 
 
 def _stream(stream: StreamClass, sizes: Mapping[str, int]) -> dict[str, Any]:
-    speeds = stream.speeds.items()
     adapters = {name.removeprefix(f"{stream.name}/"): {"weights": f"{sizes[name]} B"} for name in stream.adapters}
+    beside = {"adapters": adapters} if adapters else {}
+    return {"models": list(stream.models), **_laws(stream), **beside}
+
+
+def _laws(stream: StreamClass) -> dict[str, Any]:
+    if not stream.modes:
+        return _law(stream.speeds, stream.fitted)
+    return {"modes": [{"gpus": gpus, **_laws(each)} for gpus, each in stream.by_degree.items()]}
+
+
+def _law(by_kind: Mapping[str, StreamSpeed], fitted: Sequence[Fitted]) -> dict[str, Any]:
+    speeds = by_kind.items()
     return {
-        "models": list(stream.models),
         "prefill": {kind: _rate(speed.prefill_rate) for kind, speed in speeds},
         "chunk": {kind: speed.chunk for kind, speed in speeds},
         "concurrency": {kind: speed.seats for kind, speed in speeds},
@@ -161,8 +176,7 @@ def _stream(stream: StreamClass, sizes: Mapping[str, int]) -> dict[str, Any]:
         "budget": {kind: "shared" if speed.shared else "separate" for kind, speed in speeds},
         "kv": {kind: "grows" if speed.block else "reserved" for kind, speed in speeds},
         "block": {kind: speed.block or BLOCK for kind, speed in speeds},
-        **({"adapters": adapters} if adapters else {}),
-        **({"fitted": {law.kind: _fitted(law) for law in stream.fitted}} if stream.fitted else {}),
+        **({"fitted": {law.kind: _fitted(law) for law in fitted}} if fitted else {}),
     }
 
 

@@ -15,7 +15,7 @@ from truenorth.planner.questions.devices import ProfileQuestion, ReplayQuestion,
 from truenorth.planner.questions.policies import CompareQuestion, SimulateQuestion
 from truenorth.planner.questions.question import Question
 from truenorth.planner.questions.searches import BoundQuestion, PlanQuestion, UncertainPlanQuestion
-from truenorth.planner.questions.sizes import ScheduleQuestion, ServersQuestion
+from truenorth.planner.questions.sizes import ScheduleQuestion, ServersQuestion, SizesQuestion
 
 if TYPE_CHECKING:
     from truenorth.models.instance import Instance
@@ -104,6 +104,7 @@ def ask(question: Question, scenario: Scenario) -> Any:
     """
     from truenorth.models.errors import require_extra
 
+    _refuse_open_engines(question, scenario)
     answerer = ANSWERERS[type(question)]
     if answerer.extra:
         require_extra(answerer.extra)
@@ -132,7 +133,16 @@ def needs_kernels(question: Question, instance: Instance) -> bool:
 
 def ask_within(question: Question, scenario: Scenario, budget: Budget) -> Any:
     """Return the answer to a question within a budget, which need not be its own."""
+    _refuse_open_engines(question, scenario)
     return ANSWERERS[type(question)].answer(question, scenario, budget)
+
+
+def _refuse_open_engines(question: Question, scenario: Scenario) -> None:
+    """Refuse a scenario whose engines are still to be chosen, unless that is what is asked."""
+    from truenorth.models.features import refuse_open_engines
+
+    if not isinstance(question, SizesQuestion):
+        refuse_open_engines(scenario.instance)
 
 
 def budget_of(question: Question, farm: Farm | None = None) -> Budget:

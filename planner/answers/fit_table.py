@@ -161,6 +161,7 @@ def fit_table(
     kv_tokens: int | None = None,
     block: int = BLOCK,
     columns: str = "",
+    tp: int | None = None,
 ) -> FittedTable | None:
     """Return the step law behind times per token at several numbers of requests at once; None for a log of requests.
 
@@ -174,6 +175,8 @@ def fit_table(
         Prompt tokens per second, such as ``8000 /s``: where a table says nothing of first tokens.
     columns
         Such as ``batch=bs,step=latency,unit=ms``, for a table of step times.
+    tp
+        Which of AIConfigurator's estimates: those of engines of so many GPUs; None: those of most rows.
 
     Raises
     ------
@@ -183,7 +186,7 @@ def fit_table(
         If there are fewer than two points, or a rate is missing or given twice.
     """
     paths = tuple(map(Path, files))
-    table = read_step_table(paths, LogColumns.parse(columns))
+    table = read_step_table(paths, LogColumns.parse(columns), tp)
     if table is None:
         return None
     if min(seats, block) < 1 or budget <= seats:

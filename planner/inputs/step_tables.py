@@ -70,15 +70,21 @@ class StepTable:
     notes: tuple[str, ...] = ()
 
 
-def read_step_table(files: Sequence[Path], columns: LogColumns) -> StepTable | None:
+def read_step_table(files: Sequence[Path], columns: LogColumns, tp: int | None = None) -> StepTable | None:
     """Return what files say of steps; None if they are no such table, but a log of requests.
+
+    Parameters
+    ----------
+    tp
+        Of AIConfigurator's estimates those of engines of so many GPUs; None: of the deployment with most rows.
 
     Raises
     ------
     InputError
         With file and line of what is wrong in a table.
     QuestionError
-        If two files or rows are about the same number of requests at once, or files are of several sorts.
+        If two files or rows are about the same number of requests at once, files are of several sorts, or no row is of
+        so many GPUs.
     """
     sorts = [_sort_of(path, columns) for path in files]
     if set(sorts) == {None} and len(files) == 1:
@@ -86,11 +92,13 @@ def read_step_table(files: Sequence[Path], columns: LogColumns) -> StepTable | N
     if len(set(sorts)) > 1 or sorts[0] is None or (sorts[0] != VLLM and len(files) > 1):
         problem = f"{len(files)} files are given; allowed is one log or table, or results of vllm bench serve alone"
         raise QuestionError(problem, "REQUESTS")
+    if tp is not None and sorts[0] != AICONFIGURATOR:
+        raise QuestionError(f"picks rows of {AICONFIGURATOR}, and these are {sorts[0]}; leave it out", "tp")
     tally = Tally(False)
     if sorts[0] == VLLM:
         found, notes = [point for path in files for point in _of_vllm(path)], list[str]()
     elif sorts[0] == AICONFIGURATOR:
-        found, notes = _of_aiconfigurator(files[0], tally)
+        found, notes = _of_aiconfigurator(files[0], tally, tp)
     else:
         found, notes = _of_table(files[0], columns, tally), []
     found.sort(key=lambda point: point.at_once)
@@ -174,8 +182,11 @@ def _of_vllm(path: Path) -> Iterator[MeasuredPoint]:
         )
 
 
-def _of_aiconfigurator(path: Path, tally: Tally) -> tuple[list[MeasuredPoint], list[str]]:
-    """Return the estimates of the deployment of one engine for which a file has most of them, and which that is."""
+def _of_aiconfigurator(path: Path, tally: Tally, tp: int | None) -> tuple[list[MeasuredPoint], list[str]]:
+    """Return the estimates of the deployment of one engine for which a file has most of them, and which that is.
+
+    `tp` is of how many GPUs it is; None: of any number.
+    """
     header = columns_of(path, _OF_AICONFIGURATOR)
     if "(d)workers" in header:
         problem = "is of workers that prefill and workers that decode, which are no engine of one law"
@@ -186,7 +197,13 @@ def _of_aiconfigurator(path: Path, tally: Tally) -> tuple[list[MeasuredPoint], l
     for rows in table_rows(path, [*_OF_AICONFIGURATOR, *told[:-2], *cached], tally):
         points += _estimates(rows, rows.wholes("prefix", 0, MAX_TOKENS) if cached else np.zeros_like(rows.line))
         deployments += zip(*(rows.text(name).tolist() for name in told), strict=True)
-    chosen, count = Counter(deployments).most_common(1)[0]
+    if tp is not None:
+        sizes = [row[told.index("tp")] for row in deployments] if "tp" in told else []
+        if str(tp) not in sizes:
+            there = f"; allowed are {', '.join(sorted(set(sizes)))}" if sizes else ", as it has no such column"
+            raise QuestionError(f"has no row of tp {tp}{there}", str(path))
+        of_size = [each for each, size in zip(deployments, sizes, strict=True) if size == str(tp)]
+    chosen, count = Counter(deployments if tp is None else of_size).most_common(1)[0]
     said = ", ".join(f"{name} {value}" for name, value in zip(told, chosen, strict=True))
     notes = [f"{count} of {len(points)} rows are of {said}, and are read"]
     return [point for point, of in zip(points, deployments, strict=True) if of == chosen], notes

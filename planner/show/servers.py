@@ -47,6 +47,8 @@ from truenorth.planner.show.servers_words import (
     assumptions,
     cost_of,
     deployable_in_words,
+    describe_fleet,
+    describe_largest,
     describe_mix,
     describe_size,
     engines_in_words,
@@ -57,7 +59,6 @@ from truenorth.planner.show.servers_words import (
     order_in_words,
     reached_in_words,
     recommendation,
-    say_servers,
     say_spare,
     sentences,
     strain_in_words,
@@ -100,7 +101,7 @@ def _proof(found: ServersRecord) -> str:
     if refutation is not None and refutation.however_many:
         return "refuted, however many servers there are"
     if not found.open_sizes:
-        return f"refuted up to {describe_size(found, found.largest)}"
+        return f"refuted up to {describe_largest(found)}"
     least = f"{minimum.lower_bound_price_per_hour:g} per hour" if found.priced else minimum.lower_bound
     if minimum.size.servers is None:
         return "no plan found" if refutation is None else f"at least {least}; no plan found"
@@ -390,7 +391,7 @@ def _timelines(folder: Path, found: ServersRecord) -> Timelines | None:
     for name, ahead, size, scenario, timeline in drawn:
         if (folder / scenario).is_file() and (folder / timeline).is_file():
             instance = load_scenario(folder / scenario).instance
-            fleet = describe_mix(found, size.mix or []) if found.priced else say_servers(size.servers or 0)
+            fleet = describe_fleet(found, size)
             found_there = read_timeline(folder / timeline, instance).timeline
             shown.append(Shown(f"{name} on {fleet}", ahead, instance, found_there))
     return timelines_of(shown) if shown else None

@@ -5,11 +5,12 @@ Of priced groups only the price has a bound worth saying: one dear server may do
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import ceil, floor
 
 from truenorth.executor import POLICIES, Knows, parse_policy
 from truenorth.executor.policies.gateways import GatewayOptions
+from truenorth.models.cluster import engine_kind
 from truenorth.models.metrics import StreamMetrics
 from truenorth.models.record import ABSENT
 from truenorth.models.slo import ServiceLevel
@@ -18,6 +19,7 @@ from truenorth.planner.answers.servers.record import (
     AssumedWindow,
     FailuresDrawn,
     Figures,
+    GroupOfServers,
     GrowthTaken,
     ServersRecord,
     Size,
@@ -38,7 +40,7 @@ def order_in_words(found: ServersRecord) -> str:
     best = found.alternatives[0]
     untried = found.policies[best.policy].not_simulated
     price = best.size.price_per_hour or 0.0 if found.priced else 0.0
-    size = describe_mix(found, best.size.mix or []) if found.priced else say_servers(best.size.servers or 0)
+    size = describe_fleet(found, best.size)
     parts = [
         _headroom(found),
         _failures(found),
@@ -57,7 +59,7 @@ def recommendation(found: ServersRecord) -> list[tuple[str, str]]:
     if not found.alternatives:
         return []
     best = found.alternatives[0]
-    size = describe_mix(found, best.size.mix or []) if found.priced else say_servers(best.size.servers or 0)
+    size = describe_fleet(found, best.size)
     growth, minimum = found.growth, found.minimum
     least = f"{_amount(minimum.lower_bound_price_per_hour or 0)} per hour" if found.priced else minimum.lower_bound
     refuted = found.refutation is not None and not found.refutation.however_many
@@ -183,19 +185,57 @@ def describe_size(found: ServersRecord, size: Size) -> str:
     if not size.servers:
         return "no server"
     if not found.priced:
-        return str(size.servers)
-    return f"{describe_mix(found, size.mix or [])} at {size.price_per_hour:g} per hour"
+        return str(size.servers) if size.mix is ABSENT else describe_fleet(found, size)
+    return f"{describe_fleet(found, size)} at {size.price_per_hour:g} per hour"
+
+
+def describe_fleet(found: ServersRecord, size: Size) -> str:
+    """Return how many servers, of several groups or with engines to choose which."""
+    return say_servers(size.servers or 0) if size.mix in (None, ABSENT) else describe_mix(found, size.mix)
+
+
+def describe_largest(found: ServersRecord) -> str:
+    """Return the most servers that were looked at, with their price."""
+    if not found.priced:
+        return str(found.largest.servers) if found.largest.mix is ABSENT else _most(found)
+    return f"{_most(found)} at {found.largest.price_per_hour:g} per hour"
+
+
+def _most(found: ServersRecord) -> str:
+    """Return the most servers of each sort that were looked at, whatever their engines."""
+    if all(group.engines is ABSENT for group in found.groups):
+        return describe_mix(found, found.largest.mix or [])
+    counts: dict[str, int] = {}
+    labels = [engine_kind(group.gpus_per_server, group.gpu) for group in found.groups]
+    for label, count in zip(labels, found.largest.mix or [], strict=True):
+        counts[label] = counts.get(label, 0) + count
+    return " + ".join(f"{count} {label}" for label, count in counts.items() if count)
 
 
 def describe_mix(found: ServersRecord, mix: list[int]) -> str:
     """Return how many servers of which GPU kind; groups of one kind are told apart by their place in the file."""
-    names = [
-        group.gpu if group.gpus_per_server == 1 else f"{group.gpus_per_server}x{group.gpu}" for group in found.groups
-    ]
-    labels = [
+    return " + ".join(f"{count} {label}" for count, label in zip(mix, _labels(found.groups), strict=True) if count)
+
+
+def _labels(groups: Sequence[GroupOfServers]) -> list[str]:
+    """Return what the servers of each group are called."""
+    names = [f"{engine_kind(group.gpus_per_server, group.gpu)}{_engines(group)}" for group in groups]
+    return [
         name if names.count(name) == 1 else f"{name} (group {number})" for number, name in enumerate(names, start=1)
     ]
-    return " + ".join(f"{count} {label}" for count, label in zip(mix, labels, strict=True) if count)
+
+
+def _engines(group: GroupOfServers) -> str:
+    """Return the GPUs of each engine of a server, where they say more than that each GPU is one.
+
+    >>> _engines(GroupOfServers("H100", 8, [4, 2, 2])), _engines(GroupOfServers("H100", 8, [8]))
+    (' (engines of 4 + 2 + 2 GPUs)', ' (an engine of 8 GPUs)')
+    """
+    if group.engines is ABSENT:
+        return ""
+    if len(group.engines) == 1:
+        return f" (an engine of {group.engines[0]} GPUs)"
+    return f" (engines of {' + '.join(map(str, group.engines))} GPUs)"
 
 
 def answer_in_words(found: ServersRecord) -> str:
@@ -230,7 +270,7 @@ def sentences(found: ServersRecord) -> list[str]:
 
 
 def _nothing_found(found: ServersRecord) -> str:
-    slo, upto = found.levels, describe_size(found, found.largest)
+    slo, upto = found.levels, describe_largest(found)
     if found.refutation is not None and found.refutation.however_many:
         return f"No number of servers meets {slo}, which is proved"
     servers = "" if found.priced else " servers"
@@ -404,7 +444,7 @@ def _stamps(found: ServersRecord) -> str:
 
 
 def _sized(found: ServersRecord, size: Size) -> str:
-    return describe_size(found, size) if found.priced else say_servers(size.servers or 0)
+    return describe_size(found, size) if found.priced else describe_fleet(found, size)
 
 
 def _better_informed(found: ServersRecord) -> str:
@@ -447,7 +487,7 @@ def up_to_counts(found: ServersRecord, words: str) -> str:
     anywhere = minimum.lower_bound_price_of_any_counts
     if anywhere in (None, ABSENT) or anywhere == minimum.lower_bound_price_per_hour:
         return ""
-    return words.format(describe_mix(found, found.largest.mix or []))
+    return words.format(_most(found))
 
 
 def say_spare(found: ServersRecord, words: str) -> str:
@@ -543,6 +583,6 @@ def _figure_of(strain: StrainReached) -> str:
 
 def _counted(found: ServersRecord, size: Size) -> str:
     one = size.servers == 1
-    if found.priced:
+    if size.mix is not ABSENT:
         return f"{describe_size(found, size)} {'is' if one else 'are'}"
     return "1 server is" if one else f"{size.servers} servers are"

@@ -34,6 +34,8 @@ WAYS = ("energy", "energy with KV", "seats", "KV")
 """What requests are charged for."""
 _TURNS, _STEEPEST = 40, 1000
 """How often weights of groups are changed, and how much more one may weigh than another."""
+_CLOSE = 1 + 1e-6
+"""What offers so many times what is asked is not compared in exact numbers."""
 _GRID, _ROUNDS = 24, 3
 """Beginnings, and ends, of windows that are tried at once, and how often the grid is laid closer around the best."""
 
@@ -89,6 +91,10 @@ class Cut:
 
     def refutes(self, gpus: Sequence[int]) -> bool:
         """Say whether so many GPUs of each group are too few."""
+        # Of thousands of fleets most are far from it: exact numbers are for those that are close.
+        roughly = sum(float(each) * count for each, count in zip(self.weights, gpus, strict=True))
+        if roughly > _CLOSE * float(self.least):
+            return False
         return sum((each * count for each, count in zip(self.weights, gpus, strict=True)), Fraction(0)) < self.least
 
 

@@ -234,7 +234,7 @@ class ServersAnswer(Answer):
         None where no number is enough, and of several groups: there the price has a bound, and one dear server may do
         where many cheap ones do not.
         """
-        if self.impossible or len(self.sizes.counts) > 1:
+        if self.impossible or len(self.sizes.pools) > 1:
             return None
         return sum(self.least or self.largest) + (self.least is None)
 
@@ -250,13 +250,15 @@ class ServersAnswer(Answer):
     def lower_bound_price_of_any(self) -> Fraction | None:
         """The least price of an hour that may be enough, whatever the counts of the groups.
 
-        A mix that was not asked about has one server more of some group than all that were, and no fewer GPUs than
+        A mix that was not asked about has one server more of some sort than all that were, and no fewer GPUs than
         the fluid bound asks of every mix. None without prices, or where no number is enough.
         """
         prices = self.sizes.prices
         if prices is None or self.impossible:
             return None
-        beyond = min(each * (count + 1) for each, count in zip(prices, self.largest, strict=True))
+        most = self.sizes.of_pools(self.largest)
+        per_server = dict(zip(self.sizes.pool_of, prices, strict=True)).values()
+        beyond = min(each * (count + 1) for each, count in zip(per_server, most, strict=True))
         per_gpu = min(each / gpus for each, gpus in zip(prices, self.sizes.gpus_per_server, strict=True))
         outside, inside = max(beyond, self.least_gpus * per_gpu), self.lower_bound_price
         return outside if inside is None else min(inside, outside)
@@ -305,7 +307,7 @@ class ServersAnswer(Answer):
             slo=self.levels.written,
             rate=float(self.rate),
             groups=[
-                GroupOfServers(group.gpu.kind, group.gpus_per_server)
+                GroupOfServers(group.gpu.kind, group.gpus_per_server, list(group.engines or ()) or ABSENT)
                 for group in self.sizes.scenario.document.cluster.server_groups
             ],
             rounded_up=_number(rounded),
@@ -574,7 +576,7 @@ def _write_plan(answer: ServersAnswer, folder: Path) -> list[Path]:
     if answer.planned is None or answer.timeline is None:
         return []
     enough, slo = answer.sizes.at(answer.planned), answer.levels.written
-    path = _write_scenario(folder / "enough.json", enough, enough.instance, answer.planned, slo)
+    path = _write_scenario(folder / "enough.json", answer.sizes, enough, answer.planned, slo)
     plan = folder / "plan.json"
     origin = origin_of(answer, answer.asked)
     header = TimelineHeader(status="FEASIBLE", versions=origin.versions, command=origin.command)
@@ -588,7 +590,7 @@ def _write_recommended(answer: ServersAnswer, folder: Path) -> list[Path]:
     if best is None or best.ran.on_a_twin:
         return []
     size = best.ran.scenario
-    path = _write_scenario(folder / "recommended.json", size, size.instance, best.mix, answer.levels.written)
+    path = _write_scenario(folder / "recommended.json", answer.sizes, size, best.mix, answer.levels.written)
     write_simulation(best.ran, folder / "served.json")
     return [path, folder / "served.json"]
 
@@ -601,9 +603,9 @@ def _write_certificate(answer: ServersAnswer, folder: Path) -> list[Path]:
     if done.goal is not None:
         small = replace(small, objective=done.goal.objective, instance=done.goal.instance)
     if done.cut is not None:
-        gpus = [count * each for count, each in zip(done.mix, answer.sizes.gpus_per_server, strict=True)]
-        document, slo = floor_document(small, answer.levels, done.cut, gpus), answer.levels.written
-    path = _write_scenario(folder / "too_few.json", small, small.instance, done.mix, slo)
+        weights = answer.sizes.weigh(done.cut.weights, small.instance.cluster, done.mix)
+        document, slo = floor_document(small, answer.levels, done.cut, weights), answer.levels.written
+    path = _write_scenario(folder / "too_few.json", answer.sizes, small, done.mix, slo)
     certificate = folder / "certificate.json"
     write_atomically(certificate, json.dumps(document))
     return [path, certificate]
@@ -642,7 +644,7 @@ def origin_of(answer: ServersAnswer, asked: SizesQuestion) -> ServersOrigin:
     return ServersOrigin(window, asked.command(scenario.source.file), provenance())
 
 
-def _write_scenario(path: Path, scenario: Scenario, instance: Instance, mix: Mix, slo: str | list[str] | None) -> Path:
+def _write_scenario(path: Path, sizes: Sizes, scenario: Scenario, mix: Mix, slo: str | list[str] | None) -> Path:
     """Write a scenario at a size, its jobs listed one by one, and make sure that it reads as the same instance.
 
     Raises
@@ -652,15 +654,9 @@ def _write_scenario(path: Path, scenario: Scenario, instance: Instance, mix: Mix
     QuestionError
         If it would read as another instance.
     """
-    data = scenario.source.data()
-    cluster = data["cluster"]
-    if "groups" in cluster and cluster["groups"] is not None:
-        cluster["groups"] = [
-            {**group, "count": count} for group, count in zip(cluster["groups"], mix, strict=True) if count
-        ]
-    else:
-        cluster["servers"] = mix[0]
-    document = scenario.document
+    data, instance = scenario.source.data(), scenario.instance
+    document, cluster = scenario.document, sizes.said(data["cluster"], mix)
+    data["cluster"] = cluster
     cluster.pop("away", None)
     if away := _away_section(scenario):
         cluster["away"] = away

@@ -9,8 +9,10 @@ lie below the least that met. Policies that plan with a solver take as long as a
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from truenorth.executor import Knows, PolicyError, PolicyFaultError, StalledError, StoppedError
 from truenorth.models import InstanceError, ServiceLevels
@@ -49,12 +51,14 @@ class SizeTrial:
     ----------
     knows, uses
         What its decisions make of run times, and the information used in words.
+    rank
+        By what a size comes before another: see `Sizes.rank`.
     runs
         Simulations by the servers that were left, and the draw of failures.
     reached
         Every size that was simulated, and what it reached there; None where the policy cannot serve at all.
     mix
-        The cheapest size at which it met the levels; None if it met them nowhere.
+        The cheapest size at which it met the levels, of several the one of least latency; None if it met them nowhere.
     met_at
         The simulation at every size at which it met them.
     skipped
@@ -66,12 +70,14 @@ class SizeTrial:
     policy: str
     knows: Knows
     uses: str
+    rank: Callable[[Mix], tuple[Fraction, int]]
     runs: dict[Case, _SizeRun] = field(default_factory=dict)
     reached: dict[Mix, Reached | None] = field(default_factory=dict)
     mix: Mix | None = None
     met_at: dict[Mix, Simulation] = field(default_factory=dict)
     skipped: int = 0
     limit: int | None = None
+    _compared: dict[Mix, int | None] = field(default_factory=dict)
 
     def close(self, hunt: Hunt) -> None:
         """Note what is left out of sizes that are not refuted, and put what was reached in order of cost."""
@@ -81,11 +87,16 @@ class SizeTrial:
     def promising(self, sizes: Sequence[Mix]) -> list[Mix]:
         """Return the sizes before that, not simulated yet, that have more of some group than every one that failed."""
         failed = [mix for mix in self.reached if mix not in self.met_at]
-        return [
-            mix
-            for mix in self.before_met(sizes)
-            if mix not in self.reached and not any(is_within(mix, f) for f in failed)
-        ]
+        found = []
+        for mix in self.before_met(sizes):
+            # Asked after every simulation: what was compared with those before is not compared again.
+            compared = self._compared.get(mix, 0)
+            if compared is not None and any(is_within(mix, each) for each in failed[compared:]):
+                compared = None
+            self._compared[mix] = None if compared is None else len(failed)
+            if compared is not None and mix not in self.reached:
+                found.append(mix)
+        return found
 
     def untried(self, sizes: Sequence[Mix]) -> list[Mix]:
         """Return the sizes before that which are not simulated yet."""
@@ -99,14 +110,14 @@ class SizeTrial:
 
     def before_met(self, sizes: Sequence[Mix]) -> Sequence[Mix]:
         """Return the sizes that come before the one at which the level was met; all if it was met nowhere."""
-        return sizes if self.mix is None else sizes[: sizes.index(self.mix)]
+        return sizes if self.mix is None else sizes[: bisect_left(sizes, self.rank(self.mix), key=self.rank)]
 
 
 def begin_trials(hunt: Hunt, policies: Sequence[str]) -> list[SizeTrial]:
     """Return the policies with what they know, none of them simulated yet."""
     parsed = [parse(policy, hunt.question.sizes.scenario) for policy in policies]
     return [
-        SizeTrial(policy, each.knows, each.uses, limit=each.limit)
+        SizeTrial(policy, each.knows, each.uses, hunt.question.sizes.rank, limit=each.limit)
         for policy, each in zip(policies, parsed, strict=True)
     ]
 
@@ -116,9 +127,9 @@ def try_own_size(hunt: Hunt, trials: Sequence[SizeTrial]) -> None:
 
     Those that plan with a solver have their turn in `scan`.
     """
-    own = hunt.question.sizes.counts
+    own = hunt.question.sizes.own
     for trial in trials if own in hunt.unrefuted else ():
-        if own not in trial.reached and not needs_solver(trial.policy):
+        if own is not None and own not in trial.reached and not needs_solver(trial.policy):
             simulate_at(hunt, trial, own, _reserve_s(hunt))
 
 
@@ -201,7 +212,9 @@ def _of_one_group(trial: SizeTrial, sizes: Sequence[Mix], group: int) -> Iterato
 def _simulate_below(hunt: Hunt, trial: SizeTrial, sizes: Sequence[Mix], reserve_s: float) -> None:
     """Simulate what lies below the least size that met the level, the dearest first: that it is the least takes all."""
     for mix in reversed(trial.before_met(sizes)):
-        if mix not in trial.reached and not simulate_at(hunt, trial, mix, reserve_s):
+        # One that meets the level leaves out what costs as much.
+        left = trial.mix is None or trial.rank(mix) < trial.rank(trial.mix)
+        if left and mix not in trial.reached and not simulate_at(hunt, trial, mix, reserve_s):
             break
 
 
@@ -226,8 +239,7 @@ def simulate_at(hunt: Hunt, trial: SizeTrial, mix: Mix, reserve_s: float) -> boo
     trial.reached[mix] = worst.reached
     if worst.ran is not None:
         trial.met_at[mix] = worst.ran
-    if trial.mix is None or ask.sizes.order(mix) < ask.sizes.order(trial.mix):
-        trial.mix = mix
+    trial.mix = min(trial.met_at, key=lambda each: (*trial.rank(each), trial.met_at[each].metrics.mean_latency_s, each))
     return True
 
 

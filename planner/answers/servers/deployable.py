@@ -127,7 +127,8 @@ def rank(hunt: Hunt, trials: Sequence[SizeTrial]) -> list[Alternative]:
     near = [each for each in every if ask.sizes.cost(each.mix) <= NEAR * least[lead(each.knows, ask.noise)]]
 
     def rank_of(each: Alternative) -> tuple[Any, ...]:
-        return lead(each.knows, ask.noise), ask.sizes.order(each.mix), each.metrics.mean_latency_s, each.policy
+        size = ask.sizes.rank(each.mix)
+        return lead(each.knows, ask.noise), size, each.metrics.mean_latency_s, each.mix, each.policy
 
     return sorted(near, key=rank_of)
 
@@ -135,7 +136,8 @@ def rank(hunt: Hunt, trials: Sequence[SizeTrial]) -> list[Alternative]:
 def _work(ask: Sizing, mix: Mix, metrics: Metrics) -> WorkDone:
     until_us = round(metrics.makespan_s * MICROSECONDS_PER_SECOND)
     gpus = ask.scenario(mix).instance.cluster.gpus
-    offered_s = sum(gpu.available.available_us(0, until_us) for gpu in gpus) / MICROSECONDS_PER_SECOND
+    offered_us = sum(gpu.gpus * gpu.available.available_us(0, until_us) for gpu in gpus)
+    offered_s = offered_us / MICROSECONDS_PER_SECOND
     return WorkDone(metrics.compute_busy * offered_s, offered_s)
 
 

@@ -22,16 +22,15 @@ from truenorth.solvers.bounds.verify import Verdict
 METHOD = "stream_floor"
 
 
-def floor_document(scenario: Scenario, levels: ServiceLevels, cut: Cut, gpus: Sequence[int]) -> dict[str, Any]:
-    """Return the certificate that levels ask more of a scenario, with so many GPUs of each group, than it has."""
-    weights = [float(weight) for weight, count in zip(cut.weights, gpus, strict=True) for _ in range(count)]
+def floor_document(scenario: Scenario, levels: ServiceLevels, cut: Cut, weights: Sequence[Fraction]) -> dict[str, Any]:
+    """Return the certificate that levels ask more of a scenario, whose GPUs weigh so much in a cut, than it has."""
     window = {"begin_us": cut.begin_us, "end_us": cut.end_us}
     return {
         "schema_version": SCHEMA_VERSION,
         "scenario_hash": scenario_hash(scenario.instance),
         "method": METHOD,
         "slo": [str(level) for level in levels],
-        "parameters": {"way": cut.way, **window, "weights": weights},
+        "parameters": {"way": cut.way, **window, "weights": [float(weight) for weight in weights]},
         "versions": provenance(),
     }
 

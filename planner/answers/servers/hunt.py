@@ -87,6 +87,7 @@ class Hunt:
     tried: set[Mix] = field(default_factory=set)
     starts: dict[Mix, list[Timeline]] = field(default_factory=dict)
     closest: dict[Mix, Timeline] = field(default_factory=dict)
+    _compared: dict[Mix, int | None] = field(default_factory=dict)
 
     @property
     def unrefuted(self) -> list[Mix]:
@@ -105,7 +106,12 @@ class Hunt:
         return any(map(self._too_few, self.question.left_of(mix)))
 
     def _too_few(self, left: Mix) -> bool:
-        return any(is_within(left, done.mix) for done in self.refutations)
+        # Asked again and again of thousands of fleets: what was compared before is not compared again.
+        compared = self._compared.get(left, 0)
+        if compared is not None and any(is_within(left, done.mix) for done in self.refutations[compared:]):
+            compared = None
+        self._compared[left] = None if compared is None else len(self.refutations)
+        return compared is None
 
     def _plan_for(self, left: Mix) -> Mix | None:
         """Return the size of a plan that can be carried out on what is left; None if none is known."""

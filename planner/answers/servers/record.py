@@ -27,10 +27,11 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class GroupOfServers:
-    """Servers of one sort."""
+    """Servers of one sort; the GPUs of each engine where some have several."""
 
     gpu: str
     gpus_per_server: int
+    engines: list[int] = ABSENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +260,7 @@ class ServersRecord:
     @property
     def priced(self) -> bool:
         """Whether the question was for the cheapest mix of priced groups."""
-        return self.minimum.size.mix is not ABSENT
+        return self.minimum.size.price_per_hour is not ABSENT
 
 
 @dataclass(frozen=True, slots=True)

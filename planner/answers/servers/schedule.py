@@ -183,6 +183,9 @@ def answer_schedule(asked: ScheduleQuestion, scenario: Scenario, budget: Budget)
     if asked.failures is not None:
         raise QuestionError("is for fleets that stay; ask without --by", "failures")
     scenario.instance.require_always_available("the question of how many servers by the interval")
+    if any(gpu.gpus > 1 for gpu in scenario.cluster.gpus):
+        problem = "has no support for engines of several GPUs; ask without it, or for servers of one engine as one GPU"
+        raise QuestionError(problem, "by")
     fixed = answer_sizes(asked, scenario, budget.share(_FIXED_SHARE))
     folder = None if asked.folder is None else Path(asked.folder)
     tried = Tried(folder, question(fixed.sizes.scenario, fixed.levels, asked.by_us, budget.seed, asked.noise))

@@ -12,11 +12,11 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import product
+from itertools import chain, product
 from math import prod
 from typing import Any, NamedTuple
 
-from truenorth.models import Cluster, Instance, InstanceError, Job, MLModel, Restrictions, ServiceLevels, Workflow
+from truenorth.models import GPU, Cluster, Instance, InstanceError, Job, MLModel, Restrictions, ServiceLevels, Workflow
 from truenorth.models.branches import branch_of
 from truenorth.models.cluster import Interval
 from truenorth.models.errors import QuestionError
@@ -27,6 +27,7 @@ from truenorth.models.scenario.build import build_cluster, build_initial, build_
 from truenorth.models.scenario.document import ClusterSection, PlaceSection
 from truenorth.models.scenario.errors import FieldError
 from truenorth.models.streams import Tokens
+from truenorth.planner.answers.servers.layouts import Pool, with_layouts
 from truenorth.planner.answers.servers.outages import Outages
 from truenorth.planner.answers.servers.record import Size
 from truenorth.solvers.budget import Budget
@@ -131,7 +132,7 @@ def _without_inputs(task: Mapping[str, Any], gone: Collection[str]) -> dict[str,
 
 
 _GROUP = re.compile(r"group\s+(\d+)")
-_SERVER = re.compile(r"s(\d+)(/g\d+)?")
+_SERVER = re.compile(r"s(\d+)(/g\d+(-\d+)?)?")
 
 Mix = tuple[int, ...]
 """How many servers of each group."""
@@ -142,6 +143,13 @@ def is_within(small: Mix, large: Mix) -> bool:
     return all(a <= b for a, b in zip(small, large, strict=True))
 
 
+class EngineSort(NamedTuple):
+    """GPUs of a pool that work alone, or engines of so many of them."""
+
+    pool: int
+    gpus: int
+
+
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """Builds a scenario on any mix of its groups of servers.
@@ -150,16 +158,42 @@ class Sizes:
     ----------
     scenario
         With the jobs, at any size.
+        With a group for each layout of a server where its engines are to be chosen.
     any_gone
         Whether any server may be gone, and not the last of its group first.
+
+    Attributes
+    ----------
+    pools
+        The groups of servers of one sort, as they follow each other: a group each, or its layouts.
+    grouped
+        Whether servers are listed in groups, whose counts are the most that there may be.
+    sorts
+        An engine of each number of GPUs of each pool.
     """
 
     scenario: Scenario
     any_gone: bool = False
+    pools: tuple[Pool, ...] = field(init=False)
+    grouped: bool = field(init=False)
+    sorts: Mapping[EngineSort, GPU] = field(init=False)
 
     def __post_init__(self) -> None:
+        grouped = self.scenario.document.cluster.groups is not None
+        expanded, pools = with_layouts(self.scenario)
+        object.__setattr__(self, "scenario", expanded)
+        object.__setattr__(self, "pools", pools)
+        object.__setattr__(self, "grouped", grouped)
+        sorts: dict[EngineSort, GPU] = {}
+        for gpu in self.scenario.instance.cluster.gpus:
+            sorts.setdefault(EngineSort(gpu.group, gpu.gpus), gpu)
+        object.__setattr__(self, "sorts", sorts)
         document = self.scenario.document
-        require(self.scenario.instance, "the question of how many servers", SERVING | {Feature.GANGS, Feature.DELAYS})
+        supports = SERVING | {Feature.GANGS, Feature.DELAYS, Feature.DEGREES}
+        require(self.scenario.instance, "the question of how many servers", supports)
+        if self.chooses_engines and document.cluster.away:
+            problem = "has servers that are away, whose engines are to be chosen; write engines, or leave away out"
+            raise InputError(self.scenario.source.file, None, "cluster.away", problem)
         if self.scenario.instance.gangs:
             self._refuse_with_gangs()
         if self.any_gone and document.cluster.away:
@@ -215,14 +249,35 @@ class Sizes:
         return tuple(group.count for group in self.scenario.document.cluster.server_groups)
 
     @property
-    def grouped(self) -> bool:
-        """Whether servers are listed in groups, whose counts are the most that there may be."""
-        return self.scenario.document.cluster.groups is not None
+    def own(self) -> Mix | None:
+        """The mix that the scenario itself is; None where engines are to be chosen."""
+        return None if self.chooses_engines else self.counts
+
+    @property
+    def chooses_engines(self) -> bool:
+        """Whether engines are to be chosen."""
+        return any(pool.open for pool in self.pools)
+
+    def engines(self, mix: Mix) -> list[int]:
+        """Return how many engines of each sort a mix has."""
+        found = dict.fromkeys(self.sorts, 0)
+        layouts = (layout for pool in self.pools for layout in pool.layouts)
+        for count, pool, layout in zip(mix, self.pool_of, layouts, strict=True):
+            for size in layout:
+                found[EngineSort(pool, size)] += count
+        return list(found.values())
 
     @property
     def gpus_per_server(self) -> Mix:
         """GPUs of a server of each group."""
         return tuple(group.gpus_per_server for group in self.scenario.document.cluster.server_groups)
+
+    @property
+    def packed_alike(self) -> bool:
+        """Whether it is the same which engines share a server: transfers do not differ, or there are none."""
+        network = self.scenario.instance.cluster.network
+        tasks = (task for workflow in self.scenario.instance.workflows for task in workflow.tasks)
+        return network.within == network.between or not any(task.inputs or task.input_bytes for task in tasks)
 
     @property
     def prices(self) -> tuple[Fraction, ...] | None:
@@ -234,11 +289,51 @@ class Sizes:
             If some of several groups have no price.
         """
         prices = [group.price_per_hour for group in self.scenario.document.cluster.server_groups]
-        if prices == [None]:
+        if len(self.pools) == 1 and None in prices:
             return None
         if any(price is None for price in prices):
             raise QuestionError(f"{self.scenario.source.file}: every one of several groups needs a price_per_hour here")
         return tuple(Fraction(price or 0) for price in prices)
+
+    @property
+    def price_per_gpu(self) -> list[Fraction]:
+        """Price of a GPU of each pool for an hour, where there are prices."""
+        each = dict(zip(self.pool_of, zip(self.prices or (), self.gpus_per_server, strict=False), strict=False))
+        return [price / gpus for price, gpus in each.values()]
+
+    @property
+    def pool_of(self) -> list[int]:
+        """The pool of each group."""
+        return [pool.position for pool in self.pools for _ in pool.layouts]
+
+    def weigh(self, weights: Sequence[Fraction], cluster: Cluster, mix: Mix) -> list[Fraction]:
+        """Return the weight of each GPU of the cluster of a mix, given those of the sorts of engines."""
+        by_sort = dict(zip(self.sorts, weights, strict=True))
+        there = [pool for pool, count in zip(self.pool_of, mix, strict=True) if count]
+        return [by_sort[EngineSort(there[gpu.group], gpu.gpus)] for gpu in cluster.gpus]
+
+    def of_pools(self, mix: Mix) -> Mix:
+        """Return how many servers of each pool a mix has, whatever their engines."""
+        return tuple(
+            sum(n for n, pool in zip(mix, self.pool_of, strict=True) if pool == each.position) for each in self.pools
+        )
+
+    def said(self, cluster: Mapping[str, Any], mix: Mix) -> dict[str, Any]:
+        """Return the cluster of a scenario's data at a mix, each group with its engines where these were chosen."""
+        if not cluster.get("groups") and not self.chooses_engines:
+            return {**cluster, "servers": mix[0]}
+        alike = {key: value for key, value in cluster.items() if key in ("gpus_per_server", "gpu")}
+        written = cluster.get("groups") or [alike]
+        layouts = [
+            (written[pool.position], layout if pool.open else None) for pool in self.pools for layout in pool.layouts
+        ]
+        groups = [
+            {**group, "count": count, **({} if layout is None else {"engines": list(layout)})}
+            for (group, layout), count in zip(layouts, mix, strict=True)
+            if count
+        ]
+        kept = {key: value for key, value in cluster.items() if key not in (*alike, "servers", "groups")}
+        return {**kept, "groups": groups}
 
     def price(self, mix: Mix) -> Fraction | None:
         """Return the price of a mix for an hour; None without prices."""
@@ -249,12 +344,16 @@ class Sizes:
 
     def cost(self, mix: Mix) -> Fraction:
         """Return what is to be least: the price of a mix of several groups for an hour, the servers of one."""
-        paid = self.price(mix) if len(mix) > 1 else None
+        paid = self.price(mix) if len(self.pools) > 1 else None
         return Fraction(sum(mix)) if paid is None else paid
 
+    def rank(self, mix: Mix) -> tuple[Fraction, int]:
+        """Return by what a size is better than another: the cheapest, then the fewest servers."""
+        return self.cost(mix), sum(mix)
+
     def order(self, mix: Mix) -> tuple[Fraction, int, Mix]:
-        """Return what sizes are sorted by: the cheapest first, then the fewest servers."""
-        return self.cost(mix), sum(mix), mix
+        """Return what sizes are sorted by: the best first."""
+        return *self.rank(mix), mix
 
     def explains(self, mix: Mix) -> tuple[Fraction, int, int]:
         """Return what sizes below a floor are compared by: the dearest says most, of those the one of most groups."""
@@ -262,6 +361,8 @@ class Sizes:
 
     def size(self, mix: Mix | None) -> Size:
         """Return how many servers, and of priced groups also how many of each and for how much an hour."""
+        if self.prices is None and self.chooses_engines:
+            return Size(None, None) if mix is None else Size(sum(mix), list(mix))
         if self.prices is None:
             return Size(None if mix is None else sum(mix))
         return Size(None, None, None) if mix is None else Size(sum(mix), list(mix), float(self.price(mix) or 0))
@@ -276,7 +377,7 @@ class Sizes:
         """
         if sum(mix) == 0:
             raise InstanceError("there is no server")
-        if mix == self.counts:
+        if mix == self.own:
             return self.scenario
         self._refuse_missing_network(mix)
         old, document = self.scenario.instance, self._document(mix)
@@ -416,8 +517,9 @@ class Case(NamedTuple):
 
 MOST_MIXES = 20_000
 """More mixes of priced groups than these are not enumerated."""
-_HEADROOM, _MORE = 2, 8
-"""Without a maximum, sizes up to so many times the fluid bound and some more are looked at."""
+_HEADROOM, _MORE, _MORE_ENGINES = 2, 8, 2
+"""Without a maximum, sizes up to so many times the fluid bound and some more are looked at; fewer more with engines to
+choose, of which there are many mixes."""
 
 
 @dataclass(slots=True)
@@ -525,12 +627,15 @@ def candidates(sizes: Sizes, most: int | None, least_gpus: int, spare: int = 0) 
     QuestionError
         If there are too many mixes.
     """
-    upto = sizes.counts if most is None else (most,) * len(sizes.counts)
+    upto = [pool.count if most is None else most for pool in sizes.pools]
     # Mere servers have no count of their own that would be the most; of groups there are as many as there are.
     if most is None and not sizes.grouped:
         least = -(-least_gpus // sizes.gpus_per_server[0])
-        upto = (max(sizes.counts[0], _HEADROOM * least + _MORE + spare),)
-    if len(upto) > 1 and prod(count + 1 for count in upto) > MOST_MIXES:
-        raise QuestionError(f"there are more than {MOST_MIXES} mixes of the groups; allowed are fewer", "most")
-    mixes = [mix for mix in product(*(range(count + 1) for count in upto)) if sum(mix)]
+        upto = [max(upto[0], _HEADROOM * least + (_MORE_ENGINES if sizes.chooses_engines else _MORE) + spare)]
+    alike = sizes.packed_alike
+    fleets = [pool.fleets(count, alike, MOST_MIXES) for pool, count in zip(sizes.pools, upto, strict=True)]
+    if len(sizes.counts) > 1 and prod(map(len, fleets)) > MOST_MIXES:
+        what = "fleets of the servers' engines" if sizes.chooses_engines else "mixes of the groups"
+        raise QuestionError(f"there are more than {MOST_MIXES} {what}; allowed are fewer", "most")
+    mixes = [mix for parts in product(*fleets) if sum(mix := tuple(chain.from_iterable(parts)))]
     return sorted(mixes, key=sizes.order)

@@ -63,7 +63,7 @@ def refute_sizes(hunt: Hunt, most: int | None, share: float) -> int:
     latency = np.maximum(floor.shortest_us(first_token=False), 0)  # of jobs without requests nothing is known
     alone = broken_at_best(instance, ask.levels, latency, floor.least_times(), "Prompts and steps")
     if alone is not None:
-        beyond = tuple(count + 1 for count in ask.candidates[-1])
+        beyond = tuple(max(counts) + 1 for counts in zip(*ask.candidates, strict=True))
         hunt.refutations.append(SizeRefutation(beyond, ALONE, None, None, None, alone.in_words(), True, alone))
         return 1
     reserve_s, found = (1 - share) * ask.left_s, list[tuple[Limit, Cut]]()
@@ -71,14 +71,15 @@ def refute_sizes(hunt: Hunt, most: int | None, share: float) -> int:
     for at, (limit, weights) in enumerate(product(limits(instance, ask.levels), _weightings(ask.sizes))):
         if at < at_any_rate or ask.left_s > reserve_s:
             found += [(limit, cut) for cut in floor.cuts(limit, [weights]) or []]
-    least_gpus = max((ceil(cut.least) for _, cut in found if set(cut.weights) == {1}), default=1)
+    alike = tuple(Fraction(sort.gpus) for sort in ask.sizes.sorts)
+    least_gpus = max((ceil(cut.least) for _, cut in found if cut.weights == alike), default=1)
     ask.candidates = candidates(ask.sizes, most, least_gpus, ask.spare)
     # Building a scenario takes far longer than a cut, so that each combination of groups is tried once.
     served = set[tuple[bool, ...]]()
 
     def too_small(mix: Mix) -> SizeRefutation | None:
-        groups = tuple(map(bool, mix))
-        if groups not in served:  # that all can run hangs on which groups there are, not on how many of each
+        groups = tuple(map(bool, ask.sizes.engines(mix)))
+        if groups not in served:  # that all can run hangs on which engines there are, not on how many of each
             try:
                 ask.scenario(mix)
             except InstanceError as error:
@@ -88,7 +89,7 @@ def refute_sizes(hunt: Hunt, most: int | None, share: float) -> int:
 
     hunt.apply(too_small)
     # Then the cheapest size that is left, by the weights that ask for the most of it, until one is not refuted.
-    for turn in range(_MOST_TURNS if len(ask.sizes.counts) > 1 else 0):
+    for turn in range(_MOST_TURNS if found and len(ask.sizes.sorts) > 1 else 0):
         late = _CUTS_EACH * turn >= at_any_rate and ask.left_s <= reserve_s
         if not hunt.open or late or not _refute_cheapest(hunt, floor, found):
             break
@@ -103,7 +104,7 @@ def _refute_cheapest(hunt: Hunt, floor: StreamFloor, found: list[tuple[Limit, Cu
     """
     ask = hunt.question
     left = min(ask.left_of(hunt.open[0]), key=ask.sizes.order)
-    gpus = [count * each for count, each in zip(left, ask.sizes.gpus_per_server, strict=True)]
+    gpus = ask.sizes.engines(left)
     for _ in range(_CUTS_EACH):
         limit, closest = max(found, key=lambda each: each[1].fullness(gpus))
         made = floor.cuts(limit, [floor.balance(limit, closest, gpus)], [closest.way]) or []
@@ -163,7 +164,7 @@ def _never(due_us: Ints) -> Ints:
 
 
 def _floor(sizes: Sizes, cut: bool) -> StreamFloor:
-    """Return the floor on a GPU of each group; a group can run what some GPU of it may.
+    """Return the floor on an engine of each sort; a group can run what some GPU of it may.
 
     Parameters
     ----------
@@ -175,49 +176,47 @@ def _floor(sizes: Sizes, cut: bool) -> StreamFloor:
     token, if an earlier run gave it, has cost that run the prompt.
     If wrong: a floor above what is enough.
     """
-    instance = sizes.scenario.instance
-    counts = [count * each for count, each in zip(sizes.counts, sizes.gpus_per_server, strict=True)]
-    firsts = [sum(counts[:group]) for group in range(len(counts))]
+    instance, sorts = sizes.scenario.instance, sizes.sorts
+    sort_of = [(gpu.group, gpu.gpus) for gpu in instance.cluster.gpus]
     runs = np.asarray(instance.run_us != NEVER)[:, instance.gpu_class]
-    allowed = np.stack(
-        [runs[:, first : first + n].any(axis=1) for first, n in zip(firsts, counts, strict=True)], axis=1
-    )
-    cut = cut or not instance.always_available
-    return StreamFloor(instance, [instance.cluster.gpus[first] for first in firsts], allowed, cut)
+    allowed = np.stack([runs[:, [one == sort for one in sort_of]].any(axis=1) for sort in sorts], axis=1)
+    return StreamFloor(instance, list(sorts.values()), allowed, cut or not instance.always_available)
 
 
 def _weightings(sizes: Sizes) -> list[tuple[Fraction, ...]]:
-    """Return weights of the groups' GPUs: all alike, by price, and each group apart from the others."""
-    groups = range(len(sizes.counts))
-    found = [tuple(Fraction(1) for _ in groups)]
-    if len(groups) > 1:
-        prices = zip(sizes.prices or (), sizes.gpus_per_server, strict=True)
-        found.append(tuple(max(price / gpus, Fraction(1, _APART)) for price, gpus in prices))
-        found += [tuple(Fraction(1 if group == one else _APART) for group in groups) for one in groups]
+    """Return weights of engines: by their GPUs, by price, and each sort apart from the others."""
+    sorts = list(sizes.sorts)
+    found = [tuple(Fraction(sort.gpus) for sort in sorts)]
+    if len(sizes.pools) > 1:
+        prices = sizes.price_per_gpu
+        found.append(tuple(max(prices[sort.pool] * sort.gpus, Fraction(1, _APART)) for sort in sorts))
+    if len(sorts) > 1:
+        found += [tuple(Fraction(1 if sort == one else _APART) for sort in sorts) for one in sorts]
     return found
 
 
 def _cut_off(ask: Sizing, cuts: Sequence[Cut], mix: Mix) -> SizeRefutation | None:
     """Return why a mix is too small, if a cut says so."""
-    gpus = [count * each for count, each in zip(mix, ask.sizes.gpus_per_server, strict=True)]
+    gpus = ask.sizes.engines(mix)
     cut = next((cut for cut in cuts if cut.refutes(gpus)), None)
     if cut is None:
         return None
     return SizeRefutation(mix, cut.way, None, None, None, _in_words(ask.sizes, cut, gpus), cut=cut)
 
 
-def _in_words(sizes: Sizes, cut: Cut, gpus: Sequence[int]) -> str:
-    """Return what requests in time need of a window, counted in GPUs of the group that weighs least."""
-    unit = min(cut.weights)
-    kinds = [group.gpu.kind for group in sizes.scenario.document.cluster.server_groups]
+def _in_words(sizes: Sizes, cut: Cut, engines: Sequence[int]) -> str:
+    """Return what requests in time need of a window, counted in GPUs, or in engines of the sort that weighs least."""
+    by_gpus = [weight / sort.gpus for weight, sort in zip(cut.weights, sizes.sorts, strict=True)]
+    alike = len(set(by_gpus)) == 1
+    unit = by_gpus[0] if alike else min(cut.weights)
+    kinds = [gpu.kind for gpu in sizes.sorts.values()]
     weighed = [each / unit for each in cut.weights]
-    there = float(sum(map(mul, weighed, gpus)))
-    alike = len(set(cut.weights)) == 1
+    there = float(sum(map(mul, weighed, engines)))
     what = "GPUs" if alike else kinds[cut.weights.index(unit)]
     counting = [
         f"a {kind} counting {float(each):.4g}"
-        for kind, each, count in zip(kinds, weighed, gpus, strict=True)
-        if count and each > 1
+        for kind, each, count in zip(kinds, weighed, engines, strict=True)
+        if count and each > 1 and not alike
     ]
     needed = f"{float(cut.least / unit):.4g} {what} all the time{''.join(f', {each}' for each in counting)}"
     window = f"Between {cut.begin_us / 1e6:.6g} s and {cut.end_us / 1e6:.6g} s"

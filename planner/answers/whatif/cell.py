@@ -16,6 +16,7 @@ from typing import Any
 
 from truenorth.executor import POLICIES, PolicyError
 from truenorth.models.errors import QuestionError
+from truenorth.models.features import PRESENT, Feature
 from truenorth.models.record import encode
 from truenorth.models.scenario import InputError, Scenario, scenario_from, write_atomically
 from truenorth.planner.answers.ask import ask_within, budget_of
@@ -157,6 +158,8 @@ def warm_up(scenario: Scenario, time_limit_s: float) -> None:
     if like in _warm:
         return
     compile_once(instance)
+    if PRESENT[Feature.DEGREES](instance):  # of which there is no plan before engines are chosen
+        return
     loaded = -1
     while loaded < (now := count_loaded()):
         loaded = now

@@ -270,6 +270,9 @@ def fit(
     prefill: Annotated[
         str | None, typer.Option(metavar="RATE", help="Prompt tokens per second, beside step times: '8000 /s'.")
     ] = None,
+    tp: Annotated[
+        int | None, typer.Option(min=1, help="Of AIConfigurator's rows those of so many GPUs per engine.")
+    ] = None,
     skip_malformed: Annotated[bool, typer.Option("--skip-malformed", help="Count malformed rows and go on.")] = False,
     seed: Seed = 0,
     as_json: Json = False,
@@ -282,7 +285,7 @@ def fit(
     if output is not None:
         promise(output)
     table = fit_table(
-        log, seats=seats, budget=budget, prefill=prefill, kv_tokens=kv_tokens, block=block, columns=columns
+        log, seats=seats, budget=budget, prefill=prefill, kv_tokens=kv_tokens, block=block, columns=columns, tp=tp
     )
     if table is not None:
         if output is not None:
@@ -291,6 +294,8 @@ def fit(
         return manners.DONE
     if prefill is not None:
         raise manners.UsageError("--prefill: is given with a log, which tells it; allowed is to leave it out")
+    if tp is not None:
+        raise manners.UsageError("--tp: is given with a log of one engine; allowed is to leave it out")
     made = ask(
         log[0],
         seats=seats,

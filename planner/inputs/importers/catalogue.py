@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from truenorth.models.scenario.document import NetworkSection, RuntimeByKind, TablesByKind
-from truenorth.models.scenario.errors import Source, allowed, quote
+from truenorth.models.scenario.errors import Source, Where, allowed, quote
 from truenorth.models.scenario.quantities import (
     Bandwidth,
     Flag,
@@ -25,7 +25,7 @@ from truenorth.models.scenario.quantities import (
 )
 from truenorth.models.scenario.reading import parse_document, read_document
 from truenorth.models.scenario.section import Section, problem, refuse_empty, validate
-from truenorth.models.scenario.stream_section import StreamSection
+from truenorth.models.scenario.stream_section import LawSection, StreamSection
 from truenorth.models.streams import ANY_KIND
 from truenorth.models.workload import WHOLE
 
@@ -34,12 +34,13 @@ PACKAGED = "open-models"
 
 
 class KindSection(Section):
-    """A sort of server with one GPU."""
+    """A sort of server."""
 
     memory: PositiveSize = Field(description="Memory for weights of a GPU.")
     load_bandwidth: Bandwidth = Field(description="From host memory to the GPU.")
     load_overhead: Time = Field(default="0 us", validate_default=True, description="Added to every load.")
     price_per_hour: Number | None = Field(default=None, description="Price of one server for an hour.")
+    gpus_per_server: GPUCount = Field(default=1, description="GPUs of a server; with modes of streams, of its engines.")
     count: GPUCount = Field(default=4, description="Most servers that are at hand.")
     factor: Number = Field(
         default=1, validate_default=True, description="Run times of the log times this, where a model says nothing."
@@ -178,15 +179,14 @@ def _refuse_stream(name: str, stream: StreamSection, document: CatalogueDocument
     """
     if stream.adapters:
         raise source.error(("models", name, "stream", "adapters"), "stands here; allowed are adapters in a scenario")
-    for kind in stream.kinds:
-        if kind != ANY_KIND and kind not in document.kinds:
-            key = next(
-                key
-                for key in ("prefill", "chunk", "concurrency", "step", "kv_per_token")
-                if kind in getattr(stream, key)
-            )
-            where = ("models", name, "stream", key, kind)
-            raise source.error(where, f"unknown kind; {allowed(kind, document.kinds)}")
+    laws: list[tuple[Where, LawSection]] = [(("modes", at), mode) for at, mode in enumerate(stream.modes or ())]
+    for within, law in laws or [((), stream)]:
+        unknown = next((kind for kind in law.kinds if kind != ANY_KIND and kind not in document.kinds), None)
+        if unknown is not None:
+            keys = ("prefill", "chunk", "concurrency", "step", "kv_per_token")
+            key = next(key for key in keys if unknown in getattr(law, key))
+            where = ("models", name, "stream", *within, key, unknown)
+            raise source.error(where, f"unknown kind; {allowed(unknown, document.kinds)}")
     for place, other in enumerate(stream.models):
         if other not in document.models:
             raise source.error(

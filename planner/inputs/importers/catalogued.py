@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from truenorth.models.cluster import GPU
+from truenorth.models.cluster import GPU, engine_kind
 from truenorth.models.errors import QuestionError
 from truenorth.models.instance import Ints
 from truenorth.models.scenario.errors import Plain, quote
@@ -232,13 +232,13 @@ class Catalogued(Target):
     @property
     def gpus(self) -> int:
         """Number of GPUs."""
-        return sum(kind.count for kind in self.document.kinds.values())
+        return sum(kind.count * kind.gpus_per_server for kind in self.document.kinds.values())
 
     @property
     def words(self) -> str:
         """The cluster in words."""
         groups = [
-            f"{section.count} {kind}"
+            f"{section.count} {engine_kind(section.gpus_per_server, kind)}"
             + ("" if section.price_per_hour is None else f" at {float(section.price_per_hour):g} per hour")
             for kind, section in self.document.kinds.items()
         ]
@@ -331,8 +331,9 @@ class Catalogued(Target):
     def _resident(self, workload: Workload) -> dict[str, Any]:
         """Return the section of options, if models are on all GPUs from the start."""
         there = [model for model in model_names(workload) if self.document.models[model].resident]
-        servers = range(sum(known.count for known in self.document.kinds.values()))
-        initial = [{"gpu": f"s{server}/g0", "model": model} for server in servers for model in there]
+        held = [known.gpus_per_server for known in self.document.kinds.values() for _ in range(known.count)]
+        gpus = [f"s{server}/g{place}" for server, count in enumerate(held) for place in range(count)]
+        initial = [{"gpu": gpu, "model": model} for gpu in gpus for model in there]
         return {"options": {"initial_residency": initial}} if initial else {}
 
     def _levels(self, workload: Workload) -> dict[str, Any]:
@@ -376,7 +377,8 @@ class Catalogued(Target):
             "load_overhead": seconds(known.load_overhead),
         }
         price = known.price_per_hour
-        return {"count": known.count, "gpu": gpu} | (
+        several = {} if known.gpus_per_server == 1 else {"gpus_per_server": known.gpus_per_server}
+        return {"count": known.count, **several, "gpu": gpu} | (
             {} if price is None else {"price_per_hour": Plain(f"{float(price):.12g}")}
         )
 

@@ -8,14 +8,14 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from truenorth.models.cluster import GPU
+from truenorth.models.cluster import GPU, engine_kind
 from truenorth.models.errors import QuestionError
 from truenorth.models.instance import Ints
 from truenorth.models.scenario import InputError
 from truenorth.models.scenario.errors import quote
 from truenorth.models.scenario.requests import stream_class
 from truenorth.models.stream_tables import longest_on
-from truenorth.models.streams import StreamClass, StreamSpeed
+from truenorth.models.streams import StreamClass, StreamSpeed, split_kind
 from truenorth.models.workload import Task, Workflow
 from truenorth.planner.inputs.importers.catalogue import CatalogueDocument
 from truenorth.planner.inputs.importers.rows import Tally
@@ -99,7 +99,8 @@ def streamed_workload(
     alone_us, least_us = np.zeros((2, len(model)), np.int64)
     for name, stream in classes.items():
         of = model == name
-        times = [_times(speed, uncached[of], requests.output[of]) for _, speed in _speeds(stream, document)]
+        engines = _engines(stream, document)
+        times = [_times(gpu.gpus, speed, uncached[of], requests.output[of]) for gpu, speed in engines]
         alone_us[of], least_us[of] = np.min(times, axis=0)
     tally.notes.append(_LEFT_OUT)
     served = Served(np.column_stack((requests.prompt, uncached, requests.output)), alone_us, least_us)
@@ -112,25 +113,29 @@ def _class_of(name: str, document: CatalogueDocument) -> StreamClass:
     if section is None:
         raise ValueError(f"{name} has no stream")
     made = stream_class(name, section)
-    return StreamClass(name, made.speeds, tuple(dict.fromkeys((name, *made.models))), made.fitted)
+    models = tuple(dict.fromkeys((name, *made.models)))
+    return StreamClass(name, made.speeds, models, made.fitted, modes=made.modes)
 
 
-def _speeds(stream: StreamClass, document: CatalogueDocument) -> Iterator[tuple[str, StreamSpeed]]:
-    """Yield the kinds of the catalogue that a class runs on, and how."""
-    for kind in document.kinds:
-        speed = stream.speed_on(kind)
-        if speed is not None:
-            yield kind, speed
+def _engines(stream: StreamClass, document: CatalogueDocument) -> Iterator[tuple[GPU, StreamSpeed]]:
+    """Yield the engines on kinds of the catalogue that a class runs on, and how."""
+    sizes = sorted({1, *(split_kind(kind)[0] for kind in stream.speeds)})
+    for kind, known in document.kinds.items():
+        for size in (size for size in sizes if size <= known.gpus_per_server):
+            engine = engine_kind(size, kind)
+            speed = stream.speed_on(engine)
+            if speed is not None:
+                yield GPU("s0/g0", 0, engine, known.memory * size, known.load_bandwidth * size, gpus=size), speed
 
 
-def _times(speed: StreamSpeed, uncached: Ints, output: Ints) -> tuple[Ints, Ints]:
-    """Return how long requests take alone on a kind, and the least time of a GPU that each costs, prefill and decodes.
+def _times(gpus: int, speed: StreamSpeed, uncached: Ints, output: Ints) -> tuple[Ints, Ints]:
+    """Return how long requests take alone on a kind, and the least time of GPUs that each costs, prefill and decodes.
 
     Shape [requests] each; rounded to microseconds.
     """
     prefill = uncached / float(speed.prefill_rate) * 1e6
     rho = min(speed.tau[k] / k for k in range(1, speed.seats + 1))
-    alone, least = prefill + (output - 1) * speed.tau[1], prefill + (output - 1) * rho
+    alone, least = prefill + (output - 1) * speed.tau[1], gpus * (prefill + (output - 1) * rho)
     return np.maximum(np.rint(alone), 1).astype(np.int64), np.maximum(np.rint(least), 1).astype(np.int64)
 
 
@@ -139,11 +144,10 @@ def _fitting(
 ) -> np.ndarray:
     """Return which requests are not of a class, or fit on some kind; the others are refused. Shape [requests]."""
     weights = {name: model.weights for name, model in document.models.items()}
-    longest = {
-        kind: longest_on(stream, speed, GPU("s0/g0", 0, kind, known.memory, known.load_bandwidth), weights)
-        for kind, speed in _speeds(stream, document)
-        for known in (document.kinds[kind],)
-    }
+    longest = {gpu.kind: longest_on(stream, speed, gpu, weights) for gpu, speed in _engines(stream, document)}
+    if not longest:
+        problem = f"no mode of {stream.name} suits a server; write gpus_per_server, at least that of a mode"
+        raise QuestionError(problem, "catalogue")
     kind = max(longest, key=lambda name: longest[name])
     held = requests.prompt + requests.output
     wrong = ours & (held > longest[kind])

@@ -317,6 +317,14 @@ def work_sections(workload: Workload) -> dict[str, Any]:
 
 def _stream(stream: StreamClass) -> dict[str, Any]:
     """Return the section of a stream class."""
+    if stream.modes:
+        modes = [{"gpus": gpus, **_law(each)} for gpus, each in stream.by_degree.items()]
+        return {"models": list(stream.models), "modes": modes}
+    return {"models": list(stream.models), **_law(stream)}
+
+
+def _law(stream: StreamClass) -> dict[str, Any]:
+    """Return how requests of a class are served."""
     speeds = stream.speeds
     amended = {
         "context": {kind: f"{speed.context_ps / PICOSECONDS:.6f} us" for kind, speed in speeds.items()},
@@ -327,7 +335,6 @@ def _stream(stream: StreamClass) -> dict[str, Any]:
     }
     said = any(speed.amended for speed in speeds.values())
     return {
-        "models": list(stream.models),
         "prefill": {kind: f"{float(speed.prefill_rate):.12g} /s" for kind, speed in speeds.items()},
         "chunk": {kind: speed.chunk for kind, speed in speeds.items()},
         "concurrency": {kind: speed.seats for kind, speed in speeds.items()},

@@ -22,8 +22,8 @@ SECTIONS = [
     (
         "servers: 2",
         "serverz: 2",
-        "3: cluster.serverz: unknown key, did you mean 'servers'? allowed are servers, gpus_per_server, gpu, groups, network, away, "
-        "places",
+        "3: cluster.serverz: unknown key, did you mean 'servers'? allowed are servers, gpus_per_server, engines, gpu, groups, "
+        "network, away, places",
     ),
     ("servers: 2", "servers:", "2: cluster: has none of servers, groups; allowed is exactly one of servers, groups"),
     ("servers: 2", "groups: []", "3: cluster.groups: is empty; allowed is at least one group"),

@@ -69,6 +69,18 @@ def test_estimates_are_those_of_the_deployment_with_most_rows(tmp_path: Path) ->
     assert "requests:" not in found.catalogue()
 
 
+def test_estimates_of_engines_of_so_many_gpus(tmp_path: Path) -> None:
+    """On two GPUs a prompt takes 80 ms and ten steps take 80 ms alone; of two it is 160 ms, and steps take 90 ms."""
+    two = "Q,100,11,0,1,1,80,8,160,2,h200,vllm\nQ,100,11,0,2,2,160,9,250,2,h200,vllm\n"
+    both = write(tmp_path, "pareto.csv", "".join(ESTIMATES.splitlines(keepends=True)[:3]) + two)
+    assert made([both], tp=2).speed.step_us == {1: 8_000, 2: 9_000}
+    assert made([both], tp=1).speed.step_us == {1: 10_000, 2: 12_000}
+    with pytest.raises(UserError, match="has no row of tp 4; allowed are 1, 2"):
+        made([both], tp=4)
+    with pytest.raises(UserError, match="tp: picks rows of AIConfigurator's estimates, and these are vllm"):
+        made(results(tmp_path), tp=2)
+
+
 def test_a_table_of_steps_is_taken_as_it_is(tmp_path: Path) -> None:
     """Beyond the table steps follow its last line: 5 ms for two more from 2 on."""
     table = write(tmp_path, "steps.csv", "batch_size,step_ms\n2,15\n1,10\n")

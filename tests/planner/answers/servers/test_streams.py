@@ -250,6 +250,12 @@ def test_floors_say_something_of_mixes() -> None:
     assert (answer.mix, answer.lower_bound_price, answer.proved) == ((0, 1), Fraction(3, 2), True)
 
 
+def test_a_level_that_no_floor_is_about_is_asked_of_mixes() -> None:
+    """A step takes 10 ms on A and 5 ms on B: no number of A gives a token in 8 ms."""
+    asked = chats([(0, 100, 5)], "p100 time per token <= 8 ms", [(2, "A", 1.0), (2, "B", 3.0)])
+    assert tn.servers(asked, policies=["least_tokens"]).policies[0].mix == (0, 1)
+
+
 def test_noise_is_on_the_lengths_of_answers() -> None:
     """At a tenth of a per cent more, a limit that is met to the microsecond is missed by somebody."""
     asked = chats([(0, 100, 11)] * 8, "p100 latency <= 200 ms")
