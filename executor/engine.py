@@ -313,15 +313,17 @@ class Engine:
         site, streams = self._site, self._instance.streams
         if streams is None:
             return site.release(released, tables, ingress)
-        tokens = [streams.tokens(task) for task in self._instance.tasks_of(job)]
+        own = self._instance.tasks_of(job)
+        tokens = [streams.tokens(task) for task in own]
         if self._answers is not None:
             first = int(self._instance.job_first_task[job])
             # The true answers, which the policy is not shown.
-            tokens = [own._replace(output=self._answers[first + at]) for at, own in enumerate(tokens)]
+            tokens = [of._replace(output=self._answers[first + at]) for at, of in enumerate(tokens)]
         # A policy that does not know lengths must find no number to peek at.
         if released.tokens and not site.knows_lengths:
             released = replace(released, tokens=None)
-        return site.release_requests(released, tables, ingress, tokens)
+        chains = () if streams.prefixes is None else streams.prefixes.chains[own.start : own.stop]
+        return site.release_requests(released, tables, ingress, tokens, chains)
 
     def _await_path(self, job: int, workflow: int) -> None:
         """Note with which tasks the path of a job shows; without any it shows now."""

@@ -18,6 +18,9 @@ ANY_KIND = "*"
 BLOCK = 16
 """Tokens of a block of KV where KV grows and the class does not say."""
 
+PREFIX_BLOCK = 512
+"""Tokens of a block of prompt where nodes cache and the class does not say: those of the Mooncake logs."""
+
 _MICROSECONDS = 1_000_000
 PICOSECONDS = 1_000_000
 """Per microsecond."""
@@ -219,6 +222,8 @@ class StreamClass:
         Where its speeds come from, as far as they were fitted to logs.
     adapters
         Names of models of which a request may need one besides; requests of all of them run together (rule E6).
+    prefix_block
+        Tokens of a block of prompt that nodes cache (rule E4); 0: how much is cached is the log's word.
     """
 
     name: str
@@ -226,6 +231,7 @@ class StreamClass:
     models: tuple[str, ...] = ()
     fitted: tuple[Fitted, ...] = ()
     adapters: tuple[str, ...] = ()
+    prefix_block: int = field(default=0, repr=False)
 
     def __post_init__(self) -> None:
         if not self.speeds:
@@ -254,4 +260,5 @@ class StreamClass:
             frozenset((kind, speed.content) for kind, speed in self.speeds.items()),
             self.models,
             self.adapters,
+            self.prefix_block,
         )

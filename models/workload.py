@@ -156,6 +156,9 @@ class Task:
         How many GPUs it takes, all of a place, from start to end (rule G1).
     across
         Factor on its run time at places that span servers.
+    blocks
+        Numbers of the leading blocks of a request's prompt, unless its job says otherwise: equal ones behind equal ones
+        are the same tokens, which nodes cache if the class says so (rule E4).
     """
 
     name: str
@@ -172,6 +175,7 @@ class Task:
     first_token: bool = field(default=False, repr=False)
     gpus: int = field(default=1, repr=False)
     across: Fraction = field(default=Fraction(1), repr=False)
+    blocks: tuple[int, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         if not self.runtime_us or min(self.runtime_us.values()) < 1:
@@ -197,7 +201,7 @@ class Task:
     def _check_stream(self) -> None:
         """Refuse what only requests of streams have, and a request that is no more like its class."""
         if self.stream is None:
-            if self.tokens is not None or self.tied_to is not None or self.first_token:
+            if self.tokens is not None or self.tied_to is not None or self.first_token or self.blocks:
                 raise ValueError(f"task {self.name}: only a request of a stream has tokens, and may be tied to another")
             if any(edge.kv for edge in self.inputs):
                 raise ValueError(f"task {self.name}: only a request of a stream takes KV in")
@@ -240,11 +244,13 @@ class Task:
         tied_to: str | None = None,
         first_token: bool = False,
         adapter: str | None = None,
+        blocks: tuple[int, ...] = (),
     ) -> Task:
         """Return a request of a stream class, with one of its adapters if it names one."""
         least_us, plain = stream.least_us, (WHOLE, 0, None)
         models = stream.models if adapter is None else (*stream.models, adapter)
-        return cls(name, least_us, models, inputs, *plain, input_bytes, stream, tokens, tied_to, first_token)
+        own = input_bytes, stream, tokens, tied_to, first_token
+        return cls(name, least_us, models, inputs, *plain, *own, blocks=blocks)
 
     def runtime_on(self, kind: str) -> int | None:
         """Return the run time on a kind of GPU in microseconds, or None where the task cannot run."""
@@ -444,6 +450,8 @@ class Job:
         Of its requests of streams by task, as far as they are not those of the task itself; None: none are.
     priority
         Who has a higher one goes first in the queues of online policies (rule E8); no rule for plans.
+    blocks
+        Numbers of the leading blocks of its requests' prompts, by task, as far as they are not those of the task.
     line, label
         Where the log that it was imported from has the job, and what that says of it before it runs (model or user);
         no part of what the job is. None: not known.
@@ -456,6 +464,7 @@ class Job:
     ingress: int | None = None
     tokens: Mapping[str, Tokens] | None = None
     priority: int = 0
+    blocks: Mapping[str, tuple[int, ...]] | None = None
     line: int | None = field(default=None, compare=False)
     label: str | None = field(default=None, compare=False)
 
@@ -464,17 +473,26 @@ class Job:
 
     def __post_init__(self) -> None:
         for name, tokens in (self.tokens or {}).items():
-            whole = self.workflow.of or self.workflow
-            at = whole.position.get(name)
-            if at is None or whole.tasks[at].stream is None:
-                raise ValueError(f"task {name}: is no request of a stream of workflow {whole.name}")
-            whole.tasks[at].check_tokens(tokens)
+            self._request(name).check_tokens(tokens)
+        for name in self.blocks or ():
+            self._request(name)
         if self.release_us < 0 or self.weight < 0 or (self.deadline_us is not None and self.deadline_us < 0):
             raise ValueError("release, weight and deadline of a job must not be negative")
 
+    def _request(self, name: str) -> Task:
+        whole = self.workflow.of or self.workflow
+        at = whole.position.get(name)
+        if at is None or whole.tasks[at].stream is None:
+            raise ValueError(f"task {name}: is no request of a stream of workflow {whole.name}")
+        return whole.tasks[at]
+
+    def blocks_of(self, task: Task) -> tuple[int, ...]:
+        """Return the numbers of the leading blocks of the prompt of a request of this job."""
+        return task.blocks if self.blocks is None else self.blocks.get(task.name, task.blocks)
+
     @property
     def critical_path_us(self) -> int:
-        """P_j in microseconds: that of the workflow, with the job's own tokens."""
+        """P_j in microseconds: that of the workflow, with the job's own tokens; what nodes cache counts in full."""
         return self.workflow.path_us(self.tokens) if self.tokens else self.workflow.critical_path_us
 
     @property

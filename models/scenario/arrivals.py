@@ -22,7 +22,7 @@ from truenorth.models.scenario.document import JobSection, PoissonSection, Scena
 from truenorth.models.scenario.errors import FieldError, InputError, Where, allowed, quote
 from truenorth.models.scenario.files import LONGEST_LINE, admit, open_now, read_bounded_lines
 from truenorth.models.scenario.quantities import MAX_JOBS, MAX_PRIORITY, MAX_TIME_US, read_number, read_server
-from truenorth.models.scenario.requests import TOKEN_COLUMNS, Forms, RequestForm, read_count
+from truenorth.models.scenario.requests import BLOCKS_COLUMN, TOKEN_COLUMNS, Forms, RequestForm, read_blocks, read_count
 from truenorth.models.streams import Tokens
 from truenorth.models.units import US_DECIMALS, QuantityError, microseconds
 from truenorth.models.workload import Job, Workflow
@@ -75,6 +75,7 @@ def build_jobs(
             a.ingress,
             a.tokens,
             document.workflows[a.workflow].priority if a.priority is None else a.priority,
+            a.blocks,
             a.line,
             a.label,
         )
@@ -165,7 +166,18 @@ def _list_jobs(document: ScenarioDocument, forms: Forms) -> list[Arrival]:
             problem = f"unknown server {quote(f's{job.ingress}')}; allowed are s0 to s{servers - 1}"
             raise FieldError((*where, "ingress"), problem)
         tokens = _listed_tokens(job, (*where, "tokens"), forms[job.workflow])
-        said = job.deadline, job.weight, job.ingress, job.path, tokens, job.priority, job.line, job.label
+        _refuse_blocks(job, tokens or {}, (*where, "blocks"), forms[job.workflow])
+        said = (
+            job.deadline,
+            job.weight,
+            job.ingress,
+            job.path,
+            tokens,
+            job.priority,
+            job.blocks or None,
+            job.line,
+            job.label,
+        )
         arrivals.append(Arrival(job.release, job.workflow, *said))
     return arrivals
 
@@ -188,6 +200,22 @@ def _listed_tokens(job: JobSection, where: Where, forms: Mapping[str, RequestFor
     return found or None
 
 
+def _refuse_blocks(
+    job: JobSection, tokens: Mapping[str, Tokens], where: Where, forms: Mapping[str, RequestForm]
+) -> None:
+    """Refuse blocks of a job's requests that their prompts do not have."""
+    for task in job.blocks:
+        if task not in forms:
+            raise FieldError((*where, task), f"is no request of a stream of {job.workflow}; {allowed(task, forms)}")
+    for task, form in forms.items():
+        of = tokens.get(task) or form.tokens()
+        if of is not None:
+            try:
+                form.refuse_blocks(of, job.blocks.get(task))
+            except QuantityError as error:
+                raise FieldError((*where, task), str(error)) from None
+
+
 class Arrival(NamedTuple):
     """A job of a trace: release, workflow's name, and what the optional columns say."""
 
@@ -199,6 +227,7 @@ class Arrival(NamedTuple):
     path: int | None = None
     tokens: Mapping[str, Tokens] | None = None
     priority: int | None = None
+    blocks: Mapping[str, tuple[int, ...]] | None = None
     line: int | None = None
     label: str | None = None
 
@@ -283,8 +312,9 @@ def _read(rows: Reader, file: str, forms: Forms, servers: int, window: tuple[int
         raise InputError(file, line, str(error.where[0]), problem) from None
 
 
-_Rest = tuple[int | None, Fraction, int | None, int | None, Mapping[str, Tokens] | None, int | None]
-_NOTHING_SAID: _Rest = (None, Fraction(1), None, None, None, None)
+_Blocks = Mapping[str, tuple[int, ...]]
+_Rest = tuple[int | None, Fraction, int | None, int | None, Mapping[str, Tokens] | None, int | None, _Blocks | None]
+_NOTHING_SAID: _Rest = (None, Fraction(1), None, None, None, None, None)
 
 
 def _read_number(text: str, what: str) -> int:
@@ -308,7 +338,8 @@ class _TraceHeader:
         self._requests = any(forms.values())
         requests = {task for of in forms.values() for task in of}
         tokens = {f"{task}.{what}": (task, at) for task in requests for at, what in enumerate(TOKEN_COLUMNS)}
-        known = (*_COLUMNS, *tokens)
+        blocks = {f"{task}.{BLOCKS_COLUMN}": task for task in requests}
+        known = (*_COLUMNS, *tokens, *blocks)
         if header and not any(name in known for name in header):
             # Whatever file this is, it is none of ours to quote.
             raise FieldError(("header",), f"is none of a trace; {allowed('', known)}")
@@ -329,7 +360,10 @@ class _TraceHeader:
         given = {
             name: position for position, name in enumerate(header) if name not in (*_TIME, "workflow", "line", "label")
         }
-        self._optional = {name: position for name, position in given.items() if name not in tokens}
+        of_requests = tokens.keys() | blocks.keys()
+        self._optional = {name: position for name, position in given.items() if name not in of_requests}
+        self._blocks = [(blocks[name], name, position) for name, position in given.items() if name in blocks]
+        self._numbers: dict[str, int] = {}
         self._tokens = [(*tokens[name], name, position) for name, position in given.items() if name in tokens]
 
     def values(self, row: Sequence[str]) -> tuple[int, str, _Rest | tuple[()]]:
@@ -383,7 +417,8 @@ class _TraceHeader:
             if ingress is not None and ingress >= self._servers:
                 raise FieldError((name,), f"unknown server {quote(text)}; allowed are s0 to s{self._servers - 1}")
         tokens = self._tokens_of(row, self._forms[workflow]) if self._requests else None
-        return deadline, weight, ingress, path, tokens, priority
+        blocks = self._blocks_of(row, self._forms[workflow], tokens or {}) if self._requests else None
+        return deadline, weight, ingress, path, tokens, priority, blocks
 
     def _tokens_of(self, row: Sequence[str], forms: Mapping[str, RequestForm]) -> dict[str, Tokens] | None:
         """Return the tokens of a job's requests as far as the row gives any."""
@@ -409,6 +444,28 @@ class _TraceHeader:
                 raise FieldError((f"{task}.prompt",), _without_tokens(task))
             if tokens is not None and task in given:
                 found[task] = tokens
+        return found or None
+
+    def _blocks_of(
+        self, row: Sequence[str], forms: Mapping[str, RequestForm], tokens: Mapping[str, Tokens]
+    ) -> _Blocks | None:
+        """Return the blocks of the prompts of a job's requests as far as the row gives any."""
+        found: dict[str, tuple[int, ...]] = {}
+        for task, name, position in self._blocks:
+            if row[position].strip():
+                try:
+                    if task not in forms:
+                        raise QuantityError(f"is given, and this job has no request {task}; allowed is nothing")
+                    found[task] = read_blocks(row[position], self._numbers)
+                except QuantityError as error:
+                    raise FieldError((name,), str(error)) from None
+        for task, form in forms.items():
+            of = tokens.get(task) or form.tokens()
+            if of is not None:
+                try:
+                    form.refuse_blocks(of, found.get(task))
+                except QuantityError as error:
+                    raise FieldError((f"{task}.{BLOCKS_COLUMN}",), str(error)) from None
         return found or None
 
     def wrong_time(self, row: Sequence[str], time_us: int, last_us: int) -> FieldError:

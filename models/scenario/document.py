@@ -15,6 +15,7 @@ from truenorth.models.scenario.quantities import (
     MAX_SIZE_BYTES,
     Bandwidth,
     BatchSize,
+    BlockNumbers,
     EdgeSize,
     Flag,
     GPUCount,
@@ -268,6 +269,9 @@ class TaskSection(Section):
         default=None, description="Prompt tokens that no cache has: all if left out; none where KV is moved to it."
     )
     output_tokens: TokenCount | None = Field(default=None, description="Tokens of the answer.")
+    blocks: BlockNumbers = Field(
+        default=(), description="Numbers of the leading blocks of the prompt, for nodes that cache; see prefix_cache."
+    )
     tied_to: Name | None = Field(
         default=None, alias="with", description="An earlier request on whose GPU this one is served."
     )
@@ -297,7 +301,7 @@ class TaskSection(Section):
         if own and (self.batch is not None or self.stream is not None):
             problem_text = f"has {form} and {own[0]}; allowed is {form} in place of models, runtime, share and memory"
             raise problem(problem_text, own[0])
-        keys = {"prompt", "uncached", "output_tokens", "tied_to", "first_token", "adapter"}
+        keys = {"prompt", "uncached", "output_tokens", "tied_to", "first_token", "adapter", "blocks"}
         of_requests = keys & self.model_fields_set
         if self.stream is None and of_requests:
             key = min(of_requests).replace("tied_to", "with")
@@ -362,7 +366,7 @@ class TraceSection(Section):
     """Arrivals from a CSV file: time_ms (or time_s, time_us), workflow.
 
     Besides, where there are such columns, deadline_ms, weight, ingress, path and priority; of a request TASK of a
-    stream also TASK.prompt, TASK.uncached, TASK.output.
+    stream also TASK.prompt, TASK.uncached, TASK.output, and TASK.blocks, numbers of its prompt's blocks by spaces.
     """
 
     file: Name = Field(description="Path, relative to the scenario file.")
@@ -384,6 +388,9 @@ class JobSection(Section):
     priority: Priority | None = Field(default=None, description="A higher one goes first in policies' queues.")
     tokens: dict[Name, TokenTriple] = Field(
         default_factory=dict, description="By task: prompt, uncached and output tokens of its request."
+    )
+    blocks: dict[Name, BlockNumbers] = Field(
+        default_factory=dict, description="By task: numbers of the leading blocks of its request's prompt."
     )
     line: Line | None = Field(default=None, description="Line of the log that it comes from, named by estimates.")
     label: str | None = Field(default=None, description="What the log calls it, for estimates: a model or a user.")

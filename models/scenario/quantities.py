@@ -272,6 +272,27 @@ TokenTriple = Annotated[
 ]
 
 
+def _block_numbers(value: object) -> tuple[int, ...]:
+    if not isinstance(value, (list, tuple)):
+        raise problem(f"{kind_of(value)} stands here; allowed is a list of numbers of blocks such as [0, 1, 17]")
+    return tuple(_read_block(number) for number in value)
+
+
+_read_block = _read_whole(0, 10**18)
+BlockNumbers = Annotated[
+    tuple[int, ...],
+    PlainValidator(_block_numbers),
+    WithJsonSchema(
+        {
+            "type": "array",
+            "items": {"type": "integer", "minimum": 0},
+            "description": "Leading blocks of a prompt; equal ones behind equal ones are the same tokens.",
+            "examples": [[0, 1, 17]],
+        }
+    ),
+]
+
+
 def _flag(value: object) -> bool:
     if isinstance(value, bool):
         return value

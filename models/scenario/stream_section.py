@@ -24,7 +24,7 @@ from truenorth.models.scenario.quantities import (
     TokenCount,
 )
 from truenorth.models.scenario.section import Section, kind_of, problem, refuse_empty
-from truenorth.models.streams import ANY_KIND, BLOCK, StreamSpeed
+from truenorth.models.streams import ANY_KIND, BLOCK, PREFIX_BLOCK, StreamSpeed
 
 _STEPS = "{1: 12.5 ms, 64: 40 ms}"
 
@@ -106,6 +106,7 @@ _Budget = Annotated[
     str, PlainValidator(_one_of("separate", "shared")), WithJsonSchema({"enum": ["separate", "shared"]})
 ]
 _Growth = Annotated[str, PlainValidator(_one_of("reserved", "grows")), WithJsonSchema({"enum": ["reserved", "grows"]})]
+_Cache = Annotated[str, PlainValidator(_one_of("none", "node")), WithJsonSchema({"enum": ["none", "node"]})]
 _Budgets = Annotated[
     dict[Name, _Budget], BeforeValidator(for_every_kind, _Budget | dict[Name, _Budget]), refuse_empty("kind")
 ]
@@ -166,6 +167,13 @@ class StreamSection(Section):
         description="Whether a request holds KV for all its tokens from its start, or takes blocks as it grows.",
     )
     block: _Counts = Field(default=BLOCK, validate_default=True, description="Tokens of a block of KV, where KV grows.")
+    prefix_cache: _Cache = Field(
+        default="none",
+        description="Whether each node keeps blocks of prompts (node), or what is cached is the log's word (none).",
+    )
+    prefix_block: TokenCount = Field(
+        default=PREFIX_BLOCK, description="Tokens of a block of prompt, where nodes cache."
+    )
     adapters: dict[Name, AdapterSection] = Field(
         default_factory=dict, description="Weights of which a request may need one besides, by name."
     )
@@ -189,6 +197,9 @@ class StreamSection(Section):
                 text = f"lists no step of {on.concurrency}, the concurrency"
                 text = text if kind == ANY_KIND else f"{text} of {quote(kind)}"
                 raise problem(f"{text}; allowed is a table from 1 to it, such as {_STEPS}", "step")
+            if on.kv == "grows" and self.prefix_cache == "node":
+                text = "is node, and KV grows"
+                raise problem(f"{text}; allowed is prefix_cache: node with kv: reserved", "prefix_cache")
             if on.budget == "shared" and on.chunk <= on.concurrency:
                 text = f"is {on.chunk} for {on.concurrency} requests at once, each of which takes a token of it"
                 raise problem(f"{text}; allowed is a chunk above the concurrency where the budget is shared", "chunk")

@@ -156,6 +156,7 @@ def _stream(stream: StreamClass, sizes: Mapping[str, int]) -> dict[str, Any]:
         "budget": {kind: "shared" if speed.shared else "separate" for kind, speed in speeds},
         "kv": {kind: "grows" if speed.block else "reserved" for kind, speed in speeds},
         "block": {kind: speed.block or BLOCK for kind, speed in speeds},
+        **({"prefix_cache": "node", "prefix_block": stream.prefix_block} if stream.prefix_block else {}),
         **({"adapters": adapters} if adapters else {}),
         **({"fitted": {law.kind: _fitted(law) for law in stream.fitted}} if stream.fitted else {}),
     }
@@ -236,6 +237,8 @@ def job_sections(instance: Instance) -> list[dict[str, Any]]:
             section["priority"] = job.priority
         if job.tokens:
             section["tokens"] = {name: list(tokens) for name, tokens in job.tokens.items()}
+        if job.blocks:
+            section["blocks"] = {name: list(blocks) for name, blocks in job.blocks.items()}
         sections.append(section)
     return sections
 
