@@ -23,7 +23,7 @@ from truenorth.models.record import guard
 from truenorth.models.scenario import InputError, Scenario, load_scenario, scenario_from
 from truenorth.models.scenario.errors import Plain, quote
 from truenorth.models.scenario.files import read_text
-from truenorth.models.scenario.requests import TOKEN_COLUMNS
+from truenorth.models.scenario.requests import BLOCKS_COLUMN, TOKEN_COLUMNS
 from truenorth.models.scenario.work import build_workflows
 from truenorth.models.scenario.writing import scenario_text
 from truenorth.models.streams import BLOCK, PICOSECONDS, Fitted, StreamClass
@@ -334,6 +334,7 @@ def _stream(stream: StreamClass) -> dict[str, Any]:
         "step": {kind: _by_size(speed.step_us) for kind, speed in speeds.items()},
         "kv_per_token": {kind: f"{speed.kv_bytes} B" for kind, speed in speeds.items()},
         **(amended if said else {}),
+        **({"prefix_cache": "node", "prefix_block": stream.prefix_block} if stream.prefix_block else {}),
         **({"fitted": {each.kind: _fitted(each) for each in stream.fitted}} if stream.fitted else {}),
     }
 
@@ -400,6 +401,9 @@ def trace_text(workload: Workload) -> str:
     if workload.served is not None:
         for at, what in enumerate(TOKEN_COLUMNS):
             table[f"{REQUEST}.{what}"] = workload.served.tokens[:, at]
+        if workload.served.blocks is not None:  # which say what is cached
+            del table[f"{REQUEST}.uncached"]
+            table[f"{REQUEST}.{BLOCKS_COLUMN}"] = [" ".join(map(str, blocks)) for blocks in workload.served.blocks]
     if workload.line is not None:
         table["line"] = workload.line
     if workload.label is not None:
