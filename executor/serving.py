@@ -47,8 +47,8 @@ class ServingExecution(Execution):
     """
 
     __slots__ = (
-        "_answers", "_at_boundary", "_changing", "_joins", "_order", "_stride_number", "_strides", "caches", "chains",
-        "cut", "first_us", "knows_lengths", "limits", "serves_streams",
+        "_answers", "_at_boundary", "_cached", "_changing", "_joins", "_order", "_stride_number", "_strides", "caches",
+        "chains", "cut", "first_us", "knows_lengths", "limits", "serves_streams",
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +74,7 @@ class ServingExecution(Execution):
         self.cut: list[CutRun] = []
         self.caches = instance.streams is not None and instance.streams.prefixes is not None
         self.chains: list[Chain] = []
+        self._cached: dict[int, int] = {}
         self._changing: dict[int, None] = {}
         for state, gpu_class in zip(self.state, self.gpu_class, strict=True) if self.caches else ():
             state.cache = cache_on(instance.streams, gpu_class)
@@ -204,7 +205,9 @@ class ServingExecution(Execution):
         refused = refused or self._refuse_boundary(gpu)
         if refused is not None:
             raise IllegalActionError(f"{refused} (task {task})")
-        self.state[gpu].begin_request(self._request(task, gpu), self.now)
+        uncached = self.state[gpu].begin_request(self._request(task, gpu), self.now)
+        if self.caches:
+            self._cached[task] = self.tokens[task].uncached - uncached
         self.started_us[task] = self.now
         self._at_boundary[gpu] = None
         self._order[task] = self._joins
@@ -278,7 +281,8 @@ class ServingExecution(Execution):
         grows = any(speed.block for row in self.speeds for speed in row if speed is not None)
         orders = order if grows or self.caches or self.cut else None
         limits = {gpu: limit for gpu, limit in self.limits.items() if limit < self._most_seats(gpu)}
-        served = ServedRequests(first_us, np.zeros_like(first_us), answers, limits, orders, tuple(self.cut))
+        cached = np.array([self._cached.get(task, 0) for task in range(len(first_us))]) if self.caches else None
+        served = ServedRequests(first_us, np.zeros_like(first_us), answers, limits, orders, tuple(self.cut), cached)
         return replace(happened, served=served)
 
     def _most_seats(self, gpu: int) -> int:

@@ -353,14 +353,15 @@ class GPUState:
 
     def lacks_kv(self, request: Request) -> int:
         """Return the bytes of memory that a request lacks to join; where KV grows, at the last boundary."""
-        wanted = request.kv_bytes if self.cache is None else request.kv_bytes + self.cache.lacks(request.chain)
-        if not wanted:
+        if self.cache is not None:
+            return max(0, self.cache.lacks(request.chain, self.memory.free_bytes - request.kv_bytes))
+        if not request.kv_bytes:
             return 0
         # Blocks that are held beyond the boundary are those of iterations to come: who joins before changes these.
         serving, ahead = self.serving, 0
         if serving is not None and request.speed.block:
             ahead = self._growing_bytes - serving.blocks() * block_bytes(request.speed)
-        return max(0, wanted - self.memory.free_bytes - ahead)
+        return max(0, request.kv_bytes - self.memory.free_bytes - ahead)
 
     def refuse_boundary(self, now: int) -> str | None:
         """Return why nobody joins now: no boundary, or no budget left; None if somebody may."""
@@ -371,8 +372,8 @@ class GPUState:
             return f"S2 {self.id}: is inside an iteration; the last boundary was at {serving.boundary_us} us"
         return f"S2 {self.id}: the prompt budget of this iteration is spent"
 
-    def begin_request(self, request: Request, now: int) -> StreamRun:
-        """Let a request join that nothing refuses; return what serves it."""
+    def begin_request(self, request: Request, now: int) -> int:
+        """Let a request join that nothing refuses; return how many tokens of its prompt are left to compute."""
         if self.serving is None:
             self.serving, self.serves, self._serving_run = StreamRun(request.speed, now), request.stream, request.task
             # To everybody else a GPU that serves is one run of the whole compute, whose end nobody knows.
@@ -390,7 +391,7 @@ class GPUState:
             self._kv_bytes[request.task] = request.kv_bytes
             self.memory.free_bytes -= request.kv_bytes
         self.note_room(now)
-        return self.serving
+        return tokens.uncached
 
     def note_room(self, now: int) -> None:
         """Have the cache keep no more than what is free now, once this instant is over."""

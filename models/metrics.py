@@ -14,7 +14,7 @@ from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.models.objective import completion_us, mean_ratio
 from truenorth.models.slo import ServiceLevels, quantile_rank
-from truenorth.models.stream_rules import cached_tokens, grown_kv, kv_bytes, shared_kv
+from truenorth.models.stream_rules import grown_kv, kv_bytes, shared_kv
 from truenorth.models.timeline import Timeline, TokenTimes, batch_leaders, is_eviction
 from truenorth.models.workload import WHOLE
 
@@ -150,9 +150,9 @@ def measure(
     if instance.streams is None:
         return plain
     of_streams = measure_streams(instance, timeline, jobs)
-    cached = cached_tokens(instance, timeline, first_task)
-    if cached is None:
+    if timeline.served is None or timeline.served.cached is None:
         return StreamMetrics(**asdict(plain), **of_streams)
+    cached = int(timeline.served.cached[first_task:].sum())
     hits = {"cached_tokens": cached, "hit_share": cached / of_streams["prompt_tokens"]}
     return CacheMetrics(**asdict(plain), **of_streams, **hits)
 

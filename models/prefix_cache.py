@@ -8,8 +8,8 @@ chain, then in the order of the file. So it never keeps a request or a model fro
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
-from heapq import heappop, heappush
 
 from truenorth.models.prefixes import Chain, Prefixes
 from truenorth.models.stream_tables import StreamTables
@@ -60,7 +60,8 @@ class PrefixCache:
         self._running: dict[int, Chain] = {}
         self._done: dict[int, int] = {}
         self._idle_since: dict[int, int] = {}
-        self._order: list[tuple[int, int, int]] = []  # of blocks that nobody holds, and of some that are held again
+        # Since when, and which blocks, the next that gives way last; some of them are held again, or have gone.
+        self._order: deque[tuple[int, list[int]]] = deque()
         self._noted_us, self._free_bytes = -1, LARGEST
         return held
 
@@ -76,10 +77,12 @@ class PrefixCache:
             (depth for depth, block in enumerate(chain) if block not in visible and block not in holders), len(chain)
         )
 
-    def lacks(self, chain: Chain) -> int:
-        """Return the bytes of those blocks of a chain that no running request holds."""
-        holders = self._holders
-        return self._size(chain) * sum(1 for block in chain if block not in holders)
+    def lacks(self, chain: Chain, free_bytes: int) -> int:
+        """Return the bytes that are missing to hold a chain beside what is held already; less than 0: some are left."""
+        size, holders = self._size(chain), self._holders
+        left = free_bytes - size * len(chain)
+        # Only if it matters, for chains are long.
+        return -left if left >= 0 else -left - size * sum(block in holders for block in chain)
 
     def most(self, chain: Chain) -> int:
         """Return the bytes of all blocks of a chain."""
@@ -119,20 +122,29 @@ class PrefixCache:
         if not chain:
             return 0
         del self._done[task]
-        released, size, holders = 0, self._size(chain), self._holders
-        for depth, block in enumerate(chain):
+        released, size, holders = list[int](), self._size(chain), self._holders
+        for block in chain:
             others = holders[block] - 1
             if others:
                 holders[block] = others
-                continue
-            del holders[block]
-            released += 1
-            if size:  # what takes no room never gives way
-                self._idle_since[block] = now
-                heappush(self._order, (now, -depth, block))
-        self._idle_bytes += released * size
-        self.held_bytes -= released * size
-        return released * size
+            else:
+                del holders[block]
+                released.append(block)
+        if size:  # what takes no room never gives way
+            self._idle_since.update(dict.fromkeys(released, now))
+            self._line_up(released, now)
+        self._idle_bytes += len(released) * size
+        self.held_bytes -= len(released) * size
+        return len(released) * size
+
+    def _line_up(self, released: list[int], now: int) -> None:
+        """Put the blocks of a chain that nobody holds any more behind those that have been unused for longer."""
+        if self._order and self._order[-1][0] == now:
+            others, depth = self._order[-1][1], self._prefixes.depth
+            others.extend(released)
+            others.sort(key=lambda block: (depth[block], -block))
+        else:
+            self._order.append((now, released))
 
     def forget(self, model: int, now: int) -> None:
         """Forget the blocks of a model that leaves the GPU; no running request needs it."""
@@ -157,7 +169,11 @@ class PrefixCache:
         if now <= self._noted_us:
             return
         while self._idle_bytes > self._free_bytes and self._order:
-            since, _, block = heappop(self._order)
+            since, blocks = self._order[0]
+            if not blocks:
+                self._order.popleft()
+                continue
+            block = blocks.pop()
             if self._idle_since.get(block) == since:  # else somebody has held it meanwhile, or it has gone
                 del self._idle_since[block]
                 self._visible.discard(block)

@@ -41,6 +41,8 @@ class Prefixes:
         Per block: its group.
     groups
         Class, models and size of blocks.
+    depth
+        Per block: how many come before it in its chain.
     listed
         Per block: how many requests list it.
     """
@@ -48,6 +50,7 @@ class Prefixes:
     chains: tuple[Chain, ...]
     group: list[int]
     groups: tuple[BlockGroup, ...]
+    depth: list[int]
     listed: Ints
 
     @classmethod
@@ -103,6 +106,7 @@ class _Numbering:
         # By the block before it, -1 - group at the head, and its number in the log.
         self._number: dict[tuple[int, int], int] = {}
         self._group: list[int] = []
+        self._depth: list[int] = []
 
     def number(self, jobs: Sequence[Job], prompt: Ints) -> Prefixes:
         """Return the blocks of these jobs."""
@@ -120,7 +124,7 @@ class _Numbering:
         listed = np.bincount(
             np.array([block for chain in chains for block in chain], np.int64), minlength=len(self._group)
         )
-        return Prefixes(tuple(chains), self._group, tuple(self._groups), listed.astype(np.int64))
+        return Prefixes(tuple(chains), self._group, tuple(self._groups), self._depth, listed.astype(np.int64))
 
     def _chain(self, stream: StreamClass, models: tuple[str, ...], blocks: Sequence[int]) -> Chain:
         of = BlockGroup(self._classes[stream.name], tuple(self._models[name] for name in models), stream.prefix_block)
@@ -129,5 +133,8 @@ class _Numbering:
         for block in blocks:
             before = number.setdefault((before, block), len(number))
             found.append(before)
-        self._group.extend([group] * (len(number) - len(self._group)))
+        # New ones stand together at the end of a chain.
+        new = len(number) - len(self._group)
+        self._group.extend([group] * new)
+        self._depth.extend(range(len(blocks) - new, len(blocks)))
         return tuple(found)

@@ -8,7 +8,7 @@ and all of it where KV grows, for which no device but the virtual one exists.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
@@ -69,20 +69,25 @@ def shared_kv(instance: Instance, timeline: Timeline) -> Iterator[tuple[int, int
     streams, runs = instance.streams, timeline.runs
     if streams is None or streams.prefixes is None:
         return
-    holders: dict[int, Counter[int]] = {}
+    holders: dict[int, dict[int, int]] = {}
     listing = [run for run, task in enumerate(runs.task.tolist()) if streams.prefixes.chains[task]]
     events = [(int(runs.start_us[run]), 1, run) for run in listing]
     events += [(int(runs.end_us[run]), 0, run) for run in listing]
     for time, starts, run in sorted(events):  # ends come before starts
         task, gpu = int(runs.task[run]), int(runs.gpu[run])
         speed = streams.speeds[streams.template[instance.task_template[task]]][instance.gpu_class[gpu]]
-        chain, here = streams.prefixes.chains[task], holders.setdefault(gpu, Counter())
+        chain, here = streams.prefixes.chains[task], holders.setdefault(gpu, {})
         if starts:
-            changed = sum(not here[block] for block in chain)
-            here.update(chain)
+            changed = sum(block not in here for block in chain)
+            for block in chain:
+                here[block] = here.get(block, 0) + 1
         else:
-            here.subtract(chain)
-            changed = -sum(not here[block] for block in chain)
+            last = [block for block in chain if here[block] == 1]
+            for block in chain:
+                here[block] -= 1
+            for block in last:
+                del here[block]
+            changed = -len(last)
         if changed and speed is not None:
             yield gpu, time, changed * streams.prefixes.size(task) * speed.kv_bytes
 
@@ -215,7 +220,7 @@ class _Refused(NamedTuple):
 class _Joined(NamedTuple):
     """A run as it is served by the rules: at which boundary it joins, whether it may there, and what follows.
 
-    A first token or an end that does not come before the GPU goes is at FOREVER.
+    A first token or an end that does not come before the GPU goes is at FOREVER. Of its prompt so many are cached.
     """
 
     boundary_us: int
@@ -224,6 +229,7 @@ class _Joined(NamedTuple):
     goes_us: int
     first_us: int
     end_us: int
+    cached: int
 
 
 def _iterations(instance: Instance, streams: StreamTables, timeline: Timeline) -> Iterator[Violation]:
@@ -244,6 +250,8 @@ def _iterations(instance: Instance, streams: StreamTables, timeline: Timeline) -
                 yield Violation("S2", name, "joins an iteration whose prompt budget is spent", 0, "at least 1 token")
             elif by_rule.refused is not None:
                 yield Violation(by_rule.refused.rule, name, *by_rule.refused[1:])
+            if run < instance.n_tasks and said is not None and said.cached is not None:
+                yield from _cached(name, int(said.cached[task]), by_rule.cached)
             # Of several runs the first one with a first token has it.
             first_us[task] = min(by_rule.first_us, first_us.get(task, FOREVER))
             if run >= instance.n_tasks and by_rule.end_us != FOREVER:
@@ -255,6 +263,12 @@ def _iterations(instance: Instance, streams: StreamTables, timeline: Timeline) -
         first = NONE if said is None else int(said.first_us[task])
         if first != by_rules:
             yield Violation("S3", name_task(instance, task), "first token at another time", first, _or_never(by_rules))
+
+
+def _cached(name: str, found: int, by_rule: int) -> Iterator[Violation]:
+    """E4: as many tokens of a prompt are cached as the GPU has when its request joins."""
+    if found != by_rule:
+        yield Violation("E4", name, "other prompt tokens are cached", found, by_rule)
 
 
 def _served(
@@ -277,23 +291,6 @@ def _served(
             together.setdefault(gpu, []).append(run)
     for gpu, here in sorted(together.items()):
         yield gpu, streams.speeds[stream_of[here[0]]][instance.gpu_class[gpu]], here
-
-
-def cached_tokens(instance: Instance, timeline: Timeline, first_task: int = 0) -> int | None:
-    """Return how many prompt tokens nodes had cached when requests from a task on joined; None where none caches.
-
-    Of a request that was cut those of its last run.
-    """
-    streams = instance.streams
-    if streams is None or streams.prefixes is None:
-        return None
-    found = 0
-    for gpu, speed, here in _served(instance, streams, timeline):
-        if speed is not None:
-            serving = _Serving(instance, timeline, gpu, speed)
-            serving.serve(here)
-            found += sum(cached for run, cached in serving.cached if first_task <= run < instance.n_tasks)
-    return found
 
 
 def _or_never(time_us: int) -> int | str:
@@ -394,7 +391,7 @@ class _Serving:
         self.again: list[Preempted] = []
         self.preempted: list[int] = []
         self.peak = 0
-        self.cached: list[tuple[int, int]] = []
+        self._cached_tokens: dict[int, int] = {}
 
     def serve(self, runs: list[int]) -> dict[int, _Joined]:
         """Return what follows from the joins of these runs, given in their order."""
@@ -415,7 +412,11 @@ class _Serving:
             self._run.join(task, tokens if self._cache is None else self._hold(self._cache, task, tokens))
         self._serve_out()
         first, end = self._first, self._end
-        return {run: _Joined(*place[run], first.get(run, FOREVER), end.get(run, FOREVER)) for run in runs}
+        cached = self._cached_tokens
+        return {
+            run: _Joined(*place[run], first.get(run, FOREVER), end.get(run, FOREVER), cached.get(run, 0))
+            for run in runs
+        }
 
     @property
     def _busy(self) -> bool:
@@ -470,7 +471,7 @@ class _Serving:
         now, chain = self._run.boundary_us, prefixes.chains[task]
         self._note_room(cache, now)
         cached, _ = cache.join(task, chain, now)
-        self.cached.append((self._number[task], tokens.prompt - with_cached(tokens, cached).uncached if chain else 0))
+        self._cached_tokens[self._number[task]] = tokens.uncached - with_cached(tokens, cached).uncached
         self._held[task] = (tokens.held - len(chain) * prefixes.size(task)) * speed.kv_bytes
         self._held_bytes += self._held[task]
         cache.note(now, self._room.after(now) - self._held_bytes - cache.held_bytes)
