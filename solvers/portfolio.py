@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from truenorth.models.errors import QuestionError
 from truenorth.models.feasibility import check
-from truenorth.models.features import SERVING, Features, missing, require
+from truenorth.models.features import CACHED, Features, missing, require
 from truenorth.models.formulations.windows import METHOD as WINDOWS
 from truenorth.models.formulations.windows import cannot_end
 from truenorth.models.instance import Instance
@@ -133,7 +133,7 @@ def refuse(instance: Instance, method: Method) -> None:
     lanes = lanes_of(instance)
     if lanes is not None:  # what is planned in its place
         instance = lanes.twin
-    require(instance, "the planner", SERVING)
+    require(instance, "the planner", CACHED)
     lacking = missing(instance, _supported_by(method))
     if lacking:
         others = ", ".join(each for each in Method if not missing(instance, _supported_by(each)))
@@ -150,7 +150,7 @@ def _supported_by(method: Method) -> Features:
         from truenorth.models.formulations.cp_sat import SUPPORTS
 
         return SUPPORTS
-    return SERVING
+    return CACHED
 
 
 def _run(
@@ -359,7 +359,7 @@ def bound(
     hint
         A feasible timeline: what lies above it need not be proved.
     """
-    require(instance, "the lower bound", gangs.SUPPORTS if instance.gangs else SERVING)
+    require(instance, "the lower bound", gangs.SUPPORTS if instance.gangs else CACHED)
     search = Search(instance, objective, budget.clock, budget.watch, tuning=budget.tuning, writes=True)
     formula, priced = None, None
     if instance.streams is not None:  # formulas alone: plans raise none of them

@@ -19,7 +19,7 @@ from typing import Any
 from truenorth.models import Cluster, Instance, InstanceError, Job, MLModel, Restrictions, ServiceLevels, Workflow
 from truenorth.models.branches import branch_of
 from truenorth.models.errors import QuestionError
-from truenorth.models.features import SERVING, Feature, require
+from truenorth.models.features import CACHED, Feature, require
 from truenorth.models.places import Places
 from truenorth.models.scenario import InputError, Scenario, ScenarioDocument
 from truenorth.models.scenario.build import build_cluster, build_initial, build_restrictions
@@ -157,7 +157,7 @@ class Sizes:
 
     def __post_init__(self) -> None:
         document = self.scenario.document
-        require(self.scenario.instance, "the question of how many servers", SERVING | {Feature.GANGS})
+        require(self.scenario.instance, "the question of how many servers", CACHED | {Feature.GANGS})
         self.scenario.instance.require_always_available("the question of how many servers")
         if self.scenario.instance.gangs:
             self._refuse_with_gangs()
