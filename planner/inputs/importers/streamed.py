@@ -114,9 +114,8 @@ def _class_of(name: str, document: CatalogueDocument, prefix_block: int | None) 
         raise ValueError(f"{name} has no stream")
     made = stream_class(name, section)
     if prefix_block and any(speed.block for speed in made.speeds.values()):
-        raise QuestionError(
-            f"node takes KV that is reserved, and that of {name} grows; allowed is kv: reserved", "cache"
-        )
+        problem = f"node takes KV that is reserved, and that of {name} grows"
+        raise QuestionError(f"{problem}; allowed is kv: reserved", "cache")
     block = made.prefix_block if prefix_block is None else prefix_block
     models = tuple(dict.fromkeys((name, *made.models)))
     return StreamClass(name, made.speeds, models, made.fitted, prefix_block=block)
@@ -221,8 +220,5 @@ def _numbered(requests: TokenRequests, model: Texts, release_us: Ints, tally: Ta
     if after_us:
         middle, most = (np.quantile(after_us, share, method="inverted_cdf") / 1e6 for share in (0.5, 0.9))
         recurs += f", half of them within {middle:.4g} s of the last time, 90 % within {most:.4g} s"
-    tally.notes.append(
-        f"each node keeps prefixes (cache node): {recurs}; which are there when they are asked for depends "
-        "on the router, and on the memory that nodes have for KV"
-    )
+    tally.notes.append(f"each node keeps prefixes (cache node): {recurs}")
     return tuple(found)
