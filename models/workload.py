@@ -247,10 +247,9 @@ class Task:
         blocks: tuple[int, ...] = (),
     ) -> Task:
         """Return a request of a stream class, with one of its adapters if it names one."""
-        least_us, plain = stream.least_us, (WHOLE, 0, None)
         models = stream.models if adapter is None else (*stream.models, adapter)
-        own = input_bytes, stream, tokens, tied_to, first_token
-        return cls(name, least_us, models, inputs, *plain, *own, blocks=blocks)
+        plain = name, stream.least_us, models, inputs, WHOLE, 0, None, input_bytes
+        return cls(*plain, stream, tokens, tied_to, first_token, blocks=blocks)
 
     def runtime_on(self, kind: str) -> int | None:
         """Return the run time on a kind of GPU in microseconds, or None where the task cannot run."""

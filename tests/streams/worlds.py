@@ -100,7 +100,8 @@ def random_cached_chats(rng: random.Random, count: int) -> Instance:
         speeds = {kind: replace(random_speed(rng, kv, rng.random() < 0.5), block=0) for kind in ("A", "B")}
         classes.append(StreamClass(name, speeds, prefix_block=rng.choice((1, 2, 4, 7))))
     workflows = [Workflow(each.name, (Task.of_stream("answer", each),)) for each in classes]
-    release, jobs, known = 0, [], [[()] for _ in classes]
+    known: list[list[tuple[int, ...]]] = [[()] for _ in classes]
+    release, jobs = 0, []
     for _ in range(count):
         release += rng.choice((0, 0, rng.randint(0, 60)))
         at = rng.randrange(len(classes))
