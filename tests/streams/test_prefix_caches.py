@@ -1,6 +1,7 @@
 """Prefix caches of nodes (rule E4) against one iteration after the other, and by hand."""
 
 import random
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -101,13 +102,15 @@ PLAIN = StreamSpeed(Fraction(1_000_000), 10, 4, {1: 5, 4: 5}, 1)
 """1 us per prompt token, 10 tokens per iteration, steps of 5 us, a byte per token."""
 
 
-def chats(memory: int, asked: list[tuple[int, int, int, tuple[int, ...]]], size: int = 4) -> Instance:
-    """Return requests on a node that caches blocks of so many tokens: release, prompt, answer and blocks of each."""
-    flow = Workflow("chat", (Task.of_stream("t", StreamClass("chat", {"*": PLAIN}, prefix_block=size)),))
+def chats(memory: int, asked: Sequence[tuple[int, int, int, tuple[int, ...]]], nodes: int = 1) -> Instance:
+    """Return requests on nodes that cache blocks of four tokens: release, prompt, answer and blocks of each."""
+    flow = Workflow("chat", (Task.of_stream("t", StreamClass("chat", {"*": PLAIN}, prefix_block=4)),))
     return Instance(
-        cluster(1, memory),
+        cluster(nodes, memory),
         (),
-        tuple(Job(flow, at, tokens={"t": Tokens(n, n, m)}, blocks={"t": blocks}) for at, n, m, blocks in asked),
+        tuple(
+            Job(flow, at, ingress=0, tokens={"t": Tokens(n, n, m)}, blocks={"t": blocks}) for at, n, m, blocks in asked
+        ),
     )
 
 
@@ -184,3 +187,41 @@ def test_a_cache_leaves_with_its_model() -> None:
     # With room for both the last one finds its blocks, too; those of the other class are none of its.
     roomy = Instance(cluster(1, 300), instance.models, jobs)
     assert run(roomy)[1] == 16
+
+
+def test_affinity_follows_blocks_and_goes_by_tokens_where_nodes_are_equal() -> None:
+    """Two heads, one to each node; what goes on with one follows it, and the last goes where the fewest tokens are.
+
+    The third joins at 10, when two blocks of the second are there; the fourth at 8, when both of the first are.
+    """
+    heads = [(0, 8, 9, (0, 1)), (0, 16, 9, (5, 6, 7, 8))]
+    asked = [*heads, (1, 20, 9, (5, 6, 7, 8, 9)), (1, 12, 9, (0, 1, 2)), (2, 4, 9, (3,))]
+    timeline, cached = run(chats(1_000, asked, 2), "prefix_affinity")
+    assert timeline.place.tolist() == [0, 1, 1, 0, 0]
+    assert cached == 8 + 8
+    # By tokens alone the third goes to node 0, where 8 are outstanding and not 16.
+    assert run(chats(1_000, asked, 2), "least_tokens")[0].place.tolist()[2] == 0
+
+
+@pytest.mark.parametrize(("policy", "place"), [("prefix_affinity", 1), ("prefix_affinity:precise=on", 0)])
+def test_what_was_sent_may_be_gone_and_precise_routing_sees_that(policy: str, place: int) -> None:
+    """Blocks 0 and 1 are sent to node 1, whose 21 bytes then serve a request of 20. The last request lists them.
+
+    The router remembers five blocks of each node. By what is there it goes by tokens, of equals to node 0.
+    """
+    asked = [(0, 8, 1, (8, 9)), (0, 8, 1, (0, 1)), (50, 1, 19, ()), (50, 1, 19, ()), (1_000, 8, 1, (0, 1))]
+    timeline, cached = run(chats(21, asked, 2), policy)
+    assert timeline.place.tolist() == [0, 1, 0, 1, place]
+    assert cached == 0
+
+
+def test_least_work_counts_what_it_has_sent_as_cached() -> None:
+    """Node 0 has computed a prompt of 40 tokens: one that goes on with it is 4 tokens of work there, and 44 elsewhere.
+
+    While it computes the first, another prompt would wait for it, and goes to node 1.
+    """
+    first = (0, 40, 20, tuple(range(10)))
+    timeline, cached = run(chats(1_000, [first, (41, 44, 5, tuple(range(11)))], 2), "least_work")
+    assert (timeline.place.tolist(), cached) == ([0, 0], 40)
+    other = run(chats(1_000, [first, (5, 44, 5, (77, *range(1, 11)))], 2), "least_work")
+    assert (other[0].place.tolist(), other[1]) == ([0, 1], 0)
