@@ -124,6 +124,8 @@ class Engine:
         if self._lacking:
             name = self._policy.name or type(self._policy).__name__.lower()
             problem = f"policy {name} has no support for {', '.join(self._lacking)}"
+            if self._instance.streams is not None:
+                raise PolicyError(f"{problem}; allowed are {SERVING_POLICIES}")
             allowed = ", ".join(name for name, of in POLICIES.items() if takes_places(of))
             some = f"{allowed} for tasks on several GPUs without models, and others without such"
             raise PolicyError(f"{problem}; allowed are {some}")

@@ -334,10 +334,10 @@ def _placements(entries: Sequence[_TaskEntry], instance: Instance, realised: boo
             problem = f"is {entry.output_tokens} in a plan; allowed is to leave out what the scenario says"
             raise FieldError(("tasks", position, "output_tokens"), problem)
         elif (entry.cached_tokens is None) != (instance.streams.prefixes is None):
-            problem = (
-                "is missing where nodes cache prefixes" if instance.streams.prefixes else "stands where none caches"
-            )
-            raise FieldError(("tasks", position, "cached_tokens"), f"{problem}; allowed is it there alone")
+            problem = "is missing where nodes cache prefixes; allowed is how many prompt tokens were cached"
+            if instance.streams.prefixes is None:
+                problem = "stands where no node caches prefixes; allowed is to leave it out"
+            raise FieldError(("tasks", position, "cached_tokens"), problem)
         of_request = (entry.first_us, entry.not_before_us or 0, entry.output_tokens, entry.order, entry.cached_tokens)
         yield Placement(task, gpu, entry.start_us, entry.end_us, *of_request)
 

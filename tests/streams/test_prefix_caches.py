@@ -1,10 +1,13 @@
 """Prefix caches of nodes (rule E4) against one iteration after the other, and by hand."""
 
 import random
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.night import by_day
@@ -20,11 +23,13 @@ from tests.streams.worlds import (
     queues,
     random_cached_chats,
 )
-from truenorth.executor import parse_policy, replay, simulate
+from truenorth.executor import PolicyError, parse_policy, replay, simulate
 from truenorth.executor.noise import parse_noise
+from truenorth.executor.policies.gateways import LeastTokens
 from truenorth.models import Instance, Job, MLModel, StreamClass, Task, Timeline, Tokens, Workflow, check
+from truenorth.models.features import SERVING
 from truenorth.models.metrics import CacheMetrics, measure
-from truenorth.models.scenario import TimelineHeader, read_timeline, write_timeline
+from truenorth.models.scenario import InputError, TimelineHeader, read_timeline, write_timeline
 from truenorth.models.streams import StreamSpeed
 
 DRAWS = 20
@@ -187,6 +192,30 @@ def test_a_cache_leaves_with_its_model() -> None:
     # With room for both the last one finds its blocks, too; those of the other class are none of its.
     roomy = Instance(cluster(1, 300), instance.models, jobs)
     assert run(roomy)[1] == 16
+
+
+def test_a_policy_that_does_not_know_caches_is_refused() -> None:
+    class Elsewhere(LeastTokens):
+        supports = SERVING
+
+    with pytest.raises(PolicyError, match="has no support for prefix caches of nodes; allowed are round_robin, least"):
+        simulate(chats(1_000, [(0, 8, 1, (0, 1))]), Elsewhere)
+
+
+def test_a_plan_says_how_many_tokens_were_cached(tmp_path: Path) -> None:
+    instance = chats(1_000, [(0, 8, 1, (0, 1)), (20, 9, 1, (0, 1))])
+    timeline, _ = run(instance)
+    assert timeline.served is not None
+    assert timeline.served.cached is not None
+    assert timeline.served.cached.tolist() == [0, 8]
+    wrong = replace(timeline, served=replace(timeline.served, cached=np.array([0, 4])))
+    found = [(each.rule, each.found, each.allowed) for each in check(instance, wrong)]
+    assert found == [("E4", 4, 8)]
+    write_timeline(tmp_path / "plan.json", instance, timeline, TimelineHeader())
+    text = (tmp_path / "plan.json").read_text()
+    (tmp_path / "plan.json").write_text(re.sub(r',\s*"cached_tokens": 8', "", text))
+    with pytest.raises(InputError, match=r"cached_tokens: is missing where nodes cache prefixes; allowed is how many"):
+        read_timeline(tmp_path / "plan.json", instance)
 
 
 def test_affinity_follows_blocks_and_goes_by_tokens_where_nodes_are_equal() -> None:
