@@ -29,8 +29,11 @@ from truenorth.executor.policies.gateways import LeastTokens
 from truenorth.models import Instance, Job, MLModel, StreamClass, Task, Timeline, Tokens, Workflow, check
 from truenorth.models.features import SERVING
 from truenorth.models.metrics import CacheMetrics, measure
+from truenorth.models.objective import Objective, timeline_value
 from truenorth.models.scenario import InputError, TimelineHeader, read_timeline, write_timeline
 from truenorth.models.streams import StreamSpeed
+from truenorth.planner.answers.plan import solve
+from truenorth.solvers.budget import Budget
 
 DRAWS = 20
 """Instances of a test; 25 of them are 500."""
@@ -192,6 +195,18 @@ def test_a_cache_leaves_with_its_model() -> None:
     # With room for both the last one finds its blocks, too; those of the other class are none of its.
     roomy = Instance(cluster(1, 300), instance.models, jobs)
     assert run(roomy)[1] == 16
+
+
+def test_a_plan_is_the_best_of_the_policies_and_says_that_search_knows_no_caches() -> None:
+    instance = random_cached_chats(random.Random(3), 25)
+    found = solve(instance, Objective.MEAN_LATENCY, Budget(20))
+    assert found.timeline is not None
+    assert check(instance, found.timeline) == []
+    value = timeline_value(Objective.MEAN_LATENCY, instance, found.timeline)
+    for policy in ("least_delay", "prefix_affinity:precise=on", "least_tokens"):
+        served = simulate(instance, parse_policy(policy))
+        assert value <= timeline_value(Objective.MEAN_LATENCY, instance, served)
+    assert "search has no support for prefix caches of nodes" in found.left_out["search"]
 
 
 def test_a_policy_that_does_not_know_caches_is_refused() -> None:
