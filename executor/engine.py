@@ -128,6 +128,8 @@ class Engine:
         if self._lacking:
             name = self._policy.name or type(self._policy).__name__.lower()
             problem = f"policy {name} has no support for {', '.join(self._lacking)}"
+            if self._instance.streams is not None:
+                raise PolicyError(f"{problem}; allowed are {SERVING_POLICIES}")
             allowed = ", ".join(name for name, of in POLICIES.items() if takes_places(of))
             some = f"{allowed} for tasks on several GPUs without models, and others without such"
             if not self._instance.gangs:
@@ -334,15 +336,17 @@ class Engine:
         site, streams = self._site, self._instance.streams
         if streams is None:
             return site.release(released, tables, ingress)
-        tokens = [streams.tokens(task) for task in self._instance.tasks_of(job)]
+        own = self._instance.tasks_of(job)
+        tokens = [streams.tokens(task) for task in own]
         if self._answers is not None:
             first = int(self._instance.job_first_task[job])
             # The true answers, which the policy is not shown.
-            tokens = [own._replace(output=self._answers[first + at]) for at, own in enumerate(tokens)]
+            tokens = [of._replace(output=self._answers[first + at]) for at, of in enumerate(tokens)]
         # A policy that does not know lengths must find no number to peek at.
         if released.tokens and not site.knows_lengths:
             released = replace(released, tokens=None)
-        return site.release_requests(released, tables, ingress, tokens)
+        chains = () if streams.prefixes is None else streams.prefixes.chains[own.start : own.stop]
+        return site.release_requests(released, tables, ingress, tokens, chains)
 
     def _await_path(self, job: int, workflow: int) -> None:
         """Note with which tasks the path of a job shows; without any it shows now."""

@@ -18,6 +18,8 @@ from truenorth.executor.knowledge import WorkflowTables
 from truenorth.models import NONE, Instance, Job, ServedRequests, Timeline, Tokens
 from truenorth.models.cluster import Availability
 from truenorth.models.gpu_state import Request, block_bytes
+from truenorth.models.prefix_cache import cache_on
+from truenorth.models.prefixes import Chain
 from truenorth.models.strides import StreamRun, Stride
 from truenorth.models.timeline import CutRun
 
@@ -38,13 +40,15 @@ class ServingExecution(Execution):
         Per task released so far: when its first token came; -1: not yet, or no request.
     limits
         Most requests at once by GPU, where a plan or policy limits them; seats are a limit besides.
+    caches, chains
+        Whether GPUs cache prefixes (rule E4); then, per task released so far, the blocks of its prompt.
     cut
         The runs of requests that had not ended when their GPU went, in the order in which they were cut.
     """
 
     __slots__ = (
-        "_answers", "_at_boundary", "_joins", "_order", "_stride_number", "_strides", "cut", "first_us",
-        "knows_lengths", "limits", "serves_streams",
+        "_answers", "_at_boundary", "_cached", "_changing", "_joins", "_order", "_stride_number", "_strides", "caches",
+        "chains", "cut", "first_us", "knows_lengths", "limits", "serves_streams",
     )  # fmt: skip
 
     def __init__(
@@ -68,9 +72,17 @@ class ServingExecution(Execution):
         self._joins = 0
         self._order: dict[int, int] = {}
         self.cut: list[CutRun] = []
+        self.caches = instance.streams is not None and instance.streams.prefixes is not None
+        self.chains: list[Chain] = []
+        self._cached: dict[int, int] = {}
+        self._changing: dict[int, None] = {}
+        for state, gpu_class in zip(self.state, self.gpu_class, strict=True) if self.caches else ():
+            state.cache = cache_on(instance.streams, gpu_class)
 
-    def release_requests(self, job: Job, tables: WorkflowTables, ingress: int, tokens: Sequence[Tokens]) -> int:
-        """Make a job with requests known, whose tasks have these tokens, and return its index.
+    def release_requests(
+        self, job: Job, tables: WorkflowTables, ingress: int, tokens: Sequence[Tokens], chains: Sequence[Chain]
+    ) -> int:
+        """Make a job with requests known, whose tasks have these tokens and blocks, and return its index.
 
         How long its answers will be is kept back, unless the policy knows lengths.
         """
@@ -80,6 +92,7 @@ class ServingExecution(Execution):
         known = self.knows_lengths
         self.tokens.extend(request if known else request._replace(output=0) for request in tokens)
         self.first_us.extend([-1] * len(tokens))
+        self.chains.extend(chains)
         return number
 
     def could_end(self, task: int, gpu: int) -> bool:
@@ -146,7 +159,8 @@ class ServingExecution(Execution):
         """Return the bytes of KV that a request needs to join: all that it will hold, or its prompt's blocks."""
         speed = self.speed(task, gpu)
         if not speed.block:
-            return self.kv_bytes(task, gpu)
+            cache = self.state[gpu].cache
+            return self.kv_bytes(task, gpu) - (0 if cache is None else cache.most(self.chains[task]))
         return -(-self.tokens[task].prompt // speed.block) * block_bytes(speed)
 
     def refuse_request(self, task: int) -> str | None:
@@ -166,7 +180,7 @@ class ServingExecution(Execution):
         request = self._request(task, gpu)
         lacking = self.state[gpu].lacks_kv(request)
         # Asked once more as if it held nothing: then memory alone is what it lacks.
-        request.kv_bytes = 0
+        request.kv_bytes, request.chain = 0, ()
         return lacking if self.state[gpu].refuse_request(request, self.limits.get(gpu, 0)) is None else 0
 
     def may_join(self, task: int) -> bool:
@@ -191,7 +205,9 @@ class ServingExecution(Execution):
         refused = refused or self._refuse_boundary(gpu)
         if refused is not None:
             raise IllegalActionError(f"{refused} (task {task})")
-        self.state[gpu].begin_request(self._request(task, gpu), self.now)
+        uncached = self.state[gpu].begin_request(self._request(task, gpu), self.now)
+        if self.caches:
+            self._cached[task] = self.tokens[task].uncached - uncached
         self.started_us[task] = self.now
         self._at_boundary[gpu] = None
         self._order[task] = self._joins
@@ -229,9 +245,17 @@ class ServingExecution(Execution):
             if serving.requests:
                 self._begin(gpu, serving, self.state[gpu].next_stride())
         self._at_boundary.clear()
+        for gpu in self._changing:
+            self.state[gpu].note_room(self.now)
+        self._changing.clear()
 
     def memory_changes(self, gpu: int) -> None:
-        """Have a GPU whose requests take memory as they grow stand at its next boundary, for its room changes now."""
+        """Have a GPU whose requests take memory as they grow stand at its next boundary, for its room changes now.
+
+        What caches give way is seen once all has happened of this instant.
+        """
+        if self.caches:
+            self._changing[gpu] = None
         serving, stride = self.state[gpu].serving, self._strides.get(gpu)
         if serving is None or not serving.speed.block or self._device.iterates:
             return
@@ -254,10 +278,11 @@ class ServingExecution(Execution):
         order = np.full(len(first_us), NONE, np.int64)
         order[list(self._order)] = list(self._order.values())
         # First tokens tell who joined first unless somebody was preempted, or cut.
-        told = bool(self.cut) or any(speed.block for row in self.speeds for speed in row if speed is not None)
-        orders = order if told else None
+        grows = any(speed.block for row in self.speeds for speed in row if speed is not None)
+        orders = order if grows or self.caches or self.cut else None
         limits = {gpu: limit for gpu, limit in self.limits.items() if limit < self._most_seats(gpu)}
-        served = ServedRequests(first_us, np.zeros_like(first_us), answers, limits, orders, tuple(self.cut))
+        cached = np.array([self._cached.get(task, 0) for task in range(len(first_us))]) if self.caches else None
+        served = ServedRequests(first_us, np.zeros_like(first_us), answers, limits, orders, tuple(self.cut), cached)
         return replace(happened, served=served)
 
     def _most_seats(self, gpu: int) -> int:
@@ -307,4 +332,11 @@ class ServingExecution(Execution):
         template = self.template[task]
         tokens = self.tokens[task]._replace(output=self._answers[task])
         held = self._joining_bytes(task, gpu)
-        return Request(task, tokens, self.stream[template], self.speed(task, gpu), self.needs[template], held)
+        chain = self.chains[task] if self.caches else ()
+        return Request(task, tokens, self.stream[template], self.speed(task, gpu), self.needs[template], held, chain)
+
+    def _end_stay(self, gpu: int, model: int) -> None:
+        super()._end_stay(gpu, model)
+        cache = self.state[gpu].cache
+        if cache is not None:
+            cache.forget(model, self.now)

@@ -17,7 +17,7 @@ import numpy as np
 from truenorth.models.cluster import FOREVER, GPU
 from truenorth.models.instance import NEVER, NONE, Instance, Ints
 from truenorth.models.metrics import model_uses, serving_residency
-from truenorth.models.stream_rules import check_streams, kv_bytes
+from truenorth.models.stream_rules import check_streams, kv_bytes, shared_kv
 from truenorth.models.timeline import (
     UNPLACED,
     Residency,
@@ -129,6 +129,8 @@ def exceeded_memory(instance: Instance, timeline: Timeline, held: Ints | None = 
     for run, index in zip(holding[each].tolist(), gpus.tolist(), strict=True):
         beside = (int(runs.start_us[run]), int(runs.end_us[run]), int(working[run]))
         holdings.setdefault(index, []).append(beside)
+    for index, instant, change in shared_kv(instance, timeline):
+        holdings.setdefault(index, []).append((instant, None, change))
     for index, here in holdings.items():
         gpu = instance.cluster.gpus[index]
         if gpu.slots:

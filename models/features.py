@@ -32,6 +32,7 @@ class Feature(StrEnum):
     STREAMS = "continuous batching"
     ENGINES = "context, mixed iterations, shared budgets or growing KV"
     ADAPTERS = "adapters of language models"
+    CACHES = "prefix caches of nodes"
     PRIORITIES = "priorities"
     DEGREES = "engines whose numbers of GPUs are to be chosen"
 
@@ -57,6 +58,7 @@ PRESENT: Mapping[Feature, Callable[[Instance], bool]] = {
     Feature.ADAPTERS: lambda instance: (
         instance.streams is not None and any(stream.adapters for stream in instance.streams.classes)
     ),
+    Feature.CACHES: lambda instance: instance.streams is not None and instance.streams.prefixes is not None,
     Feature.PRIORITIES: lambda instance: any(job.priority for job in instance.jobs),
     Feature.DEGREES: lambda instance: any(gpu.open for gpu in instance.cluster.gpus),
 }
@@ -73,6 +75,8 @@ SEVERAL_AT_A_TIME: Features = ONE_AT_A_TIME | {Feature.ABSENCES, Feature.BATCHES
 """Of windows without requests of continuous batching."""
 SERVING: Features = SEVERAL_AT_A_TIME | {Feature.STREAMS, Feature.ENGINES, Feature.ADAPTERS}
 """Of windows without runs on several GPUs."""
+CACHED: Features = SERVING | {Feature.CACHES}
+"""The same, by what knows that a node's cache says how much of a prompt is left to compute."""
 
 TOGETHER: Features = NO_RULES | {Feature.GANGS, Feature.PLACES, Feature.MEMORY}
 """Of windows with runs on several GPUs, each by itself."""

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from truenorth.models.cluster import GPU
+from truenorth.models.prefix_cache import PrefixCache
+from truenorth.models.prefixes import Chain, with_cached
 from truenorth.models.streams import StreamSpeed, Tokens
 from truenorth.models.strides import StreamRun, Stride
-from truenorth.models.tables import NONE
+from truenorth.models.tables import LARGEST, NONE
 from truenorth.models.workload import WHOLE
 
 
@@ -183,7 +185,9 @@ class Request:
     models
         What it needs.
     kv_bytes
-        What it needs to join, and holds until it ends unless KV grows.
+        What it needs to join, and holds until it ends unless KV grows, beside the blocks of its prompt.
+    chain
+        Blocks of its prompt that the GPU may cache; each is held once for all that list it.
     """
 
     task: int
@@ -192,6 +196,7 @@ class Request:
     speed: StreamSpeed
     models: Sequence[int]
     kv_bytes: int
+    chain: Chain = ()
 
 
 class Boundary(NamedTuple):
@@ -227,6 +232,8 @@ class GPUState:
         The model on the copy engine (IDLE: none) and when it should be ready.
     memory
         Models and what running tasks hold.
+    cache
+        The prefixes that it keeps; None: it keeps none.
     """
 
     __slots__ = (
@@ -235,6 +242,7 @@ class GPUState:
         "_overlap_loads",
         "_served_models",
         "_serving_run",
+        "cache",
         "free_share",
         "id",
         "load_end_us",
@@ -258,6 +266,7 @@ class GPUState:
         self._serving_run = IDLE
         self._kv_bytes: dict[int, int] = {}
         self._growing_bytes = 0
+        self.cache: PrefixCache | None = None
         # By request, for those of a class may need adapters of their own.
         self._served_models: dict[int, Sequence[int]] = {}
 
@@ -288,6 +297,7 @@ class GPUState:
         self.free_share -= run.share
         if run.memory_bytes:
             self.memory.free_bytes -= run.memory_bytes
+            self.note_room(run.start_us)
 
     def end_run(self, first_task: int) -> Run:
         """End the batch of this first task, and return it."""
@@ -343,6 +353,8 @@ class GPUState:
 
     def lacks_kv(self, request: Request) -> int:
         """Return the bytes of memory that a request lacks to join; where KV grows, at the last boundary."""
+        if self.cache is not None:
+            return max(0, self.cache.lacks(request.chain, self.memory.free_bytes - request.kv_bytes))
         if not request.kv_bytes:
             return 0
         # Blocks that are held beyond the boundary are those of iterations to come: who joins before changes these.
@@ -360,20 +372,40 @@ class GPUState:
             return f"S2 {self.id}: is inside an iteration; the last boundary was at {serving.boundary_us} us"
         return f"S2 {self.id}: the prompt budget of this iteration is spent"
 
-    def begin_request(self, request: Request, now: int) -> StreamRun:
-        """Let a request join that nothing refuses; return what serves it."""
+    def begin_request(self, request: Request, now: int) -> int:
+        """Let a request join that nothing refuses; return how many tokens of its prompt are left to compute."""
         if self.serving is None:
             self.serving, self.serves, self._serving_run = StreamRun(request.speed, now), request.stream, request.task
             # To everybody else a GPU that serves is one run of the whole compute, whose end nobody knows.
             self.begin_run(Run((request.task,), now, now))
         self._served_models[request.task] = request.models
-        self.serving.join(request.task, request.tokens)
+        tokens = request.tokens
+        if self.cache is not None:
+            cached, shared_bytes = self.cache.join(request.task, request.chain, now)
+            tokens = with_cached(tokens, cached)
+            self.memory.free_bytes -= shared_bytes
+        self.serving.join(request.task, tokens)
         if request.speed.block:
             self.hold_blocks()
         elif request.kv_bytes:
             self._kv_bytes[request.task] = request.kv_bytes
             self.memory.free_bytes -= request.kv_bytes
-        return self.serving
+        self.note_room(now)
+        return tokens.uncached
+
+    def note_room(self, now: int) -> None:
+        """Have the cache keep no more than what is free now, once this instant is over."""
+        if self.cache is not None:
+            self.cache.note(now, self.memory.free_bytes)
+
+    def _keep_prefixes(self, cache: PrefixCache, first: Sequence[int], ended: Sequence[int]) -> None:
+        """Have the blocks visible that iterations have computed, and free those that nobody holds any more."""
+        if self.serving is None:
+            raise ValueError(f"{self.id} serves nobody")
+        for task, computed in (*self.serving.under_way, *((task, LARGEST) for task in first)):
+            cache.compute(task, computed)
+        for task in ended:
+            self.memory.free_bytes += cache.leave(task, self.serving.boundary_us)
 
     def hold_blocks(self, ahead: int = 0) -> None:
         """Hold the blocks of KV that are needed until so many iterations from the boundary on, where KV grows."""
@@ -394,6 +426,8 @@ class GPUState:
         if self.serving is None:
             raise ValueError(f"{self.id} serves nobody")
         first, ended = self.serving.advance(stride)
+        if self.cache is not None:
+            self._keep_prefixes(self.cache, first, ended)
         for task in ended:
             self.memory.free_bytes += self._kv_bytes.pop(task, 0)
             self._served_models.pop(task, None)
@@ -414,6 +448,8 @@ class GPUState:
 
     def stop_serving(self) -> list[int]:
         """Serve nobody any more, for the GPU goes; return who was served or waited to join again."""
+        if self.cache is not None:
+            self.memory.free_bytes += self.cache.clear()
         if self.serving is None:
             return []
         left = self.serving.members

@@ -60,6 +60,7 @@ def canonical(instance: Instance) -> dict[str, Any]:
                 job.deadline_us,
                 job.ingress,
                 *_tokens(job),
+                *_blocks(job),
                 *_priority(job),
             ]
             for workflow, job in zip(instance.job_workflow, instance.jobs, strict=True)
@@ -121,13 +122,24 @@ def _stream(stream: StreamClass) -> list[Any]:
         ]
         for kind, speed in stream.speeds.items()
     }
-    return [stream.name, speeds, list(stream.models), *([list(stream.adapters)] if stream.adapters else [])]
+    cached = [{"prefix_block": stream.prefix_block}] if stream.prefix_block else []
+    return [stream.name, speeds, list(stream.models), *([list(stream.adapters)] if stream.adapters else []), *cached]
 
 
 def _tokens(job: Job) -> list[dict[str, list[int]]]:
     """Return the tokens of a job's requests, whoever gives them; nothing where it has none."""
     tokens = {task.name: list(job.tokens_of(task)) for task in job.workflow.tasks if task.stream is not None}
     return [tokens] if tokens else []
+
+
+def _blocks(job: Job) -> list[dict[str, dict[str, list[int]]]]:
+    """Return the blocks of a job's requests that nodes cache; nothing where there are none."""
+    blocks = {
+        task.name: list(job.blocks_of(task))
+        for task in job.workflow.tasks
+        if task.stream is not None and task.stream.prefix_block and job.blocks_of(task)
+    }
+    return [{"blocks": blocks}] if blocks else []
 
 
 def _priority(job: Job) -> list[dict[str, int]]:

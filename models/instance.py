@@ -17,6 +17,7 @@ from truenorth.models import tables
 from truenorth.models.cluster import GPU, Cluster
 from truenorth.models.errors import UserError
 from truenorth.models.places import Places
+from truenorth.models.prefixes import Prefixes
 from truenorth.models.restrictions import (
     InitialResidency,
     InstanceError,
@@ -294,6 +295,24 @@ class Instance:
         for template, offsets in enumerate(streams.together):  # what is tied together runs where all of it can
             run_us[template, (alone[[template + offset for offset in offsets]] == NEVER).any(axis=0)] = NEVER
         self._set("run_us", run_us)
+        if streams.prefixes is not None:
+            self._shorten_paths(streams, streams.prefixes)
+
+    def _shorten_paths(self, streams: StreamTables, prefixes: Prefixes) -> None:
+        """Have P_j count of prompts only what no other request of the window could have left in a cache (rule E4)."""
+        critical, ideal = self.job_critical_us.copy(), self.job_ideal_us.copy()
+        for job, given in enumerate(self.jobs):
+            tasks = range(int(self.job_first_task[job]), int(self.job_first_task[job + 1]))
+            if any(prefixes.shared(task) for task in tasks):
+                least = {
+                    asked.name: prefixes.least(task, streams.tokens(task))
+                    for task, asked in zip(tasks, given.workflow.tasks, strict=True)
+                    if asked.stream is not None
+                }
+                critical[job] = given.workflow.path_us(least)
+                ideal[job] = critical[job] if given.workflow.ideal_us is None else ideal[job]
+        self._set("job_critical_us", critical)
+        self._set("job_ideal_us", ideal)
 
     def _refuse_misfits(self) -> None:
         """Refuse a request whose KV fits no GPU."""

@@ -14,7 +14,7 @@ from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.models.objective import completion_us, mean_ratio
 from truenorth.models.slo import ServiceLevels, quantile_rank
-from truenorth.models.stream_rules import grown_kv, kv_bytes
+from truenorth.models.stream_rules import grown_kv, kv_bytes, shared_kv
 from truenorth.models.timeline import Timeline, TokenTimes, batch_leaders, is_eviction
 from truenorth.models.workload import WHOLE
 
@@ -89,6 +89,14 @@ class StreamMetrics(Metrics):
     cut: int
 
 
+@dataclass(frozen=True, slots=True)
+class CacheMetrics(StreamMetrics):
+    """The same where nodes cache prefixes: of all prompt tokens those that were cached where their requests joined."""
+
+    cached_tokens: int
+    hit_share: float
+
+
 def measure(
     instance: Instance, timeline: Timeline, slo: ServiceLevels | None = None, warmup: Fraction = Fraction(0)
 ) -> Metrics:
@@ -142,7 +150,12 @@ def measure(
     )
     if instance.streams is None:
         return plain
-    return StreamMetrics(**asdict(plain), **measure_streams(instance, timeline, jobs))
+    of_streams = measure_streams(instance, timeline, jobs)
+    if timeline.served is None or timeline.served.cached is None:
+        return StreamMetrics(**asdict(plain), **of_streams)
+    cached = int(timeline.served.cached[first_task:].sum())
+    hits = {"cached_tokens": cached, "hit_share": cached / of_streams["prompt_tokens"]}
+    return CacheMetrics(**asdict(plain), **of_streams, **hits)
 
 
 def _batches(instance: Instance, timeline: Timeline, first_task: int) -> tuple[int, float | None]:
@@ -309,6 +322,10 @@ def _kv_peak(instance: Instance, timeline: Timeline) -> int:
     gpu = np.tile(runs.gpu[requests], 2)
     change = np.concatenate((-held[requests], held[requests]))  # at equal times ends come first
     instants = np.concatenate((runs.end_us[requests], runs.start_us[requests]))
+    if instance.streams is not None and instance.streams.prefixes is not None:
+        shared = np.array([*shared_kv(instance, timeline)], np.int64).reshape(-1, 3)
+        gpu, instants = np.concatenate((gpu, shared[:, 0])), np.concatenate((instants, shared[:, 1]))
+        change = np.concatenate((change, shared[:, 2]))
     order = np.lexsort((change, instants, gpu))
     # Every GPU gives back what it takes, so one sum over all of them, GPU by GPU, is the sum on each.
     return int(np.cumsum(change[order]).max(initial=0))

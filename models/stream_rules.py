@@ -1,4 +1,4 @@
-"""The rules of streams (S1 to S5, E1 to E3), for the checker: it takes all iterations again from who joins when.
+"""The rules of streams (S1 to S5, E1 to E4), for the checker: it takes all iterations again from who joins when.
 
 First tokens and ends follow from (GPU, start, order) alone; what a plan says of them has to equal that. Nothing is
 asked of the earliest start. Of what happened (`realised`) only seats, memory, inputs and residencies are held to them,
@@ -8,6 +8,7 @@ and all of it where KV grows, for which no device but the virtual one exists.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
@@ -17,14 +18,17 @@ import numpy as np
 
 from truenorth.models.cluster import FOREVER
 from truenorth.models.instance import NONE, Instance, Ints
+from truenorth.models.prefix_cache import PrefixCache, cache_on
+from truenorth.models.prefixes import with_cached
 from truenorth.models.stream_tables import StreamTables
 from truenorth.models.streams import StreamSpeed, Tokens
 from truenorth.models.strides import Preempted, StreamRun, Stride
+from truenorth.models.tables import LARGEST
 from truenorth.models.timeline import Timeline, Violation, file_order, name_task
 
 
 def check_streams(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
-    """S1 to S5, E1 to E3, and that requests are served where they are tied to; nothing without streams."""
+    """S1 to S5, E1 to E4, and that requests are served where they are tied to; nothing without streams."""
     if instance.streams is None:
         return
     yield from _ties(instance, instance.streams, timeline)
@@ -41,7 +45,8 @@ def check_streams(instance: Instance, timeline: Timeline) -> Iterator[Violation]
 def kv_bytes(instance: Instance, timeline: Timeline) -> Ints:
     """Return the bytes of KV that each run holds from its start to its end; 0 for what is no request. Shape [runs].
 
-    Of what happened the output tokens that there were count. Where KV grows nothing is held from start to end.
+    Of what happened the output tokens that there were count. Where KV grows nothing is held from start to end. Blocks
+    that nodes cache do not count (see `shared_kv`).
     """
     streams, runs = instance.streams, timeline.runs
     if streams is None:
@@ -51,8 +56,40 @@ def kv_bytes(instance: Instance, timeline: Timeline) -> Ints:
     )
     output = timeline.served.output if timeline.served is not None and timeline.realised else streams.output
     stream = streams.template[instance.task_template][runs.task]
-    held: Ints = (streams.prompt + output)[runs.task] * per_token[stream, instance.gpu_class[runs.gpu]]
+    tokens = streams.prompt + output
+    if streams.prefixes is not None:
+        prefixes = streams.prefixes
+        tokens -= np.array([len(chain) * prefixes.size(task) for task, chain in enumerate(prefixes.chains)], np.int64)
+    held: Ints = tokens[runs.task] * per_token[stream, instance.gpu_class[runs.gpu]]
     return np.where(stream == NONE, 0, held)
+
+
+def shared_kv(instance: Instance, timeline: Timeline) -> Iterator[tuple[int, int, int]]:
+    """Yield GPU, time and by how many bytes the blocks change there that running requests hold, each once (E4)."""
+    streams, runs = instance.streams, timeline.runs
+    if streams is None or streams.prefixes is None:
+        return
+    holders: dict[int, dict[int, int]] = {}
+    listing = [run for run, task in enumerate(runs.task.tolist()) if streams.prefixes.chains[task]]
+    events = [(int(runs.start_us[run]), 1, run) for run in listing]
+    events += [(int(runs.end_us[run]), 0, run) for run in listing]
+    for time, starts, run in sorted(events):  # ends come before starts
+        task, gpu = int(runs.task[run]), int(runs.gpu[run])
+        speed = streams.speeds[streams.template[instance.task_template[task]]][instance.gpu_class[gpu]]
+        chain, here = streams.prefixes.chains[task], holders.setdefault(gpu, {})
+        if starts:
+            changed = sum(block not in here for block in chain)
+            for block in chain:
+                here[block] = here.get(block, 0) + 1
+        else:
+            last = [block for block in chain if here[block] == 1]
+            for block in chain:
+                here[block] -= 1
+            for block in last:
+                del here[block]
+            changed = -len(last)
+        if changed and speed is not None:
+            yield gpu, time, changed * streams.prefixes.size(task) * speed.kv_bytes
 
 
 def _requests(streams: StreamTables, instance: Instance) -> Ints:
@@ -183,7 +220,7 @@ class _Refused(NamedTuple):
 class _Joined(NamedTuple):
     """A run as it is served by the rules: at which boundary it joins, whether it may there, and what follows.
 
-    A first token or an end that does not come before the GPU goes is at FOREVER.
+    A first token or an end that does not come before the GPU goes is at FOREVER. Of its prompt so many are cached.
     """
 
     boundary_us: int
@@ -192,14 +229,14 @@ class _Joined(NamedTuple):
     goes_us: int
     first_us: int
     end_us: int
+    cached: int
 
 
 def _iterations(instance: Instance, streams: StreamTables, timeline: Timeline) -> Iterator[Violation]:
     """S2 to S4: requests join at boundaries, with budget left; first tokens and ends are those of the iterations."""
     said, runs = timeline.served, timeline.runs
     first_us: dict[int, int] = {}
-    for (gpu, stream), here in _by_place(instance, streams, timeline):
-        speed = streams.speeds[stream][instance.gpu_class[gpu]]
+    for gpu, speed, here in _served(instance, streams, timeline):
         # What happened on a device took the time it took; without the order it is not known who was preempted.
         if speed is None or (timeline.realised and not (speed.block and said is not None and said.order is not None)):
             continue
@@ -213,6 +250,8 @@ def _iterations(instance: Instance, streams: StreamTables, timeline: Timeline) -
                 yield Violation("S2", name, "joins an iteration whose prompt budget is spent", 0, "at least 1 token")
             elif by_rule.refused is not None:
                 yield Violation(by_rule.refused.rule, name, *by_rule.refused[1:])
+            if run < instance.n_tasks and said is not None and said.cached is not None:
+                yield from _cached(name, int(said.cached[task]), by_rule.cached)
             # Of several runs the first one with a first token has it.
             first_us[task] = min(by_rule.first_us, first_us.get(task, FOREVER))
             if run >= instance.n_tasks and by_rule.end_us != FOREVER:
@@ -224,6 +263,34 @@ def _iterations(instance: Instance, streams: StreamTables, timeline: Timeline) -
         first = NONE if said is None else int(said.first_us[task])
         if first != by_rules:
             yield Violation("S3", name_task(instance, task), "first token at another time", first, _or_never(by_rules))
+
+
+def _cached(name: str, found: int, by_rule: int) -> Iterator[Violation]:
+    """E4: as many tokens of a prompt are cached as the GPU has when its request joins."""
+    if found != by_rule:
+        yield Violation("E4", name, "other prompt tokens are cached", found, by_rule)
+
+
+def _served(
+    instance: Instance, streams: StreamTables, timeline: Timeline
+) -> Iterator[tuple[int, StreamSpeed | None, list[int]]]:
+    """Yield GPUs with runs that follow from each other, in the order in which they join, and the speed of the first.
+
+    Those of one stream class, or of all where a cache outlives what it was made by.
+    """
+    if streams.prefixes is None:
+        for (gpu, stream), here in _by_place(instance, streams, timeline):
+            yield gpu, streams.speeds[stream][instance.gpu_class[gpu]], here
+        return
+    together: dict[int, list[int]] = {}
+    stream_of = streams.template[instance.task_template][timeline.runs.task]
+    for run in file_order(instance, timeline).tolist():
+        gpu = int(timeline.runs.gpu[run])
+        # Where one is not eligible nothing follows, which T1 says.
+        if stream_of[run] != NONE and streams.speeds[stream_of[run]][instance.gpu_class[gpu]] is not None:
+            together.setdefault(gpu, []).append(run)
+    for gpu, here in sorted(together.items()):
+        yield gpu, streams.speeds[stream_of[here[0]]][instance.gpu_class[gpu]], here
 
 
 def _or_never(time_us: int) -> int | str:
@@ -271,14 +338,22 @@ def grown_kv(instance: Instance, timeline: Timeline, first_task: int = 0) -> Gro
 
 
 class _Room:
-    """Bytes that the models on a GPU leave, over time."""
+    """Bytes that the models on a GPU leave, and tasks that are no requests, over time."""
 
     def __init__(self, instance: Instance, timeline: Timeline, gpu: int) -> None:
         here = [stay for stay in timeline.residencies if stay.gpu == gpu]
         weight: list[int] = instance.weight_bytes.tolist()
         self._all = instance.cluster.gpus[gpu].memory_bytes
-        comes = sorted((stay.load_start_us, weight[stay.model]) for stay in here)
-        goes = sorted((stay.end_us, weight[stay.model]) for stay in here if stay.end_us is not None)
+        comes = [(stay.load_start_us, weight[stay.model]) for stay in here]
+        goes = [(stay.end_us, weight[stay.model]) for stay in here if stay.end_us is not None]
+        if instance.template_memory.any():
+            runs, held = timeline.runs, instance.template_memory[instance.task_template][timeline.runs.task]
+            for run in np.flatnonzero((runs.gpu == gpu) & (held > 0)).tolist():
+                comes.append((int(runs.start_us[run]), int(held[run])))
+                goes.append((int(runs.end_us[run]), int(held[run])))
+        comes.sort()
+        goes.sort()
+        self.leave = sorted((stay.end_us, stay.model) for stay in here if stay.end_us is not None)
         self._comes, self._goes = [at for at, _ in comes], [at for at, _ in goes]
         self._come = [0, *accumulate(size for _, size in comes)]
         self._gone = [0, *accumulate(size for _, size in goes)]
@@ -302,7 +377,12 @@ class _Serving:
         limits = {} if timeline.served is None else timeline.served.limits
         self._seats = min(speed.seats, limits.get(gpu, speed.seats))
         self._block_bytes = speed.block * speed.kv_bytes
-        self._room = _Room(instance, timeline, gpu) if self._block_bytes else None
+        self._cache = cache_on(instance.streams, int(instance.gpu_class[gpu]))
+        self._room = _Room(instance, timeline, gpu) if self._block_bytes or self._cache is not None else None
+        self._leaving = deque(self._room.leave if self._room is not None else ())
+        self._changes = deque(self._room.changes_us if self._room is not None else ())
+        self._held: dict[int, int] = {}
+        self._held_bytes = 0
         self._run = StreamRun(speed, 0)
         self._goes_us = FOREVER
         self._number: dict[int, int] = {}
@@ -311,6 +391,7 @@ class _Serving:
         self.again: list[Preempted] = []
         self.preempted: list[int] = []
         self.peak = 0
+        self._cached_tokens: dict[int, int] = {}
 
     def serve(self, runs: list[int]) -> dict[int, _Joined]:
         """Return what follows from the joins of these runs, given in their order."""
@@ -322,16 +403,20 @@ class _Serving:
             if not self._busy:
                 interval = self._instance.cluster.gpus[self._gpu].available.at(start)
                 self._goes_us = FOREVER if interval is None else interval[1]  # E3 tells of who joins where nothing is
-            self._go_to(start)
+            self._go_to(start, self._speed(run))
             # One that may not join does so nevertheless, where it should have at the earliest: the rest is checked on.
             place[run] = self._run.boundary_us, self._run.budget, self._refuse(tokens), self._goes_us
             if self._run.budget < 1:
                 self._advance(self._run.stride())
             self._number[task] = run
-            self._run.join(task, tokens)
+            self._run.join(task, tokens if self._cache is None else self._hold(self._cache, task, tokens))
         self._serve_out()
         first, end = self._first, self._end
-        return {run: _Joined(*place[run], first.get(run, FOREVER), end.get(run, FOREVER)) for run in runs}
+        cached = self._cached_tokens
+        return {
+            run: _Joined(*place[run], first.get(run, FOREVER), end.get(run, FOREVER), cached.get(run, 0))
+            for run in runs
+        }
 
     @property
     def _busy(self) -> bool:
@@ -343,6 +428,10 @@ class _Serving:
         while self._busy and self._run.boundary_us < self._goes_us:
             self._go_on(until)
         self._run = StreamRun(self._run.speed, min(self._run.boundary_us, self._goes_us))
+        if self._cache is not None and self._goes_us != FOREVER:
+            self._cache.clear()
+            self._held.clear()
+            self._held_bytes = 0
 
     def _refuse(self, tokens: Tokens) -> _Refused | None:
         """Return what keeps a request from joining at the boundary where KV grows; None if nothing does."""
@@ -367,19 +456,48 @@ class _Serving:
             tokens = tokens._replace(uncached=tokens.prompt)  # the KV that came in is lost
         return tokens if served is None else tokens._replace(output=int(served.output[task]))
 
-    def _go_to(self, start: int) -> None:
+    def _speed(self, run: int) -> StreamSpeed:
+        streams, task = self._instance.streams, self._runs.task[run]
+        if streams is None or self._cache is None:
+            return self._run.speed
+        stream = streams.template[self._instance.task_template[task]]
+        return streams.speeds[stream][self._instance.gpu_class[self._gpu]] or self._run.speed
+
+    def _hold(self, cache: PrefixCache, task: int, tokens: Tokens) -> Tokens:
+        """Have a request hold its blocks, as it joins, and its other KV; return what the cache leaves to compute."""
+        prefixes, speed = (None if (of := self._instance.streams) is None else of.prefixes), self._run.speed
+        if prefixes is None or self._room is None:
+            return tokens
+        now, chain = self._run.boundary_us, prefixes.chains[task]
+        self._note_room(cache, now)
+        cached, _ = cache.join(task, chain, now)
+        self._cached_tokens[self._number[task]] = tokens.uncached - with_cached(tokens, cached).uncached
+        self._held[task] = (tokens.held - len(chain) * prefixes.size(task)) * speed.kv_bytes
+        self._held_bytes += self._held[task]
+        cache.note(now, self._room.after(now) - self._held_bytes - cache.held_bytes)
+        return with_cached(tokens, cached)
+
+    def _note_room(self, cache: PrefixCache, before: int) -> None:
+        """Have the cache give way to all that takes room before an instant, and forget the models that leave."""
+        while self._room is not None and self._changes and self._changes[0] < before:
+            now = self._changes.popleft()
+            while self._leaving and self._leaving[0][0] <= now:
+                cache.forget(self._leaving.popleft()[1], now)
+            cache.note(now, self._room.after(now) - self._held_bytes - cache.held_bytes)
+
+    def _go_to(self, start: int, speed: StreamSpeed) -> None:
         """Take iterations up to the first boundary at a time or after it; an empty GPU waits for it."""
         run = self._run
         while self._busy and run.boundary_us < start:
             self._go_on(start)
         if not self._busy and run.boundary_us <= start:
-            self._run = StreamRun(run.speed, start)
+            self._run = StreamRun(speed, start)
 
     def _go_on(self, until: int | None) -> None:
         """Take iterations, to the first boundary at a time or after it at most, or wait for room if all have to."""
         run, room = self._run, self._room
         now = run.boundary_us
-        changes = [] if room is None else room.changes_us[bisect_right(room.changes_us, now) :]
+        changes = room.changes_us[bisect_right(room.changes_us, now) :] if room is not None and run.speed.block else []
         if not run.requests:
             # All were preempted: what leaves at this very instant may be enough, or what leaves later.
             for instant in (at for at in (now, *changes) if at < self._goes_us):
@@ -399,7 +517,11 @@ class _Serving:
     def _advance(self, stride: Stride) -> None:
         run = self._run
         self.peak = max(self.peak, run.blocks(stride.iterations - 1))
+        if self._cache is not None:
+            self._note_room(self._cache, run.end_us(stride))
         first, ended = run.advance(stride)
+        if self._cache is not None:
+            self._keep(self._cache, first, ended)
         # Of the iteration that is under way when the GPU goes nothing comes.
         if run.boundary_us <= self._goes_us:
             self._first.update((self._number[task], run.boundary_us) for task in first)
@@ -410,6 +532,14 @@ class _Serving:
             self.preempted += run.preempt()
             self._let_back()
 
+    def _keep(self, cache: PrefixCache, first: list[int], ended: list[int]) -> None:
+        """Have visible what iterations have computed, and hold no more what has ended."""
+        for task, computed in (*self._run.under_way, *((task, LARGEST) for task in first)):
+            cache.compute(task, computed)
+        for task in ended:
+            cache.leave(task, self._run.boundary_us)
+            self._held_bytes -= self._held.pop(task)
+
     def _let_back(self) -> None:
         """Let those join again that were preempted, as far as there is room."""
         self._give_room(self._run.boundary_us)
@@ -417,5 +547,5 @@ class _Serving:
 
     def _give_room(self, now: int) -> None:
         """Say how many blocks of KV there are."""
-        if self._room is not None:
+        if self._room is not None and self._block_bytes:
             self._run.room = self._room.after(now) // self._block_bytes

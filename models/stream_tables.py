@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorth.models.cluster import GPU
+from truenorth.models.prefixes import Prefixes
 from truenorth.models.restrictions import InstanceError
 from truenorth.models.streams import Fitted, StreamClass, StreamSpeed, Tokens
 from truenorth.models.tables import LARGEST, NEVER, NONE, Ints, as_ints
@@ -41,6 +42,8 @@ class StreamTables:
         The task whose first token is its job's, NONE for a job without requests. Shape [jobs].
     kv_edge
         Whether the KV of the source's prompt travels along an edge, in place of given bytes. Shape [edges].
+    prefixes
+        Blocks of prompts where nodes cache them (rule E4); None: nowhere.
     """
 
     classes: tuple[StreamClass, ...]
@@ -53,6 +56,7 @@ class StreamTables:
     output: Ints
     first_token: Ints
     kv_edge: NDArray[np.bool_]
+    prefixes: Prefixes | None
 
     @property
     def amended(self) -> bool:
@@ -91,6 +95,7 @@ class StreamTables:
             output,
             _first_tokens(jobs),
             np.array(edges, bool),
+            Prefixes.of(classes, jobs, models, prompt),
         )
 
     def tokens(self, task: int) -> Tokens:

@@ -21,6 +21,9 @@ _Value = TypeVar("_Value")
 BLOCK = 16
 """Tokens of a block of KV where KV grows and the class does not say."""
 
+PREFIX_BLOCK = 512
+"""Tokens of a block of prompt where nodes cache and the class does not say: those of the Mooncake logs."""
+
 _MICROSECONDS = 1_000_000
 PICOSECONDS = 1_000_000
 """Per microsecond."""
@@ -245,6 +248,8 @@ class StreamClass:
         Names of models of which a request may need one besides; requests of all of them run together (rule E6).
     modes
         Whether its speeds are given by the number of GPUs of an engine: so a scenario file says them.
+    prefix_block
+        Tokens of a block of prompt that nodes cache (rule E4); 0: how much is cached is the log's word.
     """
 
     name: str
@@ -253,6 +258,7 @@ class StreamClass:
     fitted: tuple[Fitted, ...] = ()
     adapters: tuple[str, ...] = ()
     modes: bool = False
+    prefix_block: int = field(default=0, repr=False)
 
     def __post_init__(self) -> None:
         if not self.speeds:
@@ -299,4 +305,5 @@ class StreamClass:
             frozenset((kind, speed.content) for kind, speed in self.speeds.items()),
             self.models,
             self.adapters,
+            self.prefix_block,
         )

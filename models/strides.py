@@ -232,6 +232,11 @@ class StreamRun:
         return self.lacks_blocks(first.of + alone)
 
     @property
+    def under_way(self) -> list[tuple[int, int]]:
+        """Whose prompts are not finished, and how many of its tokens are there."""
+        return [(prompt.task, prompt.of - prompt.left) for prompt in self._prompts]
+
+    @property
     def closed(self) -> bool:
         """Whether nobody else joins at this boundary: somebody was preempted, or waits to join again."""
         return self.full or bool(self.preempted)

@@ -25,7 +25,8 @@ class Placement:
     """One task's run: the half-open interval [start, end) on a GPU, in microseconds.
 
     A request of a stream has besides: when its first token comes, before when it may not join (0: at any time), of what
-    happened how many output tokens it had (None: as given), and where KV grows its number in the order of joining.
+    happened how many output tokens it had (None: as given), where KV grows or nodes cache its number in the order of
+    joining, and where nodes cache how many of its prompt tokens were cached as it joined.
     """
 
     task: int
@@ -36,6 +37,7 @@ class Placement:
     not_before_us: int = 0
     output: int | None = None
     order: int | None = None
+    cached: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,8 @@ class ServedRequests:
         grows on no GPU and no run was cut, and nobody needs to be told. Shape [tasks].
     cut
         Runs of requests that were cut as their GPU went, before the one that ended.
+    cached
+        Per task: how many prompt tokens its GPU had cached as it joined (rule E4); None where no GPU caches.
     """
 
     first_us: Ints
@@ -118,6 +122,7 @@ class ServedRequests:
     limits: Mapping[int, int] = field(default_factory=dict)
     order: Ints | None = None
     cut: tuple[CutRun, ...] = ()
+    cached: Ints | None = None
 
     @classmethod
     def of(
@@ -132,21 +137,25 @@ class ServedRequests:
             return None
         first_us, not_before_us = np.full(instance.n_tasks, NONE, np.int64), np.zeros(instance.n_tasks, np.int64)
         output, order = instance.streams.output.copy(), np.full(instance.n_tasks, NONE, np.int64)
+        cached = None if instance.streams.prefixes is None else np.zeros(instance.n_tasks, np.int64)
         for placement in placements:
             if placement.first_us is not None:
                 first_us[placement.task] = placement.first_us
                 not_before_us[placement.task] = placement.not_before_us
                 output[placement.task] = output[placement.task] if placement.output is None else placement.output
                 order[placement.task] = NONE if placement.order is None else placement.order
+            if cached is not None:
+                cached[placement.task] = placement.cached or 0
         orders = order if order.max(initial=NONE) > NONE else None
-        return cls(first_us, not_before_us, output, limits or {}, orders, tuple(cut))
+        return cls(first_us, not_before_us, output, limits or {}, orders, tuple(cut), cached)
 
     def only(self, kept: Ints) -> ServedRequests:
         """Return the same of some of the tasks, numbered in their order."""
-        order = None if self.order is None else self.order[kept]
+        order, cached = (None if row is None else row[kept] for row in (self.order, self.cached))
         number = {task: at for at, task in enumerate(kept.tolist())}
         cut = tuple(run._replace(task=number[run.task]) for run in self.cut if run.task in number)
-        return ServedRequests(self.first_us[kept], self.not_before_us[kept], self.output[kept], self.limits, order, cut)
+        rows = self.first_us[kept], self.not_before_us[kept], self.output[kept]
+        return ServedRequests(*rows, self.limits, order, cut, cached)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

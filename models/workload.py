@@ -160,6 +160,9 @@ class Task:
         How many GPUs it takes, all of a place, from start to end (rule G1).
     across
         Factor on its run time at places that span servers.
+    blocks
+        Numbers of the leading blocks of a request's prompt, unless its job says otherwise: equal ones behind equal ones
+        are the same tokens, which nodes cache if the class says so (rule E4).
     """
 
     name: str
@@ -176,6 +179,7 @@ class Task:
     first_token: bool = field(default=False, repr=False)
     gpus: int = field(default=1, repr=False)
     across: Fraction = field(default=Fraction(1), repr=False)
+    blocks: tuple[int, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         if not self.runtime_us or min(self.runtime_us.values()) < 1:
@@ -201,7 +205,7 @@ class Task:
     def _check_stream(self) -> None:
         """Refuse what only requests of streams have, and a request that is no more like its class."""
         if self.stream is None:
-            if self.tokens is not None or self.tied_to is not None or self.first_token:
+            if self.tokens is not None or self.tied_to is not None or self.first_token or self.blocks:
                 raise ValueError(f"task {self.name}: only a request of a stream has tokens, and may be tied to another")
             if any(edge.kv for edge in self.inputs):
                 raise ValueError(f"task {self.name}: only a request of a stream takes KV in")
@@ -244,11 +248,12 @@ class Task:
         tied_to: str | None = None,
         first_token: bool = False,
         adapter: str | None = None,
+        blocks: tuple[int, ...] = (),
     ) -> Task:
         """Return a request of a stream class, with one of its adapters if it names one."""
-        least_us, plain = stream.least_us, (WHOLE, 0, None)
         models = stream.models if adapter is None else (*stream.models, adapter)
-        return cls(name, least_us, models, inputs, *plain, input_bytes, stream, tokens, tied_to, first_token)
+        plain = name, stream.least_us, models, inputs, WHOLE, 0, None, input_bytes
+        return cls(*plain, stream, tokens, tied_to, first_token, blocks=blocks)
 
     def runtime_on(self, kind: str) -> int | None:
         """Return the run time on a kind of GPU in microseconds, or None where the task cannot run."""
@@ -462,6 +467,8 @@ class Job:
     delays_us
         By task: what passes between the end of every predecessor and its input (rule E5), where that is not what the
         workflow says; None: it is. Policies meet the workflow's, and learn of the job's own when it has passed.
+    blocks
+        Numbers of the leading blocks of its requests' prompts, by task, as far as they are not those of the task.
     line, label
         Where the log that it was imported from has the job, and what that says of it before it runs (model or user);
         no part of what the job is. None: not known.
@@ -475,6 +482,7 @@ class Job:
     tokens: Mapping[str, Tokens] | None = None
     priority: int = 0
     delays_us: Mapping[str, int] | None = None
+    blocks: Mapping[str, tuple[int, ...]] | None = None
     line: int | None = field(default=None, compare=False)
     label: str | None = field(default=None, compare=False)
 
@@ -483,11 +491,9 @@ class Job:
 
     def __post_init__(self) -> None:
         for name, tokens in (self.tokens or {}).items():
-            whole = self.workflow.of or self.workflow
-            at = whole.position.get(name)
-            if at is None or whole.tasks[at].stream is None:
-                raise ValueError(f"task {name}: is no request of a stream of workflow {whole.name}")
-            whole.tasks[at].check_tokens(tokens)
+            self._request(name).check_tokens(tokens)
+        for name in self.blocks or ():
+            self._request(name)
         for name, delay_us in (self.delays_us or {}).items():
             whole = self.workflow.of or self.workflow
             if name not in whole.position or not whole.tasks[whole.position[name]].inputs:
@@ -497,6 +503,17 @@ class Job:
         if self.release_us < 0 or self.weight < 0 or (self.deadline_us is not None and self.deadline_us < 0):
             raise ValueError("release, weight and deadline of a job must not be negative")
 
+    def _request(self, name: str) -> Task:
+        whole = self.workflow.of or self.workflow
+        at = whole.position.get(name)
+        if at is None or whole.tasks[at].stream is None:
+            raise ValueError(f"task {name}: is no request of a stream of workflow {whole.name}")
+        return whole.tasks[at]
+
+    def blocks_of(self, task: Task) -> tuple[int, ...]:
+        """Return the numbers of the leading blocks of the prompt of a request of this job."""
+        return task.blocks if self.blocks is None else self.blocks.get(task.name, task.blocks)
+
     @property
     def as_run(self) -> Workflow:
         """The workflow with the delays of this job."""
@@ -504,7 +521,7 @@ class Job:
 
     @property
     def critical_path_us(self) -> int:
-        """P_j in microseconds: that of the workflow, with the job's own tokens and delays."""
+        """P_j in microseconds: that of the workflow, with the job's own tokens and delays; nodes cache nothing."""
         return self.as_run.path_us(self.tokens) if self.tokens else self.as_run.critical_path_us
 
     @property

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from truenorth.models.errors import QuestionError
 from truenorth.models.feasibility import check
-from truenorth.models.features import SERVING, Feature, Features, missing, require
+from truenorth.models.features import CACHED, Feature, Features, missing, require
 from truenorth.models.formulations.windows import METHOD as WINDOWS
 from truenorth.models.formulations.windows import cannot_end
 from truenorth.models.instance import Instance
@@ -67,7 +67,7 @@ def warm_up_s(search: Search, budget: Budget) -> float:
     return min(max(short_s, shares.warm_up_share * search.clock.left_s), enough_s)
 
 
-_PLANNED: Features = SERVING | {Feature.DELAYS}
+_PLANNED: Features = CACHED | {Feature.DELAYS}
 """What a window may have beside runs on several GPUs."""
 
 Starts = Callable[[Callable[[], float]], Iterable[Timeline]]

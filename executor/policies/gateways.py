@@ -21,10 +21,13 @@ from truenorth.executor.execution import NOWHERE
 from truenorth.executor.policies.baselines import Lru, LruOptions
 from truenorth.executor.policies.homed import Homes
 from truenorth.executor.policies.options import count, count_from_1, counts, factor, names, nearest, option, switch
+from truenorth.executor.policies.prefixes import Prefixes
 from truenorth.executor.policy import Knows
 from truenorth.executor.site import Site
 from truenorth.models import NONE, StreamSpeed, Tokens
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.features import CACHED, Features
+from truenorth.models.prefixes import with_cached
 from truenorth.models.slo import is_named
 from truenorth.models.streams import PICOSECONDS
 
@@ -68,6 +71,7 @@ class Gateway(Lru):
 
     Options: ClassVar[type[object]] = GatewayOptions
     serves_streams: ClassVar[bool] = True
+    supports: ClassVar[Features] = CACHED
 
     def __init__(self, options: GatewayOptions | None = None) -> None:
         super().__init__(options)
@@ -88,6 +92,7 @@ class Gateway(Lru):
         self._sent: dict[int, int] = {}
         self._work: dict[int, int] = {}
         self._served: set[int] = set()
+        self.prefixes = self._begin_prefixes(site)
         self._check_order(site)
         if self._apart and sum(self._apart) >= site.n_gpus:
             problem = f"takes {sum(self._apart)} of {site.n_gpus} nodes; allowed is to leave one for the other requests"
@@ -122,10 +127,22 @@ class Gateway(Lru):
         self.sent(task, gpu)
         self.place(task, gpu)
 
+    def _begin_prefixes(self, site: Site) -> Prefixes | None:
+        """Return what it knows of prefixes that nodes have cached; None where none caches, or it does not ask."""
+        return None
+
     def sent(self, task: int, gpu: int) -> None:
         """Count a request that goes to a GPU."""
         self._sent[task] = gpu
         self.outstanding[gpu] += 1
+        if self.prefixes is not None:
+            self.prefixes.send(task, gpu)
+
+    def went(self, gpu: int, tasks: Sequence[int]) -> None:
+        """Forget the prefixes of a GPU that goes."""
+        if self.prefixes is not None:
+            self.prefixes.forget(gpu)
+        super().went(gpu, tasks)
 
     def ended(self, task: int, gpu: int) -> None:
         """Count a request of a GPU no more: it has ended there, or is taken away."""
@@ -363,9 +380,9 @@ class ClassLoad:
         """Tokens of an answer in the mean so far; 0 before the first has ended."""
         return self.generated / self.ended if self.ended else 0.0
 
-    def with_one(self, tokens: Tokens) -> ClassLoad:
-        """Return the load with a request of these tokens on every GPU besides."""
-        rows = (self.requests + 1, self.contexts + tokens.prompt, self.prompts + tokens.uncached)
+    def with_one(self, tokens: Tokens, uncached: NDArray[np.int64]) -> ClassLoad:
+        """Return the load with a request of these tokens on every GPU besides, of whose prompt so many are left."""
+        rows = (self.requests + 1, self.contexts + tokens.prompt, self.prompts + uncached)
         return ClassLoad(*rows, self.answers + tokens.output, self.ended, self.generated)
 
 
@@ -427,16 +444,20 @@ class LeastTokens(LeastRequests):
             self.loads[stream] = ClassLoad(*np.zeros((4, self.site.n_gpus), np.int64))
         return self.loads[stream]
 
+    def uncached(self, task: int, gpu: int) -> int:
+        """Return how many tokens of a prompt are expected to be left to compute on a GPU, as far as that is asked."""
+        return self.site.tokens[task].uncached
+
     def sent(self, task: int, gpu: int) -> None:
         """Count the tokens of a request."""
-        super().sent(task, gpu)
         load, tokens = self.load_of(task), self.site.tokens[task]
         load.requests[gpu] += 1
         load.contexts[gpu] += tokens.prompt
         # Kept: who is cut is computed again from the start, but was counted as it was.
-        self._prompts[task] = tokens.uncached
-        load.prompts[gpu] += tokens.uncached
+        self._prompts[task] = self.uncached(task, gpu)
+        load.prompts[gpu] += self._prompts[task]
         load.answers[gpu] += tokens.output
+        super().sent(task, gpu)  # last, for what is sent counts as cached from then on
 
     def answering(self, task: int, gpu: int) -> None:
         """Count a prompt no more: its first token is there."""
@@ -508,10 +529,28 @@ class LeastWork(LeastTokens):
     """A request goes to the node that would then have the fewest seconds outstanding, by its own step law.
 
     A prompt counts until its first token, at the node's prefill rate; each token of an answer until that ends, at the
-    node's step time of all requests that are outstanding there, this one among them, as far as there are seats.
+    node's step time of all requests that are outstanding there, this one among them, as far as there are seats. Where
+    nodes cache prefixes what it has sent to a node before counts as cached there.
     """
 
     uses: ClassVar[str | None] = "outstanding tokens, step times"
+
+    def _begin_prefixes(self, site: Site) -> Prefixes | None:
+        return Prefixes(site) if site.caches else None
+
+    def uncached(self, task: int, gpu: int) -> int:
+        """Return how many tokens of a prompt are left to compute, by what was sent to a GPU before."""
+        tokens = self.site.tokens[task]
+        if self.prefixes is None:
+            return tokens.uncached
+        return with_cached(tokens, self.prefixes.tokens(task, gpu)).uncached
+
+    def uncached_row(self, task: int) -> NDArray[np.int64]:
+        """Return the same for every GPU."""
+        site = self.site
+        if self.prefixes is None:
+            return np.full(site.n_gpus, site.tokens[task].uncached)
+        return np.array([self.uncached(task, gpu) for gpu in range(site.n_gpus)], np.int64)
 
     def begin(self, site: Site) -> None:
         """Know of no class yet."""
@@ -527,7 +566,7 @@ class LeastWork(LeastTokens):
 
     def with_request_us(self, task: int, stream: int) -> NDArray[np.float64]:
         """Return what every GPU would have to do of a request's class with the request, in microseconds."""
-        return self.work_us(stream, self.loads[stream].with_one(self.site.tokens[task]))
+        return self.work_us(stream, self.loads[stream].with_one(self.site.tokens[task], self.uncached_row(task)))
 
     def work_us(self, stream: int, load: ClassLoad) -> NDArray[np.float64]:
         """Return how long prompts and answers of a class take on every GPU, in microseconds."""
@@ -555,8 +594,8 @@ class LeastDelay(LeastWork):
     def with_request_us(self, task: int, stream: int) -> NDArray[np.float64]:
         """Return what a request would take of its own and the others' time on every GPU, in microseconds."""
         tokens, load, law = self.site.tokens[task], self.loads[stream], self.law(stream)
-        after = load.with_one(tokens)
-        prompt_us = law.prefill_us(np.full(self.site.n_gpus, tokens.uncached))
+        uncached = self.uncached_row(task)
+        after, prompt_us = load.with_one(tokens, uncached), law.prefill_us(uncached)
         step_us, longer_us = self.step_us(stream, after), self.step_us(stream, after) - self.step_us(stream, load)
         own_us = law.prefill_us(after.prompts) + self.expected_answer(task) * step_us
         return own_us + load.requests * prompt_us + self.answers(load) * longer_us
@@ -571,17 +610,21 @@ class PrefixOptions(TokenOptions):
     balance_abs, balance_rel
         Nodes are out of balance, and prefixes count no more, where the most requests of a node exceed the fewest by
         more than the first and by more than the second as a factor.
+    precise
+        Where nodes cache prefixes: whether their caches are seen (llm-d's precise scorer), and not only what was sent.
     """
 
     balance_abs: int = option(64, count)
     balance_rel: float = option(1.5, factor)
+    precise: bool = option(False, switch)
 
 
 class PrefixAffinity(LeastTokens):
     """A request goes where the one before it of its job and class went, whose prompt it goes on with (as in SGLang).
 
     The first of a job goes by least tokens, and so does every one while the nodes are out of balance. How much of its
-    prompt is cached is the log's word wherever it goes.
+    prompt is cached is the log's word wherever it goes. Where nodes cache prefixes a request with blocks goes to the
+    node that has most of them, by what was sent there or as it is, of equals that of the fewest tokens.
     """
 
     Options: ClassVar[type[object]] = PrefixOptions
@@ -591,6 +634,16 @@ class PrefixAffinity(LeastTokens):
         readings = options or PrefixOptions()
         super().__init__(readings)
         self._balance_abs, self._balance_rel = readings.balance_abs, readings.balance_rel
+        self._precise = readings.precise
+
+    @classmethod
+    def uses_with(cls, options: object | None) -> str:
+        """Return what it counts, the caches of nodes among it if it sees them."""
+        precise = ", caches of nodes" if isinstance(options, PrefixOptions) and options.precise else ""
+        return f"{super().uses_with(options)}{precise}"
+
+    def _begin_prefixes(self, site: Site) -> Prefixes | None:
+        return Prefixes(site, self._precise) if site.caches else None
 
     def begin(self, site: Site) -> None:
         """Know of no prefix yet."""
@@ -602,8 +655,13 @@ class PrefixAffinity(LeastTokens):
         most, fewest = (int(pick(self.outstanding[gpu] for gpu in gpus)) for pick in (max, min))
         # Both: small numbers are out of proportion easily, large ones by a few requests always.
         unbalanced = most - fewest > self._balance_abs and most > self._balance_rel * fewest
+        if unbalanced:
+            return super().choose(task, gpus)
+        if self.prefixes is not None and self.site.chains[task]:
+            had = {gpu: self.prefixes.tokens(task, gpu) for gpu in gpus}
+            return super().choose(task, [gpu for gpu in gpus if had[gpu] == max(had.values())])
         before = self._went.get(self._prefix(task), NOWHERE)
-        return super().choose(task, gpus) if unbalanced or before not in gpus else before
+        return before if before in gpus else super().choose(task, gpus)
 
     def sent(self, task: int, gpu: int) -> None:
         """Remember where the prefix lies."""

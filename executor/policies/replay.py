@@ -23,7 +23,7 @@ from truenorth.executor.policies.carrying_out import CarryingOut, Join, Load, St
 from truenorth.executor.policy import Policy
 from truenorth.executor.site import Site
 from truenorth.models import NONE, Instance, Timeline, check
-from truenorth.models.features import SERVING, Feature, Features
+from truenorth.models.features import CACHED, Feature, Features
 from truenorth.models.metrics import serving_residency
 from truenorth.models.timeline import batch_leaders, file_order, is_eviction
 
@@ -59,7 +59,7 @@ class Replay(Policy):
     requests of streams operations begin in the planned order, and no request joins before its planned start.
     """
 
-    supports: ClassVar[Features] = SERVING | {Feature.GANGS, Feature.DELAYS}
+    supports: ClassVar[Features] = CACHED | {Feature.GANGS, Feature.DELAYS}
     knows_paths: ClassVar[bool] = True
     foresees: ClassVar[bool] = True
     serves_streams: ClassVar[bool] = True
@@ -73,6 +73,7 @@ class Replay(Policy):
         # Loads that wait for nothing may begin before any job is released.
         self._possible = [(operations.planned_us[key], key) for key in loads if not operations.waiting[key]]
         heapify(self._possible)
+        self._called_us: set[int] = set()
         self._under_way: dict[int, int] = {}
         self._evicted: set[int] = set()
         self._free_now: set[int] = set()
@@ -119,7 +120,10 @@ class Replay(Policy):
             elif not site.stays and self._waits_for_gpu(operation, planned_us):
                 continue
             elif operation in operations.eviction_of:
-                self._evict(operation)
+                if self._waits_for_time(planned_us):
+                    refused.append((planned_us, operation))
+                else:
+                    self._evict(operation)
             elif not self._begins(operation, gpu):
                 refused.append((planned_us, operation))  # two batches of one class start apart
         self._possible = refused
@@ -139,12 +143,23 @@ class Replay(Policy):
             if operations.joins(operation) and planned_us > site.now:
                 site.wake(planned_us)
                 return
+            if self._waits_for_time(planned_us):
+                return
             if not site.stays and self._waits_for_gpu(operation, planned_us):
                 self._free_now.discard(operation)
                 return
             if not self._begins(operation, gpu):
                 return
             queue.popleft()
+
+    def _waits_for_time(self, planned_us: int) -> bool:
+        """Say whether an operation is too early, and have the policy called: caches depend on room at any time."""
+        if not self.site.caches or planned_us <= self.site.now:
+            return False
+        if planned_us not in self._called_us:
+            self._called_us.add(planned_us)
+            self.site.wake(planned_us)
+        return True
 
     def _begins(self, operation: int, gpu: int) -> bool:
         """Begin a load or a run if its GPU lets it now; say whether it has begun."""
@@ -417,11 +432,15 @@ class _Operations:
         return self._users[residency] or load
 
     def _separate_evictions(self) -> dict[int, int]:
-        """Evict a model of limited replicas as soon as its users have ended: other GPUs may wait for that."""
+        """Evict a model of limited replicas as soon as its users have ended: other GPUs may wait for that.
+
+        Where GPUs cache prefixes every model leaves when the plan has it leave, and its cache with it.
+        """
         made: dict[int, int] = {}
-        limited = self._instance.restrictions.max_replicas
+        limited, streams = self._instance.restrictions.max_replicas, self._instance.streams
+        caches = streams is not None and streams.prefixes is not None
         for residency, stay in enumerate(self._plan.residencies):
-            if stay.end_us is None or self._instance.models[stay.model].name not in limited:
+            if stay.end_us is None or not (caches or self._instance.models[stay.model].name in limited):
                 continue
             made[residency] = eviction = self._operation(stay.end_us)
             self.eviction_of[eviction] = residency

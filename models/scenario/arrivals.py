@@ -22,7 +22,7 @@ from truenorth.models.scenario.document import JobSection, PoissonSection, Scena
 from truenorth.models.scenario.errors import FieldError, InputError, Where, allowed, quote
 from truenorth.models.scenario.files import LONGEST_LINE, admit, open_now, read_bounded_lines
 from truenorth.models.scenario.quantities import MAX_JOBS, MAX_PRIORITY, MAX_TIME_US, read_number, read_server
-from truenorth.models.scenario.requests import TOKEN_COLUMNS, Forms, RequestForm, read_count
+from truenorth.models.scenario.requests import BLOCKS_COLUMN, TOKEN_COLUMNS, Forms, RequestForm, read_blocks, read_count
 from truenorth.models.streams import Tokens
 from truenorth.models.units import US_DECIMALS, QuantityError, microseconds, parse_time
 from truenorth.models.workload import Job, Workflow
@@ -76,6 +76,7 @@ def build_jobs(
             a.tokens,
             document.workflows[a.workflow].priority if a.priority is None else a.priority,
             a.delays_us,
+            a.blocks,
             a.line,
             a.label,
         )
@@ -168,7 +169,19 @@ def _list_jobs(document: ScenarioDocument, forms: Forms) -> list[Arrival]:
             raise FieldError((*where, "ingress"), problem)
         tokens = _listed_tokens(job, (*where, "tokens"), forms[job.workflow])
         delays_us = _listed_delays(job, (*where, "delay"), document)
-        said = job.deadline, job.weight, job.ingress, job.path, tokens, job.priority, delays_us, job.line, job.label
+        _refuse_blocks(job, tokens or {}, (*where, "blocks"), forms[job.workflow])
+        said = (
+            job.deadline,
+            job.weight,
+            job.ingress,
+            job.path,
+            tokens,
+            job.priority,
+            delays_us,
+            job.blocks or None,
+            job.line,
+            job.label,
+        )
         arrivals.append(Arrival(job.release, job.workflow, *said))
     return arrivals
 
@@ -217,6 +230,22 @@ def _listed_tokens(job: JobSection, where: Where, forms: Mapping[str, RequestFor
     return found or None
 
 
+def _refuse_blocks(
+    job: JobSection, tokens: Mapping[str, Tokens], where: Where, forms: Mapping[str, RequestForm]
+) -> None:
+    """Refuse blocks of a job's requests that their prompts do not have."""
+    for task in job.blocks:
+        if task not in forms:
+            raise FieldError((*where, task), f"is no request of a stream of {job.workflow}; {allowed(task, forms)}")
+    for task, form in forms.items():
+        of = tokens.get(task) or form.tokens()
+        if of is not None:
+            try:
+                form.refuse_blocks(of, job.blocks.get(task))
+            except QuantityError as error:
+                raise FieldError((*where, task), str(error)) from None
+
+
 class Arrival(NamedTuple):
     """A job of a trace: release, workflow's name, and what the optional columns say."""
 
@@ -229,6 +258,7 @@ class Arrival(NamedTuple):
     tokens: Mapping[str, Tokens] | None = None
     priority: int | None = None
     delays_us: Mapping[str, int] | None = None
+    blocks: Mapping[str, tuple[int, ...]] | None = None
     line: int | None = None
     label: str | None = None
 
@@ -316,10 +346,18 @@ def _read(rows: Reader, file: str, forms: Forms, followers: Followers, servers: 
         raise InputError(file, line, str(error.where[0]), problem) from None
 
 
+_Blocks = Mapping[str, tuple[int, ...]]
 _Rest = tuple[
-    int | None, Fraction, int | None, int | None, Mapping[str, Tokens] | None, int | None, Mapping[str, int] | None
+    int | None,
+    Fraction,
+    int | None,
+    int | None,
+    Mapping[str, Tokens] | None,
+    int | None,
+    Mapping[str, int] | None,
+    _Blocks | None,
 ]
-_NOTHING_SAID: _Rest = (None, Fraction(1), None, None, None, None, None)
+_NOTHING_SAID: _Rest = (None, Fraction(1), None, None, None, None, None, None)
 
 
 def _read_number(text: str, what: str) -> int:
@@ -348,7 +386,8 @@ class _TraceHeader:
             for task in dict.fromkeys(task for of in followers.values() for task in of)
             for unit in ("", *US_DECIMALS)
         }
-        known = (*_COLUMNS, *tokens, *delays)
+        blocks = {f"{task}.{BLOCKS_COLUMN}": task for task in requests}
+        known = (*_COLUMNS, *tokens, *blocks, *delays)
         if header and not any(name in known for name in header):
             # Whatever file this is, it is none of ours to quote.
             raise FieldError(("header",), f"is none of a trace; {allowed('', known)}")
@@ -369,9 +408,10 @@ class _TraceHeader:
         given = {
             name: position for position, name in enumerate(header) if name not in (*_TIME, "workflow", "line", "label")
         }
-        self._optional = {
-            name: position for name, position in given.items() if name not in tokens and name not in delays
-        }
+        of_tasks = tokens.keys() | blocks.keys() | delays.keys()
+        self._optional = {name: position for name, position in given.items() if name not in of_tasks}
+        self._blocks = [(blocks[name], name, position) for name, position in given.items() if name in blocks]
+        self._numbers: dict[str, int] = {}
         self._delays = [(*delays[name], name, position) for name, position in given.items() if name in delays]
         twice = [
             name for at, (task, _, name, _) in enumerate(self._delays) if task in [d[0] for d in self._delays[:at]]
@@ -433,7 +473,8 @@ class _TraceHeader:
                 raise FieldError((name,), f"unknown server {quote(text)}; allowed are s0 to s{self._servers - 1}")
         tokens = self._tokens_of(row, self._forms[workflow]) if self._requests else None
         delays_us = self._delays_of(row, workflow) if self._delays else None
-        return deadline, weight, ingress, path, tokens, priority, delays_us
+        blocks = self._blocks_of(row, self._forms[workflow], tokens or {}) if self._requests else None
+        return deadline, weight, ingress, path, tokens, priority, delays_us, blocks
 
     def _delays_of(self, row: Sequence[str], workflow: str) -> dict[str, int] | None:
         """Return the delays before a job's tasks, as far as the row gives any."""
@@ -480,6 +521,28 @@ class _TraceHeader:
                 raise FieldError((f"{task}.prompt",), _without_tokens(task))
             if tokens is not None and task in given:
                 found[task] = tokens
+        return found or None
+
+    def _blocks_of(
+        self, row: Sequence[str], forms: Mapping[str, RequestForm], tokens: Mapping[str, Tokens]
+    ) -> _Blocks | None:
+        """Return the blocks of the prompts of a job's requests as far as the row gives any."""
+        found: dict[str, tuple[int, ...]] = {}
+        for task, name, position in self._blocks:
+            if row[position].strip():
+                try:
+                    if task not in forms:
+                        raise QuantityError(f"is given, and this job has no request {task}; allowed is nothing")
+                    found[task] = read_blocks(row[position], self._numbers)
+                except QuantityError as error:
+                    raise FieldError((name,), str(error)) from None
+        for task, form in forms.items():
+            of = tokens.get(task) or form.tokens()
+            if of is not None:
+                try:
+                    form.refuse_blocks(of, found.get(task))
+                except QuantityError as error:
+                    raise FieldError((f"{task}.{BLOCKS_COLUMN}",), str(error)) from None
         return found or None
 
     def wrong_time(self, row: Sequence[str], time_us: int, last_us: int) -> FieldError:

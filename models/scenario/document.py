@@ -15,6 +15,7 @@ from truenorth.models.scenario.quantities import (
     MAX_SIZE_BYTES,
     Bandwidth,
     BatchSize,
+    BlockNumbers,
     EdgeSize,
     Flag,
     GPUCount,
@@ -331,6 +332,9 @@ class TaskSection(Section):
         default=None, description="Prompt tokens that no cache has: all if left out; none where KV is moved to it."
     )
     output_tokens: TokenCount | None = Field(default=None, description="Tokens of the answer.")
+    blocks: BlockNumbers = Field(
+        default=(), description="Numbers of the leading blocks of the prompt, for nodes that cache; see prefix_cache."
+    )
     tied_to: Name | None = Field(
         default=None, alias="with", description="An earlier request on whose GPU this one is served."
     )
@@ -360,7 +364,7 @@ class TaskSection(Section):
         if own and (self.batch is not None or self.stream is not None):
             problem_text = f"has {form} and {own[0]}; allowed is {form} in place of models, runtime, share and memory"
             raise problem(problem_text, own[0])
-        keys = {"prompt", "uncached", "output_tokens", "tied_to", "first_token", "adapter"}
+        keys = {"prompt", "uncached", "output_tokens", "tied_to", "first_token", "adapter", "blocks"}
         of_requests = keys & self.model_fields_set
         if self.stream is None and of_requests:
             key = min(of_requests).replace("tied_to", "with")
@@ -425,8 +429,8 @@ class TraceSection(Section):
     """Arrivals from a CSV file: time_ms (or time_s, time_us), workflow.
 
     Besides, where there are such columns, deadline_ms, weight, ingress, path and priority; of a request TASK of a
-    stream also TASK.prompt, TASK.uncached, TASK.output; of a task that comes after others TASK.delay, a time with its
-    unit, or TASK.delay_ms (or _s, _us), a plain number.
+    stream also TASK.prompt, TASK.uncached, TASK.output, and TASK.blocks, numbers of its prompt's blocks by spaces; of a
+    task that comes after others TASK.delay, a time with its unit, or TASK.delay_ms (or _s, _us), a plain number.
     """
 
     file: Name = Field(description="Path, relative to the scenario file.")
@@ -452,6 +456,9 @@ class JobSection(Section):
     delay: dict[Name, Time] = Field(
         default_factory=dict,
         description="By task: what passes between the end of each predecessor and it, in place of its edges' delay.",
+    )
+    blocks: dict[Name, BlockNumbers] = Field(
+        default_factory=dict, description="By task: numbers of the leading blocks of its request's prompt."
     )
     line: Line | None = Field(default=None, description="Line of the log that it comes from, named by estimates.")
     label: str | None = Field(default=None, description="What the log calls it, for estimates: a model or a user.")

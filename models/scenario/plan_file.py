@@ -136,6 +136,8 @@ def _request(instance: Instance, timeline: Timeline, task: int) -> dict[str, str
         entry["output_tokens"] = int(served.output[task])
     if served.order is not None:
         entry["order"] = int(served.order[task])
+    if served.cached is not None:
+        entry["cached_tokens"] = int(served.cached[task])
     return entry
 
 
@@ -201,6 +203,7 @@ class _TaskEntry(Section):
     not_before_us: Annotated[int, Field(ge=0, le=10**18)] | None = None
     output_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = None
     order: Annotated[int, Field(ge=0, le=10**9)] | None = None
+    cached_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS)] | None = None
     attempts: list[_AttemptEntry] | None = None
 
 
@@ -330,7 +333,12 @@ def _placements(entries: Sequence[_TaskEntry], instance: Instance, realised: boo
         elif entry.output_tokens is not None and not realised:
             problem = f"is {entry.output_tokens} in a plan; allowed is to leave out what the scenario says"
             raise FieldError(("tasks", position, "output_tokens"), problem)
-        of_request = (entry.first_us, entry.not_before_us or 0, entry.output_tokens, entry.order)
+        elif (entry.cached_tokens is None) != (instance.streams.prefixes is None):
+            problem = "is missing where nodes cache prefixes; allowed is how many prompt tokens were cached"
+            if instance.streams.prefixes is None:
+                problem = "stands where no node caches prefixes; allowed is to leave it out"
+            raise FieldError(("tasks", position, "cached_tokens"), problem)
+        of_request = (entry.first_us, entry.not_before_us or 0, entry.output_tokens, entry.order, entry.cached_tokens)
         yield Placement(task, gpu, entry.start_us, entry.end_us, *of_request)
 
 
@@ -350,7 +358,7 @@ def _cut_runs(
 
 def _refuse_tokens(entry: _TaskEntry, position: int) -> None:
     """Refuse what only requests have of a task that is none."""
-    for key in ("first_us", "not_before_us", "output_tokens", "order", "attempts"):
+    for key in ("first_us", "not_before_us", "output_tokens", "order", "cached_tokens", "attempts"):
         if getattr(entry, key) is not None:
             problem = f"stands at {quote(entry.task)}, which is no request of a stream; allowed is to leave it out"
             raise FieldError(("tasks", position, key), problem)

@@ -273,6 +273,31 @@ TokenTriple = Annotated[
 ]
 
 
+def _block_numbers(value: object) -> tuple[int, ...]:
+    if not isinstance(value, (list, tuple)):
+        raise problem(f"{kind_of(value)} stands here; allowed is a list of numbers of blocks such as [0, 1, 17]")
+    # Long lists, which requests have many of, come as numbers.
+    if all(type(number) is int and 0 <= number <= _MOST_BLOCKS for number in value):
+        return tuple(value)
+    return tuple(_read_block(number) for number in value)
+
+
+_MOST_BLOCKS = 10**18
+_read_block = _read_whole(0, _MOST_BLOCKS)
+BlockNumbers = Annotated[
+    tuple[int, ...],
+    PlainValidator(_block_numbers),
+    WithJsonSchema(
+        {
+            "type": "array",
+            "items": {"type": "integer", "minimum": 0},
+            "description": "Leading blocks of a prompt; equal ones behind equal ones are the same tokens.",
+            "examples": [[0, 1, 17]],
+        }
+    ),
+]
+
+
 def _flag(value: object) -> bool:
     if isinstance(value, bool):
         return value

@@ -17,7 +17,10 @@ from truenorth.models.tables import LARGEST
 from truenorth.models.units import QuantityError
 
 TOKEN_COLUMNS = ("prompt", "uncached", "output")
-"""What a column of a trace may say of a request, behind the name of its task and a point."""
+"""What a column of a trace may say of the tokens of a request, behind the name of its task and a point."""
+BLOCKS_COLUMN = "blocks"
+"""The same, of the blocks of its prompt."""
+_MOST_DIGITS = 18
 
 
 def stream_class(name: str, section: StreamSection) -> StreamClass:
@@ -28,7 +31,9 @@ def stream_class(name: str, section: StreamSection) -> StreamClass:
             for kind, log in section.fits.items()
         ]
         adapters = tuple(f"{name}/{adapter}" for adapter in section.adapters)
-        return StreamClass(name, section.laws, section.models, tuple(fitted), adapters, section.modes is not None)
+        block = section.prefix_block if section.prefix_cache == "node" else 0
+        by_degree = section.modes is not None
+        return StreamClass(name, section.laws, section.models, tuple(fitted), adapters, by_degree, block)
 
 
 def _float(value: Fraction | None) -> float | None:
@@ -49,6 +54,10 @@ class RequestForm:
         Most tokens of KV of a request that some GPU can hold.
     optional
         Whether a job may take a branch without it, and then needs no tokens for it.
+    blocks
+        What the task says of the blocks of its prompt.
+    block
+        Tokens of a block that nodes cache; 0: none is cached.
     """
 
     prompt: int | None
@@ -57,6 +66,8 @@ class RequestForm:
     takes_kv: bool
     longest: int
     optional: bool
+    blocks: tuple[int, ...] = ()
+    block: int = 0
 
     def tokens(
         self, prompt: int | None = None, uncached: int | None = None, output: int | None = None
@@ -83,6 +94,27 @@ class RequestForm:
         if not prompt or not output:
             raise QuantityError(f"{prompt} prompt and {output} output tokens; allowed is at least 1 of each")
         return Tokens(prompt, uncached, output)
+
+    def refuse_blocks(self, tokens: Tokens, blocks: tuple[int, ...] | None = None) -> None:
+        """Refuse blocks of a prompt that it cannot have; None: those that the task says.
+
+        Raises
+        ------
+        QuantityError
+            If there are more than the prompt has, or something else says what is cached.
+        """
+        blocks = self.blocks if blocks is None else blocks
+        if not (self.block and blocks):
+            return
+        if self.takes_kv:
+            raise QuantityError("KV is moved to the request; allowed are blocks of prompts that are computed")
+        most = -(-tokens.prompt // self.block)
+        if len(blocks) > most:
+            text = f"{len(blocks)} blocks of {self.block} tokens for a prompt of {tokens.prompt}"
+            raise QuantityError(f"{text}; allowed are at most {most}")
+        if tokens.uncached < tokens.prompt:
+            text = f"{tokens.uncached} uncached tokens of {tokens.prompt} beside blocks, which nodes cache"
+            raise QuantityError(f"{text}; allowed are blocks, or uncached with prefix_cache: none")
 
 
 Forms = Mapping[str, Mapping[str, RequestForm]]
@@ -113,6 +145,8 @@ def request_forms(document: ScenarioDocument, gpus: Sequence[GPU] = ()) -> Forms
                 any(edge.bytes == KV for edge in task.after.values()),
                 longest[task.stream],
                 any(name in branch.tasks for branch in section.branches),
+                task.blocks,
+                of.prefix_block if (of := document.streams[task.stream]).prefix_cache == "node" else 0,
             )
     return forms
 
@@ -139,6 +173,26 @@ def refuse_unknown_models(document: ScenarioDocument, models: tuple[str, ...], w
         if model not in document.models:
             problem = f"unknown model {quote(model)}; {allowed(model, document.models)}"
             raise FieldError((*where, "models", position), problem)
+
+
+def read_blocks(text: str, known: dict[str, int]) -> tuple[int, ...]:
+    """Return numbers of blocks, separated by spaces; equal ones are the same object, as `known` keeps them.
+
+    Raises
+    ------
+    QuantityError
+        If one is none.
+    """
+    found = []
+    for word in text.split():
+        number = known.get(word)
+        if number is None:
+            if not (word.isascii() and word.isdigit() and len(word) <= _MOST_DIGITS):
+                problem = f"{quote(word)} is no number of a block"
+                raise QuantityError(f"{problem}; allowed are whole numbers from 0, separated by spaces")
+            number = known[word] = int(word)
+        found.append(number)
+    return tuple(found)
 
 
 def read_count(text: str) -> int:

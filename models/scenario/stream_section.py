@@ -26,7 +26,7 @@ from truenorth.models.scenario.quantities import (
     TokenCount,
 )
 from truenorth.models.scenario.section import Section, kind_of, problem, refuse_empty
-from truenorth.models.streams import ANY_KIND, BLOCK, StreamSpeed
+from truenorth.models.streams import ANY_KIND, BLOCK, PREFIX_BLOCK, StreamSpeed
 
 _STEPS = "{1: 12.5 ms, 64: 40 ms}"
 
@@ -108,6 +108,7 @@ _Budget = Annotated[
     str, PlainValidator(_one_of("separate", "shared")), WithJsonSchema({"enum": ["separate", "shared"]})
 ]
 _Growth = Annotated[str, PlainValidator(_one_of("reserved", "grows")), WithJsonSchema({"enum": ["reserved", "grows"]})]
+_Cache = Annotated[str, PlainValidator(_one_of("none", "node")), WithJsonSchema({"enum": ["none", "node"]})]
 _Budgets = Annotated[
     dict[Name, _Budget], BeforeValidator(for_every_kind, _Budget | dict[Name, _Budget]), refuse_empty("kind")
 ]
@@ -251,6 +252,13 @@ class StreamSection(LawSection):
     modes: Annotated[tuple[ModeSection, ...], refuse_empty("mode")] | None = Field(
         default=None, description="By the GPUs of an engine (tensor parallelism), in place of the keys of one law."
     )
+    prefix_cache: _Cache = Field(
+        default="none",
+        description="Whether each node keeps blocks of prompts (node), or what is cached is the log's word (none).",
+    )
+    prefix_block: TokenCount = Field(
+        default=PREFIX_BLOCK, description="Tokens of a block of prompt, where nodes cache."
+    )
     adapters: dict[Name, AdapterSection] = Field(
         default_factory=dict, description="Weights of which a request may need one besides, by name."
     )
@@ -270,6 +278,12 @@ class StreamSection(LawSection):
         twice = next((each for each in gpus if gpus.count(each) > 1), None)
         if twice is not None:
             raise problem(f"has two modes of {twice} GPUs; allowed is one for each number of GPUs", "modes")
+        return self
+
+    @model_validator(mode="after")
+    def _caches_of_reserved_kv(self) -> StreamSection:
+        if self.prefix_cache == "node" and any(speed.block for speed in self.laws.values()):
+            raise problem("is node, and KV grows; allowed is prefix_cache: node with kv: reserved", "prefix_cache")
         return self
 
     @property

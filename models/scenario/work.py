@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING, Any
 from truenorth.models.scenario.document import BatchSection, ScenarioDocument, TaskSection, WorkflowSection
 from truenorth.models.scenario.errors import FieldError, InputError, Where, allowed, blame, quote
 from truenorth.models.scenario.quantities import KV
-from truenorth.models.scenario.requests import Forms, refuse_unknown_models, request_forms, stream_class
-from truenorth.models.streams import StreamClass
+from truenorth.models.scenario.requests import (
+    Forms,
+    RequestForm,
+    refuse_unknown_models,
+    request_forms,
+    stream_class,
+)
+from truenorth.models.streams import StreamClass, Tokens
+from truenorth.models.tables import LARGEST
 from truenorth.models.units import QuantityError
 from truenorth.models.workload import WHOLE, BatchClass, Branch, Edge, Task, Workflow, WorkflowCycleError
 
@@ -105,12 +112,23 @@ def _request(classes: _Classes, where: Where, task: TaskSection, inputs: tuple[E
         tokens = classes.forms[workflow][name].tokens()
     except QuantityError as error:
         raise FieldError((*where, "prompt"), str(error)) from None
+    _refuse_blocks(classes.forms[workflow][name], where, task, tokens)
     adapter = None if task.adapter is None else f"{stream.name}/{task.adapter}"
     if adapter is not None and adapter not in stream.adapters:
         known = [each.partition("/")[2] for each in stream.adapters]
         raise FieldError((*where, "adapter"), f"unknown adapter {quote(str(task.adapter))}; {allowed(adapter, known)}")
     with blame(where, "a request of a stream, tied to another and taking in KV of others"):
-        return Task.of_stream(name, stream, tokens, inputs, task.input, task.tied_to, task.first_token, adapter)
+        return Task.of_stream(
+            name, stream, tokens, inputs, task.input, task.tied_to, task.first_token, adapter, task.blocks
+        )
+
+
+def _refuse_blocks(form: RequestForm, where: Where, task: TaskSection, tokens: Tokens | None) -> None:
+    """Refuse blocks that the request cannot have; where each job says how long its prompt is that is for them."""
+    try:
+        form.refuse_blocks(tokens or Tokens(LARGEST, LARGEST, 1), task.blocks)
+    except QuantityError as error:
+        raise FieldError((*where, "blocks"), str(error)) from None
 
 
 def _inputs(task: TaskSection, section: WorkflowSection) -> tuple[Edge, ...]:
@@ -207,6 +225,8 @@ def _request_attributes(task: Task) -> dict[str, Any]:
     if task.tokens is not None:
         prompt, uncached, output = task.tokens
         asked |= {"prompt": prompt, "uncached": uncached, "output_tokens": output}
+    if task.blocks:
+        asked["blocks"] = list(task.blocks)
     if task.tied_to is not None:
         asked["with"] = task.tied_to
     if task.stream is not None and task.models != task.stream.models:

@@ -153,8 +153,9 @@ def _batch(batch: BatchClass) -> dict[str, Any]:
 
 def _stream(stream: StreamClass, sizes: Mapping[str, int]) -> dict[str, Any]:
     adapters = {name.removeprefix(f"{stream.name}/"): {"weights": f"{sizes[name]} B"} for name in stream.adapters}
+    cache = {"prefix_cache": "node", "prefix_block": stream.prefix_block} if stream.prefix_block else {}
     beside = {"adapters": adapters} if adapters else {}
-    return {"models": list(stream.models), **_laws(stream), **beside}
+    return {"models": list(stream.models), **_laws(stream), **cache, **beside}
 
 
 def _laws(stream: StreamClass) -> dict[str, Any]:
@@ -257,6 +258,8 @@ def job_sections(instance: Instance) -> list[dict[str, Any]]:
             section["tokens"] = {name: list(tokens) for name, tokens in job.tokens.items()}
         if job.delays_us:
             section["delay"] = {name: f"{delay_us} us" for name, delay_us in job.delays_us.items()}
+        if job.blocks:
+            section["blocks"] = {name: list(blocks) for name, blocks in job.blocks.items()}
         sections.append(section)
     return sections
 

@@ -16,7 +16,7 @@ from truenorth.executor.policies.parse import suited
 from truenorth.models.errors import QuestionError
 from truenorth.models.features import SEVERAL_AT_A_TIME, Feature, missing
 from truenorth.models.instance import UnsupportedInstanceError
-from truenorth.models.metrics import Metrics, StreamMetrics, measure
+from truenorth.models.metrics import CacheMetrics, Metrics, StreamMetrics, measure
 from truenorth.models.objective import Objective, Status, gap, reported_bound, reported_value
 from truenorth.models.record import take
 from truenorth.models.scenario import Scenario
@@ -78,7 +78,7 @@ class ComparedPolicy:
     knows: Knows
     twin: bool
     objective: float | None
-    metrics: StreamMetrics | Metrics | None
+    metrics: CacheMetrics | StreamMetrics | Metrics | None
     ratio_to_best: float | None
     ratio_to_bound: float | None
     gap_to_bound: float | None

@@ -219,6 +219,8 @@ BATCHING_STARTS = ("clockwork",)
 """Before them, where tasks come in batch classes."""
 STREAM_STARTS = ("least_tokens:known=yes", "least_tokens", "least_requests", "prefix_affinity", "round_robin")
 """In place of them, where tasks are requests of streams."""
+CACHING_STARTS = ("prefix_affinity:precise=on", "least_delay")
+"""Before these, where nodes cache prefixes: search has no moves of its own there."""
 GANG_STARTS = ("sjf", "qssf", "easy")
 """In place of them, where tasks run on several GPUs."""
 
@@ -236,6 +238,8 @@ def starts_for(instance: Instance, seed: int, given: Sequence[Timeline] | None =
     def run_each(left_s: Callable[[], float]) -> Iterator[Timeline]:
         """Yield what the policies make of it, as far as the time allows."""
         policies = START_POLICIES if instance.streams is None else (*suited(instance), *STREAM_STARTS)
+        if instance.streams is not None and instance.streams.prefixes is not None:
+            policies = (*CACHING_STARTS, *policies)
         if instance.gangs:
             policies = GANG_STARTS
         for name in (*BATCHING_STARTS, *policies) if instance.batches else policies:

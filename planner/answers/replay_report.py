@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from truenorth.models.metrics import Metrics, StreamMetrics
+from truenorth.models.metrics import CacheMetrics, Metrics, StreamMetrics
 from truenorth.models.objective import Objective
 from truenorth.models.record import ABSENT, Spreading, spread
 from truenorth.models.units import say_size
@@ -281,7 +281,7 @@ class ReplayRecord:
     outputs: OutputsCompared | None
     faults: list[FaultSeen]
     failures: list[FailureSeen]
-    metrics: StreamMetrics | Metrics | None
+    metrics: CacheMetrics | StreamMetrics | Metrics | None
     jobs: list[JobMeasured]
     tasks: list[TaskMeasured]
     loads: list[LoadMeasured]

@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
-from truenorth.models.metrics import Metrics, StreamMetrics
+from truenorth.models.metrics import CacheMetrics, Metrics, StreamMetrics
 from truenorth.models.objective import Objective, Status
 from truenorth.models.record import encode
 from truenorth.models.scenario import write_atomically
@@ -102,7 +102,13 @@ def tokens(rows: Iterable[tuple[str, Metrics | None]]) -> list[Table[StreamRow]]
             Column("preemptions", lambda row: row[1].preemptions, ",d"),
             Column("tokens computed again", lambda row: row[1].recomputed_tokens, ",d"),
         ]
+    if any(isinstance(metrics, CacheMetrics) for _, metrics in served):
+        columns.append(Column("prompt tokens cached", lambda row: _hit_share(row[1]), ".1%"))
     return [Table("First tokens, and time per token behind them", columns, served)] if served else []
+
+
+def _hit_share(metrics: StreamMetrics) -> float | None:
+    return metrics.hit_share if isinstance(metrics, CacheMetrics) else None
 
 
 def _in_ms(seconds: float) -> str:

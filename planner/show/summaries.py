@@ -11,7 +11,7 @@ from rich.table import Table as TerminalTable
 from rich.text import Text
 
 from truenorth.models.instance import Instance
-from truenorth.models.metrics import Metrics, StreamMetrics
+from truenorth.models.metrics import CacheMetrics, Metrics, StreamMetrics
 from truenorth.models.record import ABSENT, encode
 from truenorth.models.scenario import Scenario
 from truenorth.models.timeline import Timeline
@@ -198,7 +198,8 @@ def _tokens_rows(metrics: StreamMetrics) -> dict[str, str]:
         kept += f", {metrics.preemptions:,} preemptions, {metrics.recomputed_tokens:,} tokens computed again"
     if metrics.cut:
         kept += f", {metrics.cut:,} times cut as a server went"
-    return spread | {"tokens": f"{metrics.prompt_tokens:,} of prompts, {made}; {kept}"}
+    cached = f" ({metrics.hit_share:.1%} cached)" if isinstance(metrics, CacheMetrics) else ""
+    return spread | {"tokens": f"{metrics.prompt_tokens:,} of prompts{cached}, {made}; {kept}"}
 
 
 def _spread(figures: Mapping[str, Any], key: str, names: Sequence[str], scale: int = 1) -> str:

@@ -8,9 +8,10 @@ from fractions import Fraction
 from typing import Any
 
 from truenorth.models import Instance, Objective
-from truenorth.models.features import SERVING, SEVERAL_AT_A_TIME, Feature, Features, missing, require
+from truenorth.models.features import CACHED, SEVERAL_AT_A_TIME, Feature, Features, missing, require
 from truenorth.models.objective import charges
 from truenorth.solvers.bounds import critical_path, energetic, fluid, mean_busy_time
+from truenorth.solvers.bounds.least_computed import least_computed
 from truenorth.solvers.bounds.proof import Proof, layers
 from truenorth.solvers.rounding import round_up
 
@@ -18,13 +19,13 @@ from truenorth.solvers.rounding import round_up
 def _stream_prices(instance: Instance, objective: Objective) -> Fraction | None:
     from truenorth.solvers.bounds import stream_prices  # it needs numba, which a GPU host lacks
 
-    return stream_prices.bound(instance, objective)
+    return stream_prices.bound(least_computed(instance), objective)
 
 
 def _prove_stream_prices(instance: Instance, objective: Objective) -> Proof | None:
     from truenorth.solvers.bounds import stream_prices
 
-    return stream_prices.prove(instance, objective)
+    return stream_prices.prove(least_computed(instance), objective)
 
 
 def _longest_of_stream_prices_s(instance: Instance) -> float:
@@ -33,8 +34,12 @@ def _longest_of_stream_prices_s(instance: Instance) -> float:
     return 0.0 if instance.streams is None else stream_prices.longest_s(instance)
 
 
+def _critical_path(instance: Instance, objective: Objective) -> Fraction:
+    return critical_path.bound(least_computed(instance), objective)
+
+
 METHODS: Mapping[str, Callable[[Instance, Objective], Fraction | None]] = {
-    "critical_path": critical_path.bound,
+    "critical_path": _critical_path,
     "mean_busy_time": mean_busy_time.bound,
     "energetic": energetic.bound,
     "fluid": fluid.bound,
@@ -43,11 +48,11 @@ METHODS: Mapping[str, Callable[[Instance, Objective], Fraction | None]] = {
 """Formulas for a value that no plan lies below: exact, in the units of `models.objective_value`; None where they do not
 apply."""
 SUPPORTS: Mapping[str, Features] = {
-    "critical_path": SERVING | {Feature.DELAYS},
+    "critical_path": CACHED | {Feature.DELAYS},
     "mean_busy_time": SEVERAL_AT_A_TIME | {Feature.DELAYS},
     "energetic": SEVERAL_AT_A_TIME | {Feature.DELAYS},
     "fluid": SEVERAL_AT_A_TIME | {Feature.DELAYS},
-    "stream_prices": SERVING | {Feature.DELAYS},
+    "stream_prices": CACHED | {Feature.DELAYS},
 }
 
 _PROOFS = {"energetic": energetic.prove, "fluid": fluid.prove, "stream_prices": _prove_stream_prices}
@@ -100,7 +105,7 @@ def best(
     values: dict[str, Fraction | None] = {}
     methods = [name for name in METHODS if not missing(instance, SUPPORTS[name])]
     if not methods:
-        require(instance, "the lower bound", SERVING | {Feature.DELAYS})
+        require(instance, "the lower bound", CACHED | {Feature.DELAYS})
     for name in methods:
         if is_worth_a_try(instance, objective, name, left_s()):
             values[name] = METHODS[name](instance, objective)

@@ -16,6 +16,7 @@ from truenorth.models.stream_tables import StreamTables
 from truenorth.models.streams import StreamSpeed
 from truenorth.solvers.bounds.alone import LoneJobs
 from truenorth.solvers.bounds.certified import LATEST, RefusedError, as_list, get, whole
+from truenorth.solvers.bounds.least_computed import least_computed
 from truenorth.solvers.bounds.stream_floor import NO_DUE, WAYS, Limit
 
 Point = tuple[Fraction, Fraction]
@@ -52,6 +53,7 @@ def asked_and_offered(instance: Instance, limit: Limit, parameters: object) -> t
     if way not in WAYS:
         raise RefusedError(f"way must be one of {', '.join(WAYS)}")
     weights = [_weight(each) for each in as_list(get(parameters, "weights"), instance.n_gpus, "weights")]
+    instance = least_computed(instance)
     if instance.streams is None:
         raise RefusedError("the scenario has no requests of streams")
     calls, through = list[_Call](), dict[int, int]()

@@ -15,9 +15,10 @@ from itertools import pairwise
 from math import lcm
 
 from truenorth.models import NEVER, WHOLE, Instance, Job, Objective
-from truenorth.models.features import SERVING, SEVERAL_AT_A_TIME, Feature, Features
+from truenorth.models.features import CACHED, SEVERAL_AT_A_TIME, Feature, Features
 from truenorth.solvers.bounds.alone import LoneJobs
 from truenorth.solvers.bounds.certified import LATEST, RefusedError, as_list, get, whole
+from truenorth.solvers.bounds.least_computed import least_computed
 from truenorth.solvers.bounds.stream_recomputed import stream_value
 
 _LARGEST_LEVEL = 1 << 200
@@ -30,6 +31,7 @@ Recompute = Callable[[Instance, Objective, object], Fraction | None]
 
 def critical_path(instance: Instance, objective: Objective, _: object) -> Fraction:
     """Return the value of the objective if every job ended as early as it could alone."""
+    instance = least_computed(instance)
     ends = _ends(LoneJobs(instance))
     weights = latency_weights(instance, objective)
     if weights is not None:
@@ -144,7 +146,7 @@ def latency_weights(instance: Instance, objective: Objective) -> list[Fraction] 
     n, total = len(instance.jobs), sum((job.weight for job in instance.jobs), Fraction(0))
     weight: Mapping[Objective, Callable[[int], Fraction]] = {
         Objective.MEAN_LATENCY: lambda _: Fraction(1, n),
-        Objective.MEAN_SLOWDOWN: lambda job: Fraction(1, n * instance.jobs[job].ideal_us),
+        Objective.MEAN_SLOWDOWN: lambda job: Fraction(1, n * int(instance.job_ideal_us[job])),
         Objective.WEIGHTED_LATENCY: lambda job: instance.jobs[job].weight / (total or 1),
     }
     return [weight[objective](job) for job in range(n)] if objective in weight else None
@@ -221,7 +223,7 @@ def _late_in_interval(instance: Instance, objective: Objective, parameters: obje
     for job, owner in enumerate(instance.jobs):
         due = 0
         if objective is Objective.MAX_SLOWDOWN:
-            due = owner.release_us + int(level * owner.ideal_us)
+            due = owner.release_us + int(level * int(instance.job_ideal_us[job]))
         elif objective is Objective.WEIGHTED_TARDINESS:
             if owner.deadline_us is None:
                 continue
@@ -261,7 +263,7 @@ def _cost(instance: Instance, objective: Objective, job: int, end_us: int) -> Fr
     if objective is Objective.MAKESPAN:
         return Fraction(end_us)
     if objective is Objective.MAX_SLOWDOWN:
-        return Fraction(end_us - owner.release_us, owner.ideal_us)
+        return Fraction(end_us - owner.release_us, int(instance.job_ideal_us[job]))
     if owner.deadline_us is None:
         return Fraction(0)
     return owner.weight * max(0, end_us - owner.release_us - owner.deadline_us)
@@ -446,7 +448,7 @@ def _too_large(needed: list[set[int]], size: list[int], room: Fraction) -> int:
 
 def stream_prices(instance: Instance, objective: Objective, parameters: object) -> Fraction | None:
     """Return what all jobs pay at the least for GPU time and for coming late, less the worth of all GPUs."""
-    due = _due(instance, objective)
+    instance, due = least_computed(instance), _due(instance, objective)
     return None if instance.streams is None or due is None else stream_value(instance, due, parameters)
 
 
@@ -467,9 +469,9 @@ RECOMPUTED: Mapping[str, Recompute] = {
     "stream_prices": stream_prices,
 }
 SUPPORTS: Mapping[str, Features] = {
-    "critical_path": SERVING | {Feature.DELAYS},
+    "critical_path": CACHED | {Feature.DELAYS},
     "mean_busy_time": SEVERAL_AT_A_TIME | {Feature.DELAYS},
     "energetic": SEVERAL_AT_A_TIME | {Feature.DELAYS},
     "fluid": SEVERAL_AT_A_TIME | {Feature.DELAYS},
-    "stream_prices": SERVING | {Feature.DELAYS},
+    "stream_prices": CACHED | {Feature.DELAYS},
 }

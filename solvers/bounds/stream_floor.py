@@ -23,6 +23,7 @@ from truenorth.models.streams import StreamSpeed
 from truenorth.models.timeline import TokenTimes
 from truenorth.solvers.bounds import stream_costs
 from truenorth.solvers.bounds.fluid import INSIDE_EDGES, Demand
+from truenorth.solvers.bounds.least_computed import least_computed
 from truenorth.solvers.bounds.proof import thinned
 from truenorth.solvers.bounds.stream_costs import ChargedRequests, Floats
 
@@ -184,6 +185,7 @@ class StreamFloor:
     def __init__(
         self, instance: Instance, gpus: Sequence[GPU], allowed: NDArray[np.bool_] | None = None, cut: bool = False
     ) -> None:
+        instance = least_computed(instance)
         if instance.streams is None:
             raise ValueError("the instance has no requests of streams")
         self._instance, self._streams, self._gpus = instance, instance.streams, gpus

@@ -31,8 +31,8 @@ def random_speed(rng: random.Random, kv: int = 0, measured: bool = False) -> Str
     return replace(plain, context_ps=context_ps, mixed_us=mixed_us, shared=shared, block=rng.choice((0, 1, 2, 5, 16)))
 
 
-def plainly(speed: StreamSpeed) -> Speed:
-    """Return the same speed for the simulator, its steps interpolated by what the text says."""
+def plainly(speed: StreamSpeed, cached: int = 0) -> Speed:
+    """Return the same speed for the simulator, its steps interpolated by the text, and blocks of caches."""
     tau = [0]
     for k in range(1, speed.seats + 1):
         low = max(listed for listed in speed.step_us if listed <= k)
@@ -40,7 +40,7 @@ def plainly(speed: StreamSpeed) -> Speed:
         rise = Fraction(speed.step_us[high] - speed.step_us[low], max(1, high - low))
         tau.append(ceil(speed.step_us[low] + rise * (k - low)))
     amended = Fraction(speed.context_ps, 1_000_000), speed.mixed_us, speed.shared, speed.block
-    return Speed(speed.prefill_rate, speed.chunk, speed.seats, tau, speed.kv_bytes, *amended)
+    return Speed(speed.prefill_rate, speed.chunk, speed.seats, tau, speed.kv_bytes, *amended, cached)
 
 
 def random_requests(rng: random.Random, count: int, kinds: str = "a", gap: int = 40) -> list[Request]:

@@ -15,7 +15,7 @@ class Speed:
     """How a class runs on a node: prompt tokens per second, tokens per iteration, seats, tau[0..K], bytes per token.
 
     Then: microseconds per token of context, of an iteration with prompts, whether decodes take part of the budget, and
-    tokens per block where KV grows (0: it is reserved).
+    tokens per block where KV grows (0: it is reserved), and tokens per block of prompts that nodes cache (0: none).
     """
 
     rate: Fraction
@@ -27,6 +27,7 @@ class Speed:
     mixed: int = 0
     shared: bool = False
     block: int = 0
+    cached: int = 0
 
 
 @dataclass
@@ -59,7 +60,8 @@ class Node:
 class Request:
     """A request: class, prompt tokens, uncached ones, output tokens; when its job is released; what it comes after.
 
-    `after` has pairs of another request's number and the microseconds that its output takes to get here.
+    `after` has pairs of another request's number and the microseconds that its output takes to get here. `blocks` are
+    those of its prompt, as far as the log knows them.
     """
 
     kind: str
@@ -69,6 +71,16 @@ class Request:
     release: int = 0
     not_before: int = 0
     after: list[tuple[int, int]] = field(default_factory=list)
+    blocks: tuple[int, ...] = ()
+
+    def prefixes(self, size: int) -> list[Prefix]:
+        """Return every leading part of its prompt of so many whole blocks, the shortest first."""
+        full = min(len(self.blocks), self.n // size) if size else 0
+        return [(self.kind, self.blocks[: count + 1]) for count in range(full)]
+
+
+Prefix = tuple[str, tuple[int, ...]]
+"""Class and blocks: which block it is follows from all that come before it."""
 
 
 @dataclass
@@ -80,6 +92,7 @@ class Served:
     end: int | None = None
     preempted: int = field(default=0, compare=False)
     cut: list[tuple[int, int, int]] = field(default_factory=list)  # node, start and end of every run that was cut
+    cached: int = field(default=0, compare=False)
 
 
 class _Running:
@@ -112,6 +125,7 @@ def serve_sent(nodes: list[Node], requests: list[Request], queues: list[list[Sen
     They are as a node begins to drain, unless they have joined, and as it goes, unless they have ended.
     """
     served = [Served() for _ in requests]
+    caches = [_Cache(node, requests) for node in nodes]
     waiting = [list(queue) for queue in queues]
     inside: list[list[_Running]] = [[] for _ in nodes]
     again: list[list[_Running]] = [[] for _ in nodes]
@@ -122,17 +136,21 @@ def serve_sent(nodes: list[Node], requests: list[Request], queues: list[list[Sen
         for g, node in enumerate(nodes):
             if ends_at[g] == now:
                 ends_at[g] = None
+                before = inside[g]
                 inside[g] = _end_iteration(inside[g], requests, served, now)
+                caches[g].keep(before, inside[g], now)
             if node.sends_back(now):
                 waiting[g] = [(came, number) for came, number in waiting[g] if came > now]
             if any(now == go for _, go in node.there):
                 _cut([*inside[g], *again[g]], served, g, now)
                 inside[g], again[g], ends_at[g] = [], [], None
+                caches[g] = _Cache(node, requests)
         for g, node in enumerate(nodes):
             if ends_at[g] is None:
                 if not inside[g]:
                     clock[g] = Fraction(now)
-                _join(node, inside[g], again[g], waiting[g], requests, served, now)
+                _join(node, inside[g], again[g], waiting[g], requests, served, now, caches[g])
+                caches[g].give_way(inside[g])
                 if inside[g]:
                     clock[g] += _length(node, inside[g])
                     ends_at[g] = ceil(clock[g])
@@ -144,6 +162,62 @@ def serve_sent(nodes: list[Node], requests: list[Request], queues: list[list[Sen
         if not later:
             return served
         now = min(later)
+
+
+class _Cache:
+    """The prefixes that a node has, and when each was used last."""
+
+    def __init__(self, node: Node, requests: list[Request]) -> None:
+        self.node = node
+        self.used: dict[Prefix, int] = {}
+        every = [prefix for request in requests for prefix in request.prefixes(node.speeds[request.kind].cached)]
+        self.number = {prefix: place for place, prefix in reversed([*enumerate(every)])}
+
+    def size(self, kind: str) -> int:
+        return self.node.speeds[kind].cached * self.node.speeds[kind].kv
+
+    def of(self, running: _Running) -> list[Prefix]:
+        return running.request.prefixes(self.node.speeds[running.request.kind].cached)
+
+    def tokens(self, request: Request) -> int:
+        """Return how many tokens of a prompt it has, all but one at most."""
+        size, found = self.node.speeds[request.kind].cached, 0
+        for count, prefix in enumerate(request.prefixes(size), 1):
+            if prefix not in self.used:
+                break
+            found = count * size
+        return min(found, request.n - 1)
+
+    def keep(self, before: list[_Running], stays: list[_Running], now: int) -> None:
+        """Have what an iteration has computed; what nobody needs any more was used last at its end."""
+        for running in before:
+            size = self.node.speeds[running.request.kind].cached
+            for count, prefix in enumerate(self.of(running), 1):
+                if count * size <= running.request.n - running.rest:
+                    self.used.setdefault(prefix, now)
+        needed = {prefix for running in stays for prefix in self.of(running)}
+        for running in before:
+            for prefix in self.of(running) if running not in stays else ():
+                if prefix not in needed:
+                    self.used[prefix] = now
+
+    def held(self, inside: list[_Running]) -> int:
+        """Return the bytes that those who run hold: blocks of prompts once, all other tokens each their own."""
+        blocks = {prefix for running in inside for prefix in self.of(running)}
+        total = sum(self.size(kind) for kind, _ in blocks)
+        for running in inside:
+            speed, request = self.node.speeds[running.request.kind], running.request
+            total += (request.n + request.m - speed.cached * len(self.of(running))) * speed.kv
+        return total
+
+    def give_way(self, inside: list[_Running]) -> None:
+        """Forget what there is no room for: the longest unused, then the deepest, then the first of the file."""
+        needed = {prefix for running in inside for prefix in self.of(running)}
+        while True:
+            idle = [prefix for prefix in self.used if prefix not in needed and self.size(prefix[0])]
+            if self.held(inside) + sum(self.size(kind) for kind, _ in idle) <= self.node.room or not idle:
+                return
+            del self.used[min(idle, key=lambda each: (self.used[each], -len(each[1]), self.number[each]))]
 
 
 def _cut(left: list[_Running], served: list[Served], node: int, now: int) -> None:
@@ -207,12 +281,11 @@ def _grow(node: Node, speed: Speed, inside: list[_Running], again: list[_Running
     return bool(preempted)
 
 
-def _fits(node: Node, speed: Speed, inside: list[_Running], running: _Running) -> bool:
+def _fits(node: Node, speed: Speed, inside: list[_Running], running: _Running, cache: _Cache) -> bool:
     """Say whether there is KV for one more: for its whole prompt if KV grows, else for all that it will hold."""
     if speed.block:
         return ceil(Fraction(running.of, speed.block)) <= _free(node, speed, inside)
-    held = sum(other.request.n + other.request.m for other in (*inside, running))
-    return held * speed.kv <= node.room
+    return cache.held([*inside, running]) <= node.room
 
 
 def _join(
@@ -223,6 +296,7 @@ def _join(
     requests: list[Request],
     served: list[Served],
     now: int,
+    cache: _Cache,
 ) -> None:
     """Let the running take what they need for the iteration that begins now, and others join while budget is left."""
     if inside and _grow(node, node.speeds[inside[0].request.kind], inside, again, served):
@@ -240,13 +314,15 @@ def _join(
             return
         if len(inside) >= min(speed.seats, node.limit):
             return
-        if not _fits(node, speed, inside, running):
+        if not _fits(node, speed, inside, running, cache):
             return
         if again:
             again.pop(0)
         else:
             waiting.pop(0)
             served[running.number].start = now
+            served[running.number].cached = cache.tokens(request)
+            running.rest -= served[running.number].cached
         running.takes = min(running.rest, _budget(speed, inside))
         if speed.block:
             running.blocks = ceil(Fraction(running.of - running.rest + running.takes, speed.block))

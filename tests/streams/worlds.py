@@ -6,6 +6,7 @@ import csv
 import gzip
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from fractions import Fraction
 from itertools import islice
@@ -91,6 +92,63 @@ def random_chats(rng: random.Random, count: int, most_gpus: int = 3, measured: b
     return chats(on, speeds, requests)
 
 
+def random_cached_chats(rng: random.Random, count: int) -> Instance:
+    """Return requests of one or two classes on nodes that cache, whose prompts go on with those of others."""
+    kv = rng.choice((0, 1, 2))
+    on = cluster(rng.randint(1, 3), rng.choice((150, 200, 300, 10_000)) * max(1, kv), rng.choice((("A",), ("A", "B"))))
+    classes = []
+    for name in rng.choice((("a",), ("a", "b"))):
+        speeds = {kind: replace(random_speed(rng, kv, rng.random() < 0.5), block=0) for kind in ("A", "B")}
+        classes.append(StreamClass(name, speeds, prefix_block=rng.choice((1, 2, 4, 7))))
+    workflows = [Workflow(each.name, (Task.of_stream("answer", each),)) for each in classes]
+    known: list[list[tuple[int, ...]]] = [[()] for _ in classes]
+    release, jobs = 0, []
+    for _ in range(count):
+        release += rng.choice((0, 0, rng.randint(0, 60)))
+        at = rng.randrange(len(classes))
+        before = rng.choice(known[at][-5:])
+        # It goes on with all of what came before, or with the head of it.
+        blocks = (*before[: rng.randint(0, len(before))], *(rng.randint(0, 3) for _ in range(rng.randint(0, 3))))
+        known[at].append(blocks)
+        size = classes[at].prefix_block
+        prompt = max(1, min(60, size * max(0, len(blocks) - rng.randint(0, 1)) + rng.randint(0, size)))
+        blocks = blocks[: -(-prompt // size)]
+        tokens = Tokens(prompt, prompt, rng.choice((1, rng.randint(1, 9), rng.randint(1, 40))))
+        jobs.append(Job(workflows[at], release, tokens={"answer": tokens}, blocks={"answer": blocks}))
+    return Instance(on, (), tuple(jobs))
+
+
+def cached_beside_loads(rng: random.Random, count: int) -> Instance:
+    """Return requests whose prompts go on with others', of two classes with models, one with adapters, beside loads.
+
+    A node can hold both models with less room for KV, and tasks of no class take memory between them.
+    """
+    adapters = ("a/one", "a/two")
+    weights = {"model a": rng.randint(20, 50), "model b": rng.randint(20, 50), "a/one": 5, "a/two": 8}
+    classes = []
+    for name in "ab":
+        speed = replace(random_speed(rng, 1, True), block=0, seats=4, step_us={1: 2, 4: 9}, chunk=rng.choice((9, 30)))
+        size = rng.choice((1, 3)) if name == "a" else rng.choice((0, 2))
+        own = adapters if name == "a" else ()
+        classes.append(StreamClass(name, {"*": speed}, (f"model {name}",), adapters=own, prefix_block=size))
+    asked = [Task.of_stream("t", of, adapter=name) for of in classes for name in (None, *of.adapters)]
+    plain = Task("t", {"*": 7}, memory_bytes=20)
+    flows = [Workflow(f"flow {at}", (task,)) for at, task in enumerate((*asked, *asked, plain))]
+    release, jobs = 0, []
+    for _ in range(count):
+        release += rng.choice((0, rng.randint(0, 60)))
+        flow, prompt = rng.choice(flows), rng.randint(1, 20)
+        stream = flow.tasks[0].stream
+        if stream is None:
+            jobs.append(Job(flow, release))
+            continue
+        blocks = tuple(rng.randint(0, 1) for _ in range(-(-prompt // max(1, stream.prefix_block))))
+        tokens = Tokens(prompt, prompt, rng.randint(1, 20))
+        jobs.append(Job(flow, release, tokens={"t": tokens}, blocks={"t": blocks}))
+    models = tuple(MLModel(name, size) for name, size in weights.items())
+    return Instance(cluster(rng.randint(1, 2), rng.choice((110, 140, 200))), models, tuple(jobs))
+
+
 def recorded_chats(servers: int, count: int) -> Instance:
     """Return the first requests of a recorded conversation service on GPUs of moderate speed, with 24 GB for KV."""
     path = Path(__file__).parents[2] / "experiments" / "scenarios" / "AzureLLMInferenceTrace_conv.csv.gz"
@@ -159,7 +217,9 @@ def plain_requests(
             after.append((before, delay_between(instance, before, task) + travels))
         release = int(instance.job_release_us[instance.task_job[task]])
         wait = 0 if not_before is None else not_before[task]
-        found.append(Request(stream.name, *streams.tokens(task), release, wait, after))
+        job = instance.jobs[int(instance.task_job[task])]
+        asked = job.workflow.tasks[task - int(instance.job_first_task[int(instance.task_job[task])])]
+        found.append(Request(stream.name, *streams.tokens(task), release, wait, after, job.blocks_of(asked)))
     return found
 
 
@@ -170,7 +230,8 @@ def plain_nodes(instance: Instance, limits: Mapping[int, int] | None = None) -> 
     nodes = []
     for index, gpu in enumerate(instance.cluster.gpus):
         kinds = {stream.name: stream.speed_on(gpu.kind) for stream in streams.classes}
-        speeds = {name: plainly(speed) for name, speed in kinds.items() if speed is not None}
+        cached = {stream.name: stream.prefix_block for stream in streams.classes}
+        speeds = {name: plainly(speed, cached[name]) for name, speed in kinds.items() if speed is not None}
         weights = sum(model.weight_bytes for model in instance.models)
         there = [(come, float("inf") if go == FOREVER else go) for come, go in gpu.available.intervals]
         room, limit = gpu.memory_bytes - weights, (limits or {}).get(index, 10**9)

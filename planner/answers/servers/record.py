@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from truenorth.executor import Knows
 from truenorth.models import ServiceLevels
-from truenorth.models.metrics import Metrics, StreamMetrics
+from truenorth.models.metrics import CacheMetrics, Metrics, StreamMetrics
 from truenorth.models.record import ABSENT, Spreading, spread
 from truenorth.models.streams import Fitted
 from truenorth.planner.answers.versions import Origin, ScenarioNamed
@@ -99,7 +99,7 @@ class AlternativeSize(Spreading):
     knows: Knows
     size: Size = field(metadata=spread(Size))
     value: Figures
-    metrics: StreamMetrics | Metrics
+    metrics: CacheMetrics | StreamMetrics | Metrics
     work: WorkDone
     information_used: str
     requests_at_once: int | None = ABSENT

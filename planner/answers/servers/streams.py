@@ -32,7 +32,7 @@ GATEWAYS = ("least_tokens", "least_requests", "round_robin")
 KNOWING = "least_tokens:known=yes"
 """Beside them: the same rule with exact lengths of answers, which can need more than without."""
 AFFINITY = "prefix_affinity"
-"""Where a job sends several requests of one class; for others it is the first of them."""
+"""Where a job sends several requests of one class, or nodes cache; for others it is the first of them."""
 _APART = 1000
 """A group that is weighed so much more than the others leaves cuts to those that lack it."""
 _MOST_TURNS, _CUTS_EACH = 200, 3
@@ -50,7 +50,8 @@ _WAYS = {
 def stream_policies(instance: Instance, noise: str | None) -> tuple[str, ...]:
     """Return the policies to simulate where none are named; under noise nobody is to order by lengths of answers."""
     classes = ([task.stream.name for task in workflow.tasks if task.stream] for workflow in instance.workflows)
-    several = any(len(set(names)) < len(names) for names in classes)
+    caches = instance.streams is not None and instance.streams.prefixes is not None
+    several = caches or any(len(set(names)) < len(names) for names in classes)
     return (*suited(instance), *GATEWAYS, *([AFFINITY] if several else []), *([KNOWING] if noise is None else []))
 
 

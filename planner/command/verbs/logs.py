@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
@@ -63,7 +63,10 @@ def import_(
         typer.Option(metavar="CATALOGUE", help="Models, GPU kinds and run times to join by model; or open-models."),
     ] = None,
     cache: Annotated[
-        str, typer.Option(metavar="none|ideal", help="Prefix cache of tokens: none, or all blocks seen before.")
+        str,
+        typer.Option(
+            metavar="none|ideal|node", help="Prefix cache of tokens: none, all blocks seen before, or one per node."
+        ),
     ] = "none",
     skip_malformed: Annotated[bool, typer.Option("--skip-malformed", help="Count malformed rows and go on.")] = False,
     spread: Annotated[
@@ -90,6 +93,7 @@ def import_(
     from truenorth.planner.command.console import rows_line
     from truenorth.planner.inputs.importers.catalogued import Catalogued
     from truenorth.planner.inputs.importers.format import Override
+    from truenorth.planner.inputs.importers.streamed import Cache
     from truenorth.planner.inputs.importers.target import Driven
     from truenorth.planner.inputs.importers.trace import import_trace, promise_both
 
@@ -103,8 +107,8 @@ def import_(
         raise manners.UsageError(_WORKFLOWS_ALONE)
     if catalogue is not None and (overrides or workflows is not None):
         raise manners.UsageError(_CATALOGUE_ALONE)
-    if cache not in ("none", "ideal"):
-        raise manners.UsageError(f"--cache: {cache[:40]!r} is no cache; allowed is none or ideal")
+    if cache not in get_args(Cache):
+        raise manners.UsageError(f"--cache: {cache[:40]!r} is no cache; allowed are {', '.join(get_args(Cache))}")
     line = rows_line()
     with line.shown():
         made = import_trace(
@@ -116,7 +120,7 @@ def import_(
             override=override.apply,
             driven=None if workflows is None else Driven.load(workflows),
             catalogue=None if catalogue is None else Catalogued.load(catalogue),
-            cache="ideal" if cache == "ideal" else "none",
+            cache=cast("Cache", cache),
             skip_malformed=skip_malformed,
             spread=spread,
             seed=seed,

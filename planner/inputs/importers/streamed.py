@@ -22,7 +22,7 @@ from truenorth.planner.inputs.importers.rows import Tally
 from truenorth.planner.inputs.importers.tables import Texts, TokenRequests
 from truenorth.planner.inputs.importers.workload import REQUEST, Served, Workload
 
-Cache = Literal["none", "ideal"]
+Cache = Literal["none", "ideal", "node"]
 _LEFT_OUT = (
     "KV is taken to be reserved from start to end unless the catalogue says that it grows, prefill to be linear in "
     "tokens, and steps to depend on the length of contexts only as it says (docs/language_models.md)"
@@ -81,10 +81,10 @@ def streamed_workload(
     InputError
         For the first request whose KV fits on no kind, unless malformed rows are skipped.
     QuestionError
-        If an ideal cache is asked for, and the log has no hashes.
+        If a cache is asked for, and the log has no hashes, or nodes are to cache KV that grows.
     """
     used = [name for name in document.models if name in set(model)]
-    classes = {name: _class_of(name, document) for name in used}
+    classes = {name: _class_of(name, document, requests.block_tokens if cache == "node" else None) for name in used}
     fits = np.ones(len(model), np.bool_)
     for name, stream in classes.items():
         fits &= _fitting(requests, model == name, stream, document, tally)
@@ -92,6 +92,7 @@ def streamed_workload(
     if not len(model):
         raise QuestionError("no row is left; allowed are files with at least one request that fits")
     uncached = _uncached(requests, model, cache, tally)
+    blocks = _numbered(requests, model, release_us, tally) if cache == "node" else None
     labels = model if requests.workflow is None else model + " " + requests.workflow
     workflow, names = pd.factorize(labels, sort=True)
     first = {name: int(np.argmax(workflow == index)) for index, name in enumerate(names)}
@@ -103,18 +104,22 @@ def streamed_workload(
         times = [_times(gpu.gpus, speed, uncached[of], requests.output[of]) for gpu, speed in engines]
         alone_us[of], least_us[of] = np.min(times, axis=0)
     tally.notes.append(_LEFT_OUT)
-    served = Served(np.column_stack((requests.prompt, uncached, requests.output)), alone_us, least_us)
+    served = Served(np.column_stack((requests.prompt, uncached, requests.output)), alone_us, least_us, blocks)
     mapping = f"requests of streams, tokens as in the log; {len(used)} model{'s' * (len(used) > 1)} of the catalogue"
     return Workload(workflows, workflow.astype(np.int64), release_us, None, mapping, served=served)
 
 
-def _class_of(name: str, document: CatalogueDocument) -> StreamClass:
+def _class_of(name: str, document: CatalogueDocument, prefix_block: int | None) -> StreamClass:
     section = document.models[name].stream
     if section is None:
         raise ValueError(f"{name} has no stream")
     made = stream_class(name, section)
+    if prefix_block and any(speed.block for speed in made.speeds.values()):
+        problem = f"node takes KV that is reserved, and that of {name} grows"
+        raise QuestionError(f"{problem}; allowed is kv: reserved", "cache")
+    block = made.prefix_block if prefix_block is None else prefix_block
     models = tuple(dict.fromkeys((name, *made.models)))
-    return StreamClass(name, made.speeds, models, made.fitted, modes=made.modes)
+    return StreamClass(name, made.speeds, models, made.fitted, modes=made.modes, prefix_block=block)
 
 
 def _engines(stream: StreamClass, document: CatalogueDocument) -> Iterator[tuple[GPU, StreamSpeed]]:
@@ -167,12 +172,14 @@ def _fitting(
 
 def _uncached(requests: TokenRequests, model: Texts, cache: Cache, tally: Tally) -> Ints:
     """Return the prompt tokens that no cache has, at least 1 of each request. Shape [requests]."""
-    if cache == "none":
+    if cache != "none" and requests.blocks is None:
+        problem = f"{cache} takes the hashes of blocks, which are not read; allowed is tokens:hashes=COLUMN, or none"
+        raise QuestionError(problem, "cache")
+    if cache == "node":
+        return requests.prompt
+    if cache == "none" or requests.blocks is None:
         tally.notes.append("no prefix cache: prompts count in full (cache none)")
         return requests.prompt
-    if requests.blocks is None:
-        problem = "ideal takes the hashes of blocks, which are not read; allowed is tokens:hashes=COLUMN, or none"
-        raise QuestionError(problem, "cache")
     known: dict[str, set[str]] = {}
     cached = np.zeros(len(model), np.int64)
     for at, (name, text) in enumerate(zip(model, requests.blocks, strict=True)):
@@ -190,3 +197,31 @@ def _uncached(requests: TokenRequests, model: Texts, cache: Cache, tally: Tally)
         f"{empty:,} requests without hashes"
     )
     return np.asarray(uncached, np.int64)
+
+
+def _numbered(requests: TokenRequests, model: Texts, release_us: Ints, tally: Tally) -> tuple[tuple[int, ...], ...]:
+    """Return the full blocks of each prompt, hashes as small numbers; say how many recur, and within what time."""
+    number: dict[str, int] = {}
+    found: list[tuple[int, ...]] = []
+    place: dict[tuple[str | int, int], int] = {}  # of a block by what comes before it, first the model
+    last_us: list[int] = []
+    after_us: list[int] = []
+    size, texts = requests.block_tokens, requests.blocks if requests.blocks is not None else ()
+    for name, text, prompt, now in zip(model, texts, requests.prompt.tolist(), release_us.tolist(), strict=True):
+        words = text.replace(",", " ").split()[: prompt // size]
+        found.append(tuple(number.setdefault(word, len(number)) for word in words))
+        before: str | int = name
+        for block in found[-1]:
+            before = place.setdefault((before, block), len(place))
+            if before == len(last_us):
+                last_us.append(now)
+            else:
+                after_us.append(now - last_us[before])
+                last_us[before] = now
+    total = sum(map(len, found))
+    recurs = f"{len(after_us):,} of {total:,} full blocks of {size} tokens are of a prefix that came before"
+    if after_us:
+        middle, most = (np.quantile(after_us, share, method="inverted_cdf") / 1e6 for share in (0.5, 0.9))
+        recurs += f", half of them within {middle:.4g} s of the last time, 90 % within {most:.4g} s"
+    tally.notes.append(f"each node keeps prefixes (cache node): {recurs}")
+    return tuple(found)

@@ -23,7 +23,7 @@ from truenorth.models.record import guard
 from truenorth.models.scenario import InputError, Scenario, load_scenario, scenario_from
 from truenorth.models.scenario.errors import Plain, quote
 from truenorth.models.scenario.files import read_text
-from truenorth.models.scenario.requests import TOKEN_COLUMNS
+from truenorth.models.scenario.requests import BLOCKS_COLUMN, TOKEN_COLUMNS
 from truenorth.models.scenario.work import build_workflows
 from truenorth.models.scenario.writing import scenario_text
 from truenorth.models.streams import BLOCK, PICOSECONDS, Fitted, StreamClass
@@ -317,10 +317,11 @@ def work_sections(workload: Workload) -> dict[str, Any]:
 
 def _stream(stream: StreamClass) -> dict[str, Any]:
     """Return the section of a stream class."""
+    cache = {"prefix_cache": "node", "prefix_block": stream.prefix_block} if stream.prefix_block else {}
     if stream.modes:
         modes = [{"gpus": gpus, **_law(each)} for gpus, each in stream.by_degree.items()]
-        return {"models": list(stream.models), "modes": modes}
-    return {"models": list(stream.models), **_law(stream)}
+        return {"models": list(stream.models), "modes": modes, **cache}
+    return {"models": list(stream.models), **_law(stream), **cache}
 
 
 def _law(stream: StreamClass) -> dict[str, Any]:
@@ -407,6 +408,9 @@ def trace_text(workload: Workload) -> str:
     if workload.served is not None:
         for at, what in enumerate(TOKEN_COLUMNS):
             table[f"{REQUEST}.{what}"] = workload.served.tokens[:, at]
+        if workload.served.blocks is not None:  # which say what is cached
+            del table[f"{REQUEST}.uncached"]
+            table[f"{REQUEST}.{BLOCKS_COLUMN}"] = [" ".join(map(str, blocks)) for blocks in workload.served.blocks]
     if workload.line is not None:
         table["line"] = workload.line
     if workload.label is not None:

@@ -243,6 +243,8 @@ class Imported:
         if work.served is not None:
             for job, tokens in zip(jobs, work.served.tokens.tolist(), strict=True):
                 job["tokens"] = {REQUEST: tokens}
+            for job, blocks in zip(jobs, work.served.blocks or (), strict=False):
+                job |= {"blocks": {REQUEST: list(blocks)}} if blocks else {}
         for name, values in (("line", work.line), ("label", work.label)):
             for job, value in zip(jobs, () if values is None else values.tolist(), strict=False):
                 job[name] = value
@@ -386,7 +388,8 @@ def import_trace(
     catalogue
         What is known of models and GPUs, likewise; requests are joined with it by the names of their models.
     cache
-        Of prompts with tokens: ``none``, or ``ideal``, whatever blocks an earlier request of the window had.
+        Of prompts with tokens: ``none``, ``ideal``, whatever blocks an earlier request of the window had, or ``node``,
+        what each node has kept when a request joins there.
     skip_malformed
         Whether malformed rows are counted rather than refused.
     spread, seed

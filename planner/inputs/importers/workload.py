@@ -223,11 +223,14 @@ class Served:
     alone_us, least_us
         Where it is quickest: time on an empty GPU; time of a GPU that prefill and decodes take at least, the decodes
         at the concurrency that is best for them. Shape [jobs].
+    blocks
+        Numbers of the full blocks of each prompt, where nodes cache; None: they do not.
     """
 
     tokens: Ints
     alone_us: Ints
     least_us: Ints
+    blocks: tuple[tuple[int, ...], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ SIZE = "no size; allowed is a number with one of B, KB, MB, GB, TB, KiB, MiB, Gi
 BANDWIDTHS = "B/s, KB/s, MB/s, GB/s, TB/s, KiB/s, MiB/s, GiB/s, TiB/s, bit/s, Kbit/s, Mbit/s, Gbit/s, Tbit/s"
 TOP = "name, cluster, models, workflows, workload, batches, streams, objective, slo, options, restrictions, rounded_up"
 TASK = (
-    "models, runtime, output, after, input, batch, share, memory, stream, adapter, prompt, uncached, output_tokens, with, "
-    "first_token, gpus, across"
+    "models, runtime, output, after, input, batch, share, memory, stream, adapter, prompt, uncached, output_tokens, "
+    "blocks, with, first_token, gpus, across"
 )
 OPT = "{models: [opt], runtime: 560 ms, output: 2 KB}"
 SECTIONS = [

@@ -51,7 +51,7 @@ def imported(
     log: str,
     options: str = "tokens",
     catalogue: str = CATALOGUE,
-    cache: Literal["none", "ideal"] = "none",
+    cache: Literal["none", "ideal", "node"] = "none",
     **more: Any,
 ) -> Imported:
     (folder / "log").write_text(log)
@@ -94,6 +94,33 @@ def test_ideal_cache_has_the_blocks_of_earlier_requests_of_the_window(tmp_path: 
     assert any("ideal prefix cache: 39.9% of the prompt tokens" in note and "a bound" in note for note in made.notes)
     later = imported(tmp_path, log, cache="ideal", window=("1 s", "9 s"))
     assert tokens(later) == [[1100, 1100, 5], [1024, 1, 1], [1500, 1500, 2]]
+
+
+def test_nodes_cache_the_full_blocks_of_the_log(tmp_path: Path) -> None:
+    log = lines(*MOONCAKE)
+    made = imported(tmp_path, log, cache="node")
+    assert tokens(made) == [[1500, 1500, 10], [1100, 1100, 5], [1024, 1024, 1], [1500, 1500, 2]]
+    # Two full blocks of 512 each; 7 before 2 is another prefix. Blocks 1 and 2 recur after 1 s, twice.
+    said = "4 of 8 full blocks of 512 tokens are of a prefix that came before, half of them within 1 s of the last time"
+    assert any(said in note for note in made.notes)
+    scenario, trace = made.save(tmp_path / "s.yaml")
+    assert trace.read_text().splitlines()[:3] == [
+        "time_us,workflow,request.prompt,request.output,request.blocks",
+        "0,chat,1500,10,0 1",
+        "1000000,chat,1100,5,0 1",
+    ]
+    read = load_scenario(scenario).instance
+    assert read.streams is not None
+    assert read.streams.prefixes is not None
+    assert read.streams.prefixes.chains == ((0, 1), (0, 1), (0, 1), (2, 3))
+    assert scenario_hash(made.scenario.instance) == scenario_hash(read)
+    without = [{key: value for key, value in row.items() if key != "hash_ids"} for row in MOONCAKE]
+    with pytest.raises(QuestionError, match="node takes the hashes of blocks"):
+        imported(tmp_path, lines(*without), cache="node")
+    with pytest.raises(QuestionError, match="node takes KV that is reserved, and that of chat grows"):
+        imported(
+            tmp_path, log, catalogue=CATALOGUE.replace("kv_per_token", "kv: grows\n      kv_per_token"), cache="node"
+        )
 
 
 def test_answers_of_the_interface_name_model_and_usage(tmp_path: Path) -> None:
