@@ -65,7 +65,8 @@ class Pool:
         [(0, 0), (1, 0), (0, 1), (2, 0), (1, 1), (0, 2)]
         """
         unit = [tuple(int(each == at) for each in range(len(self.layouts))) for at in range(len(self.layouts))]
-        found = newest = [tuple(0 for _ in self.layouts)]
+        newest = [tuple(0 for _ in self.layouts)]
+        found = list(newest)
         for _ in range(most):
             if len(found) > limit:
                 break
@@ -75,13 +76,15 @@ class Pool:
                 {self._engines(fleet) if packed_alike else fleet: fleet for fleet in reversed(grown)}.values()
             )
             newest.reverse()
-            found = found + newest
+            found += newest
         return found
 
-    def _engines(self, fleet: Sequence[int]) -> Layout:
-        """Return the engines of a fleet, the largest first."""
-        every = (size for count, layout in zip(fleet, self.layouts, strict=True) for size in layout * count)
-        return tuple(sorted(every, reverse=True))
+    def _engines(self, fleet: Sequence[int]) -> tuple[int, ...]:
+        """Return how many engines of each number of GPUs a fleet has."""
+        sizes = sorted({size for layout in self.layouts for size in layout})
+        return tuple(
+            sum(count * layout.count(size) for count, layout in zip(fleet, self.layouts, strict=True)) for size in sizes
+        )
 
 
 def with_layouts(scenario: Scenario) -> tuple[Scenario, tuple[Pool, ...]]:

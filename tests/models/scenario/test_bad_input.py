@@ -91,7 +91,7 @@ SECTIONS = [
     (
         "release: 0 ms, ",
         "",
-        "17: workload.jobs[1]: key 'release' is missing; allowed are the keys release, workflow, deadline, weight, ingress, path, priority, tokens, delay, line, label",
+        "17: workload.jobs[1]: key 'release' is missing; allowed are the keys release, workflow, deadline, weight, ingress, path, priority, tokens, delay, blocks, line, label",
     ),
     (END, "objektive: x", f"18: objektive: unknown key, did you mean 'objective'? allowed are {TOP}"),
     ("name: small", "name: [a]", "1: name: a list stands here; allowed is a name of 1 to 200 printable characters"),
