@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from truenorth.models.cluster import engine_kind
 from truenorth.models.scenario.document import GroupSection, ScenarioDocument
-from truenorth.models.scenario.errors import FieldError, quote
+from truenorth.models.scenario.errors import FieldError, Where, quote
 from truenorth.models.scenario.stream_section import StreamSection
 from truenorth.models.streams import ANY_KIND, of_kind
 
@@ -83,9 +83,12 @@ def check_engines(document: ScenarioDocument, degrees: Mapping[int, Sequence[int
     Raises
     ------
     FieldError
-        At the first class or task.
+        At the first class or task, or at engines that serve nothing.
     """
     groups = document.cluster.server_groups
+    for position, group in enumerate(groups):
+        where = ("cluster",) if document.cluster.groups is None else ("cluster", "groups", position)
+        _refuse_idle_engines(document, group, where)
     widest = max(
         (size, group.gpu.kind) for at, group in enumerate(groups) for size in (*degrees.get(at, ()), *group.layout)
     )
@@ -101,9 +104,24 @@ def check_engines(document: ScenarioDocument, degrees: Mapping[int, Sequence[int
             raise FieldError(("batches", name, "runtime"), f"holds for every kind of GPU, and {advice}")
     for workflow, flow in document.workflows.items():
         for name, task in flow.tasks.items():
-            where = ("workflows", workflow, "tasks", name)
+            at_task = ("workflows", workflow, "tasks", name)
             if ANY_KIND in (task.runtime or {}):
-                raise FieldError((*where, "runtime"), f"holds for every kind of GPU, and {advice}")
+                raise FieldError((*at_task, "runtime"), f"holds for every kind of GPU, and {advice}")
             if task.gpus > 1:
                 problem = f"takes {task.gpus} GPUs beside engines of {widest[0]}"
-                raise FieldError((*where, "gpus"), f"{problem}; allowed are tasks on one GPU or engine there")
+                raise FieldError((*at_task, "gpus"), f"{problem}; allowed are tasks on one GPU or engine there")
+
+
+def _refuse_idle_engines(document: ScenarioDocument, group: GroupSection, where: Where) -> None:
+    """Refuse engines of several GPUs of which no stream class says how they serve."""
+    served = {
+        size
+        for section in document.streams.values()
+        for size in range(1, group.gpus_per_server + 1)
+        if of_kind(section.laws, engine_kind(size, group.gpu.kind)) is not None
+    }
+    for size in group.layout:
+        if size > 1 and size not in served:
+            known = ", ".join(map(str, sorted(served))) or "single GPUs"
+            problem = f"has an engine of {size} GPUs, for which no stream has a mode; allowed are {known}"
+            raise FieldError((*where, "engines"), problem)

@@ -240,7 +240,8 @@ def _tabulate_requests(instance: Instance, streams: StreamTables, peaked: bool) 
     for there in instance.initial:
         initial[there.gpu, there.model] = 1
     tie_first = np.concatenate(([0], np.cumsum([len(row) for row in streams.together]))).astype(np.int64)
-    apart = all(
+    # A delay may end when the GPU has long been empty: though that begins anew as it did, what follows may be another.
+    apart = not instance.delay_us.any() and all(
         len(streams.together[first]) == len(workflow.tasks)
         for first, workflow in zip(instance.template_first.tolist(), instance.workflows, strict=False)
     )

@@ -60,7 +60,7 @@ class RequestTables(NamedTuple):
     every
         A state is noted before each task whose number is divisible by this.
     apart
-        Whether no job has tasks on two GPUs.
+        Whether no job has tasks on two GPUs, and no task waits for more than its GPU.
     peaked
         Whether the worst job counts.
     """

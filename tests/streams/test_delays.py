@@ -113,3 +113,21 @@ def test_search_moves_calls_around_their_tools() -> None:
     searched.improve(search, 0, iterations=200)
     assert search.value == 60
     assert closed_form.METHODS["critical_path"](built, Objective.MEAN_LATENCY) == 58
+
+
+@pytest.mark.parametrize("seed", [3, 5, 6])
+def test_search_runs_again_what_waits_for_a_tool_when_its_gpu_was_empty(seed: int) -> None:
+    # Calls are far apart and tools take long: a GPU is often empty, and begins anew as before though a call has moved.
+    rng = random.Random(seed)
+    chat = StreamClass("chat", {"A": StreamSpeed(Fraction(1_000_000), 8, 2, {1: 5, 2: 7}, 1)})
+    again = Task.of_stream("again", chat, Tokens(6, 6, 3), (Edge("call", 0, delay_us=50),), tied_to="call")
+    agent = Workflow("agent", (Task.of_stream("call", chat, Tokens(5, 5, 4)), again))
+    releases = sorted(rng.randrange(rng.choice((300, 600, 900))) for _ in range(rng.choice((8, 12, 24))))
+    jobs = tuple(Job(agent, at, delays_us={"again": rng.choice((10, 50, 200))}) for at in releases)
+    search = Search(Instance(cluster(2, 30), (), jobs), Objective.MEAN_LATENCY, 60.0)
+    search.offer(simulate(search.instance, parse_policy("round_robin")))
+    first = search.value
+    searched.improve(search, 0, iterations=1000)  # what is offered is checked
+    assert first is not None
+    assert search.value is not None
+    assert search.value < first

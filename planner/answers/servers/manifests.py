@@ -107,7 +107,7 @@ def _fill_in(engines: Sequence[Engine]) -> list[str]:
     adapters = any(each.adapters for each in engines)
     ordered = any(name == "scheduling_policy" for each in engines for name, _ in each.settings)
     named = [each for each in engines if each.kv_tokens is not None]
-    rooms = [f"{each.stream} on {each.gpu} {each.longest:,} and {each.kv_tokens:,}" for each in named]
+    rooms = [f"{each.stream} on {_gpus(each)} {each.longest:,} and {each.kv_tokens:,}" for each in named]
     return [
         "Fill in:",
         f"  {MODEL_PATH}: the path or name of the model",
@@ -118,6 +118,11 @@ def _fill_in(engines: Sequence[Engine]) -> list[str]:
             else []
         ),
         *([f"  --max-model-len between the longest request and the KV tokens: {'; '.join(rooms)}"] if rooms else []),
+        *(
+            ["  KV memory is the scenario's memory less the weights: it must leave room for activations"]
+            if rooms
+            else []
+        ),
     ]
 
 
@@ -144,7 +149,12 @@ def _names(texts: Sequence[str]) -> list[str]:
 
 def _label(engine: Engine) -> str:
     """Return what tells a sort of engine from the others."""
-    return " ".join(filter(None, (engine.stream, engine.gpu, engine.workflow)))
+    return " ".join(filter(None, (engine.stream, _gpus(engine), engine.workflow)))
+
+
+def _gpus(engine: Engine) -> str:
+    """Return on what an engine is: a kind, behind how many of it if several."""
+    return engine.gpu if engine.gpus == 1 else f"{engine.gpus}x{engine.gpu}"
 
 
 def _label_value(text: str) -> str:
@@ -172,7 +182,7 @@ def _deployment(engine: Engine, name: str, class_name: str) -> dict[str, Any]:
         *engine.flags,
         *(["--lora-modules", *modules] if modules else []),
     ]
-    container = {
+    container: dict[str, Any] = {
         "name": "engine",
         "image": IMAGE,
         "command": ["vllm", "serve", MODEL_PATH],
@@ -182,7 +192,11 @@ def _deployment(engine: Engine, name: str, class_name: str) -> dict[str, Any]:
         "resources": {"limits": {"nvidia.com/gpu": engine.gpus}},
         "readinessProbe": {"httpGet": {"path": "/health", "port": _PORT}},
     }
-    pod = {"nodeSelector": {KIND_LABEL: _label_value(engine.gpu)}, **grace, "containers": [container]}
+    shared: dict[str, Any] = {}
+    if engine.gpus > 1:  # the processes of an engine talk by shared memory, of which containers have little
+        container["volumeMounts"] = [{"name": "shm", "mountPath": "/dev/shm"}]  # noqa: S108
+        shared = {"volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}]}
+    pod = {"nodeSelector": {KIND_LABEL: _label_value(engine.gpu)}, **grace, "containers": [container], **shared}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",

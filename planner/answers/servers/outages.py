@@ -122,7 +122,7 @@ class Outages:
         if instance.streams is None or not all(task.stream for flow in instance.workflows for task in flow.tasks):
             problem = "cut requests of continuous batching; elsewhere policies would know of them. Ask without failures"
             raise QuestionError(problem, "failures")
-        if any(gpu.drains for gpu in instance.cluster.gpus):
+        if any(gpu.drain_us for gpu in instance.cluster.gpus):
             problem = "servers drain before they go, and a failure gives no notice; leave drain out, or ask without "
             raise InputError(scenario.source.file, None, "cluster", f"{problem}--failures")
         window_us = int(instance.job_release_us[-1])

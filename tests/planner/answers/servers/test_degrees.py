@@ -210,6 +210,10 @@ def test_without_engines_only_servers_answers(ask: Any) -> None:
     ("cluster", "message"),
     [
         ({"engines": [2, 1]}, "cluster.groups[0].engines: take 3 GPUs together; allowed are at most the 2 of a server"),
+        (
+            {"gpus_per_server": 4, "engines": [3, 1]},
+            "cluster.groups[0].engines: has an engine of 3 GPUs, for which no stream has a mode; allowed are 1, 2",
+        ),
         ({"engines": []}, "cluster.groups[0].engines: is empty; allowed is at least one engine"),
         (
             {"gpu": {"kind": "A", "slots": ["5 GB"], "load_bandwidth": "1 GB/s"}, "engines": [2]},
