@@ -216,10 +216,10 @@ def fit(
     if tally.left_out:
         tally.notes += [f"left out: {count} requests {reason}" for reason, count in tally.left_out.items()]
     limits = EngineLimits(seats, budget, block, _ENDLESS if kv_tokens is None else kv_tokens // block)
-    longest = int((served.requests.prompt + served.requests.output - 1).max())
-    if -(-longest // block) > limits.room:
-        problem = f"{kv_tokens} tokens of KV hold no request of {longest + 1} tokens, which the log has"
-        raise QuestionError(f"{problem}; allowed is at least {-(-longest // block) * block}", "kv_tokens")
+    least = -(-served.longest // block)
+    if least > limits.room:
+        problem = f"{kv_tokens} tokens of KV hold no request of {served.longest + 1} tokens, which the log has"
+        raise QuestionError(f"{problem}; allowed is at least {least * block}", "kv_tokens")
     count = len(served.engine)
     half, whole = _fit_both(served, limits, seed, kv_tokens is not None)
     of_half, of_whole = (
@@ -249,8 +249,7 @@ def _fit_both(log: ServedLog, limits: EngineLimits, seed: int, named: bool) -> t
     half, whole = (fit_law(log, limits, part, seed, near=named and held > 0) for part in parts)
     if named or not held:
         return half, whole
-    longest = int((log.requests.prompt + log.requests.output - 1).max())
-    short = limits._replace(room=-(-max(held, longest) // limits.block))
+    short = limits._replace(room=-(-max(held, log.longest) // limits.block))
     if not is_nearer(log, short, whole):
         return half, whole
     short_half, short_whole = (fit_law(log, short, part, seed, near=True) for part in parts)

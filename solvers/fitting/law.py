@@ -58,6 +58,11 @@ class ServedLog:
     end_us: Floats
     engine: Ints
 
+    @property
+    def longest(self) -> int:
+        """Tokens of KV that the longest request holds at its end."""
+        return int((self.requests.prompt + self.requests.output - 1).max())
+
     def held_in_want(self, seats: int, block: int) -> int:
         """Return the tokens of KV that an engine holds as a rule while requests wait that no lack of seats keeps out.
 
@@ -195,8 +200,7 @@ def _fit_room(
 
     Which requests get in with a wave depends on a few blocks: those that an engine keeps to itself, or finds again.
     """
-    longest = int((log.requests.prompt + log.requests.output - 1).max())
-    given, least_room, tried = limits.room, -(-longest // limits.block), {limits.room}
+    given, least_room, tried = limits.room, -(-log.longest // limits.block), {limits.room}
     for step in _ROOM_STEPS if len(counted) <= _LONG else _ROOM_STEPS[1:3]:
         moved = True
         while moved:
