@@ -15,6 +15,7 @@ from functools import partial
 from math import inf
 
 from truenorth.models.features import missing
+from truenorth.models.formulations import gangs_milp
 from truenorth.models.formulations.milp import SUPPORTS
 from truenorth.models.formulations.windows import METHOD as WINDOWS
 from truenorth.models.formulations.windows import leave_room
@@ -71,7 +72,7 @@ def ask_others(
         If there is one.
     """
     window = Search(instance, objective, clock).on_twin().instance
-    if most is not None and not leave_room(window, objective, most):
+    if most is not None and not instance.gangs and not leave_room(window, objective, most):
         return Opinion(WINDOWS, None)
     others = _others(by, instance, budget.tuning.milp_tasks)
     for left, (name, ask) in zip(range(len(others), 0, -1), others, strict=True):
@@ -95,6 +96,7 @@ def _others(
     if by == ARC_FLOW:
         return [("arc-flow without presolve", arc_flow.look_within)]
     anew = "cp-sat" if by == MILP else "cp-sat without presolve"
-    twin = instance.n_tasks <= milp_tasks and not missing(instance, SUPPORTS)
+    supported = gangs_milp.SUPPORTS if instance.gangs else SUPPORTS
+    twin = instance.n_tasks <= milp_tasks and not missing(instance, supported)
     others = [(MILP, milp.look_within)] if by == CP_SAT and twin else []
     return [*others, (anew, partial(cp_sat.look_within, presolve=by == MILP))]

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from truenorth.models.errors import QuestionError
 from truenorth.models.features import require
 from truenorth.models.formulations import gangs as formulations
 from truenorth.models.formulations.scale import ScaledObjective
@@ -29,17 +28,15 @@ if TYPE_CHECKING:
 SUPPORTS = orders.SUPPORTS
 
 
-def refuse(instance: Instance, method: Method) -> None:
-    """Refuse a window that has what no method for runs on several GPUs supports, and a method that has none of them.
+def refuse(instance: Instance) -> None:
+    """Refuse a window that has what no method for runs on several GPUs supports.
 
     Raises
     ------
-    UnsupportedInstanceError, QuestionError
-        Naming the features, or the method.
+    UnsupportedInstanceError
+        Naming the features.
     """
     require(instance, "the planner, for runs on several GPUs,", SUPPORTS)
-    if method is Method.MILP:
-        raise QuestionError("milp has no support for runs on several GPUs; allowed are auto, cp-sat, search", "method")
 
 
 def improve(search: Search, budget: Budget) -> tuple[tuple[Fraction, str], Priced | None]:
@@ -54,6 +51,11 @@ def improve(search: Search, budget: Budget) -> tuple[tuple[Fraction, str], Price
         return formula, None
     if budget.method is Method.CP_SAT:
         _prove(search, budget)
+        return formula, None
+    if budget.method is Method.MILP:
+        from truenorth.solvers.exact import milp
+
+        milp.improve(search, budget.workers, budget.seed)
         return formula, None
     exact = budget.method is Method.AUTO and instance.n_tasks <= shares.exact_tasks
     if exact:

@@ -131,7 +131,7 @@ def refuse(instance: Instance, method: Method) -> None:
         Naming the features.
     """
     if instance.gangs:
-        gangs.refuse(instance, method)
+        gangs.refuse(instance)
         return
     lanes = lanes_of(instance)
     if lanes is not None:  # what is planned in its place
@@ -177,7 +177,9 @@ def _run(
         if hint is not None:
             search.offer(hint, PlanOrigin.HINT)
         _offer_starts(search, starts, budget)
-        return gangs.improve(search, budget)
+        found = gangs.improve(search, budget)
+        _ask_others(search, budget)
+        return found
     # Some task ends on no GPU before it goes, even alone: nothing else needs to be asked.
     if cannot_end(search.on_twin().instance):
         search.deny(WINDOWS)
@@ -194,12 +196,16 @@ def _run(
         round_to_units(search)
     decide_batches(search)
     priced = None if search.proved else _plan_and_prove(search, budget, bound_share)
-    # What one solver alone claims is not told before another one has had its say.
+    _ask_others(search, budget)
+    return formula, priced
+
+
+def _ask_others(search: Search, budget: Budget) -> None:
+    """Ask others about a proof: what one solver alone claims is not told before another one has had its say."""
     if search.rests_on is not None:
         from truenorth.solvers.confirming import confirm
 
         confirm(search, budget)
-    return formula, priced
 
 
 def round_to_units(search: Search) -> None:

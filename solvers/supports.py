@@ -10,7 +10,7 @@ from truenorth.models.features import PRESENT, Feature, Features
 def supports() -> Mapping[str, Features]:
     """Return what every method of planning, bounding and verifying supports, by its name."""
     # Late: some of them are slow to import, and no answer needs them all.
-    from truenorth.models.formulations import cp_sat, gangs, milp
+    from truenorth.models.formulations import cp_sat, gangs, gangs_milp, milp
     from truenorth.solvers.bounds import closed_form, part_sums, refutation
     from truenorth.solvers.bounds.lagrangian import improve as lagrangian
     from truenorth.solvers.exact import arc_flow, consecutive, exhaustive, start_orders
@@ -25,6 +25,7 @@ def supports() -> Mapping[str, Features]:
         "CP-SAT": cp_sat.SUPPORTS,
         "CP-SAT for several GPUs": gangs.SUPPORTS,
         "MILP": milp.SUPPORTS,
+        "MILP for several GPUs": gangs_milp.SUPPORTS,
         "`start-orders`": start_orders.SUPPORTS,
         "`arc-flow`": arc_flow.SUPPORTS,
         "`consecutive batches`": consecutive.SUPPORTS,

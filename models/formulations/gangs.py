@@ -91,13 +91,17 @@ def pools(instance: Instance) -> dict[int, tuple[int, ...]] | None:
     return {server: tuple(gpus) for server, gpus in by_server.items()}
 
 
-def formulate(instance: Instance, scaled: ScaledObjective, horizon_us: int, least: int = 0) -> GangFormulation:
+def formulate(
+    instance: Instance, scaled: ScaledObjective, horizon_us: int, least: int = 0, most: int | None = None
+) -> GangFormulation:
     """Return the model: minimise sum_j w_j T_j, or W >= w_j T_j, over plans that end by the horizon.
 
     Parameters
     ----------
     least
         Scaled value that no plan goes below.
+    most
+        Only plans of at most this scaled value count; None: any.
 
     Notes
     -----
@@ -143,19 +147,22 @@ def formulate(instance: Instance, scaled: ScaledObjective, horizon_us: int, leas
             model.add_cumulative([piece for piece, _ in pieces], [amount for _, amount in pieces], held[resource])
     # Redundant: all servers together hold no more GPUs than there are.
     model.add_cumulative([piece for piece, _ in every], [amount for _, amount in every], instance.n_gpus)
-    _minimise(model, instance, scaled, ends, horizon_us, least)
+    cost = _add_up(model, instance, scaled, ends, horizon_us, least)
+    if most is not None:
+        model.add(cost <= most).with_name("within")
+    model.minimize(cost)
     return GangFormulation(model, options, start, chosen, pooled)
 
 
-def _minimise(
+def _add_up(
     model: cp_model.CpModel,
     instance: Instance,
     scaled: ScaledObjective,
     ends: list[cp_model.IntVar],
     horizon_us: int,
     least: int,
-) -> None:
-    """Bind the terms to the ends of tasks, and minimise."""
+) -> cp_model.LinearExprT:
+    """Bind the terms to the ends of tasks; return the scaled value, at least."""
     due_us = charges(scaled.objective, instance).due_us.tolist()
     costs: list[cp_model.LinearExprT] = []
     for job, weight in enumerate(scaled.weights):
@@ -174,12 +181,11 @@ def _minimise(
         costs.append(weight * beyond)
     if scaled.objective.is_sum:
         model.add(sum(costs) >= least).with_name("least")
-        model.minimize(sum(costs))
-        return
+        return sum(costs)
     worst = model.new_int_var(least, (1 << 61), "worst")
     for cost in costs:
         model.add(worst >= cost)
-    model.minimize(worst)
+    return worst
 
 
 def add_hint(formulation: GangFormulation, instance: Instance, known: Timeline) -> None:

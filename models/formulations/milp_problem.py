@@ -10,13 +10,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Protocol
 
 import pulp
 
 from truenorth.models.formulations.allowance import Allowance
-from truenorth.models.formulations.choices import Choices
 from truenorth.models.formulations.scale import ScaledObjective
-from truenorth.models.instance import Instance
+from truenorth.models.instance import Instance, Ints
 from truenorth.models.objective import Term, charges, completion_us
 from truenorth.models.timeline import Timeline
 
@@ -46,6 +46,30 @@ def new_problem(allowance: Allowance) -> pulp.LpProblem:
 
 
 _LARGEST_BITS = 10
+
+
+class Completions(Protocol):
+    """Times in microseconds between which jobs complete. Shape [jobs]."""
+
+    @property
+    def completion_lower_us(self) -> Ints:
+        """No job completes earlier."""
+
+    @property
+    def completion_upper_us(self) -> Ints:
+        """No job need complete later."""
+
+
+class Choices(Protocol):
+    """What a program decides over, as far as costs depend on it."""
+
+    @property
+    def instance(self) -> Instance:
+        """The window."""
+
+    @property
+    def windows(self) -> Completions:
+        """When its jobs complete."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from ortools.sat.python import cp_model
 from truenorth.models.formulations.cp_sat import CpSatFormulation, formulate_scaled, formulate_within, scaled_objective
 from truenorth.models.formulations.cp_sat_plans import add_hint, read_timeline
 from truenorth.models.formulations.gangs import GangFormulation
+from truenorth.models.formulations.gangs import formulate as formulate_gangs
 from truenorth.models.formulations.gangs import read_timeline as read_gangs
 from truenorth.models.formulations.normal_form import restrict
 from truenorth.models.formulations.scale import ScaledObjective
@@ -299,10 +300,19 @@ def look_within(search: Search, most: Fraction | None, workers: int, seed: int, 
     if search.clock.left_s <= build_s(search.instance):
         return
     with search.giving_way(METHOD):
-        formulation = formulate_within(search.instance, search.objective, most, search.allowance)
+        formulation = _formulate_within(search, most)
         run = SolverRun(search, formulation, lambda _: None, workers, seed, search.clock.left_s)
         run.solver.parameters.cp_model_presolve = presolve
         run.follow()
+
+
+def _formulate_within(search: Search, most: Fraction | None) -> CpSatFormulation | GangFormulation:
+    instance, objective = search.instance, search.objective
+    if not instance.gangs:
+        return formulate_within(instance, objective, most, search.allowance)
+    horizon = horizon_us(instance)
+    scaled = ScaledObjective.of(objective, instance, horizon)
+    return formulate_gangs(instance, scaled, horizon, most=None if most is None else scaled.floor(most))
 
 
 def ask_plainly(search: Search, workers: int, seed: int, limit_s: float) -> None:

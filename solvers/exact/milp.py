@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from fractions import Fraction
@@ -21,8 +21,10 @@ import pulp
 from highspy import HighsModelStatus as _Status
 from highspy import cb
 
-from truenorth.models.formulations.milp import MilpFormulation, formulate
-from truenorth.models.formulations.milp_plans import ContradictoryOrderError, read_timeline, start_values
+from truenorth.models.formulations import gangs_milp, milp, milp_plans
+from truenorth.models.formulations.gangs_milp import GangProblem
+from truenorth.models.formulations.milp import MilpFormulation
+from truenorth.models.formulations.milp_plans import ContradictoryOrderError
 from truenorth.models.formulations.windows import METHOD as WINDOWS
 from truenorth.models.formulations.windows import cannot_end
 from truenorth.models.instance import Instance
@@ -82,7 +84,7 @@ def improve(search: Search, workers: int = 2, seed: int = 0) -> None:
     SolverFaultWarning
         If the solver fails, or a plan contradicts it.
     """
-    if cannot_end(search.instance):
+    if not search.instance.gangs and cannot_end(search.instance):
         # No solver is needed for this.
         search.deny(WINDOWS)
         return
@@ -110,17 +112,30 @@ def _takes_too_long(search: Search) -> bool:
     return search.lacks_time(METHOD, search.instance.n_tasks**2 * search.instance.n_gpus * _BUILD_S)
 
 
-def _build(search: Search, **more: Any) -> MilpFormulation:
+def _build(search: Search, **more: Any) -> MilpFormulation | GangProblem:
+    formulate = gangs_milp.formulate if search.instance.gangs else milp.formulate
     return formulate(search.instance, search.objective, allowance=search.allowance, **more)
+
+
+def _start(formulation: MilpFormulation | GangProblem, timeline: Timeline) -> dict[str, float]:
+    if isinstance(formulation, GangProblem):
+        return gangs_milp.start_values(formulation, timeline)
+    return milp_plans.start_values(formulation, timeline)
+
+
+def _read(formulation: MilpFormulation | GangProblem, value: Callable[[pulp.LpVariable], float]) -> Timeline:
+    if isinstance(formulation, GangProblem):
+        return gangs_milp.read_timeline(formulation, value)
+    return milp_plans.read_timeline(formulation, value)
 
 
 class _HighsRun:
     """HiGHS in a thread: it reports while it runs, stops when told to, and starts from the plan that is known."""
 
-    def __init__(self, search: Search, formulation: MilpFormulation, workers: int, seed: int) -> None:
+    def __init__(self, search: Search, formulation: MilpFormulation | GangProblem, workers: int, seed: int) -> None:
         self.search, self.formulation, self.known = search, formulation, search.value
         self.reach, self.ending = _reach(formulation.problem), False
-        self.start = {} if search.timeline is None else start_values(formulation, search.timeline)
+        self.start = {} if search.timeline is None else _start(formulation, search.timeline)
         # Only the latest counts, and the thread of HiGHS must never wait for this one.
         self.solutions: deque[list[float]] = deque(maxlen=1)
         self.bounds: deque[float] = deque(maxlen=1)
@@ -186,7 +201,7 @@ class _HighsRun:
     def _offer_solution(self, values: Sequence[float]) -> None:
         """Offer the plan of a solution; one whose decisions contradict each other within tolerances is none."""
         with suppress(ContradictoryOrderError):
-            self.search.offer(read_timeline(self.formulation, lambda variable: values[variable.index]))
+            self.search.offer(_read(self.formulation, lambda variable: values[variable.index]))
 
     def _conclude(self) -> None:
         highs = self.formulation.problem.solverModel

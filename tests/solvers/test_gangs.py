@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
@@ -11,17 +12,21 @@ from tests.gangs import draw, job, optimum, servers, window
 from tests.instances import instance, task
 from tests.night import by_day
 from truenorth.models import WHOLE, Job, Objective, Workflow, check
-from truenorth.models.errors import QuestionError
+from truenorth.models.formulations.windows import METHOD as WINDOWS
 from truenorth.models.instance import UnsupportedInstanceError
+from truenorth.models.objective import timeline_value
 from truenorth.models.torn import torn
 from truenorth.solvers import portfolio
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.bounds.certificate import closed_form_document, lagrangian_document
 from truenorth.solvers.bounds.verify import verify
 from truenorth.solvers.budget import Budget, Method
+from truenorth.solvers.clock import Clock
+from truenorth.solvers.confirming import ask_others
 from truenorth.solvers.result import Search
 from truenorth.solvers.search import gangs
 from truenorth.solvers.side_by_side import raise_bound
+from truenorth.solvers.trust import CP_SAT, MILP, SolverFaultWarning
 
 
 def _budget(method: Method = Method.CP_SAT, iterations: int | None = None) -> Budget:
@@ -40,6 +45,41 @@ def test_cp_sat_proves_what_the_oracle_finds(seed: int) -> None:
     assert best * (1 - 1e-6) <= found.lower_bound <= best
     assert found.timeline is not None
     assert check(made, found.timeline) == []
+
+
+@pytest.mark.parametrize("seed", by_day(range(3_000, 3_300), 12))
+def test_the_milp_proves_what_the_oracle_finds(seed: int) -> None:
+    rng = random.Random(seed)
+    made, objective = draw(rng), rng.choice(list(Objective))
+    best = optimum(made, objective)
+    found = portfolio.solve(made, objective, _budget(Method.MILP))
+    assert (found.status, found.value) == ("OPTIMAL", best)
+    assert found.lower_bound is not None
+    assert best * (1 - 1e-6) <= found.lower_bound <= best
+
+
+@pytest.mark.parametrize("seed", by_day(range(3_300, 3_500), 8))
+def test_what_one_solver_proves_another_confirms(seed: int) -> None:
+    """Asked for less than the optimum, both say no; asked for the optimum, both find it."""
+    rng = random.Random(seed)
+    made, objective = draw(rng), rng.choice(list(Objective))
+    best = optimum(made, objective)
+    for by, other in ((CP_SAT, MILP), (MILP, CP_SAT)):
+        less = ask_others(by, made, objective, best * Fraction(999_999, 1_000_000), _budget(), Clock(60.0))
+        assert less.timeline is None
+        assert less.confirmed_by in ((other,) if made.gangs else (other, WINDOWS))
+        with pytest.warns(SolverFaultWarning, match="denies a plan"):
+            enough = ask_others(by, made, objective, best, _budget(), Clock(60.0))
+        assert enough.timeline is not None
+        assert timeline_value(objective, made, enough.timeline) == best
+
+
+def test_a_proof_by_cp_sat_is_confirmed() -> None:
+    # 2 x 6 beside nothing else fits, then 1 x 6: 18, where the area says 15.
+    made = window(job(2, 6), job(2, 6), job(1, 6), on=servers(1, 2))
+    found = portfolio.solve(made, Objective.MAKESPAN, _budget(Method.AUTO))
+    assert (found.status, found.value) == ("OPTIMAL", Fraction(18))
+    assert (found.bound_method, found.confirmed_by) == ("cp-sat", "milp")
 
 
 @pytest.mark.parametrize("seed", by_day(range(1_000, 1_700), 40))
@@ -116,9 +156,6 @@ def test_counted_plans_repeat() -> None:
 
 
 def test_what_has_no_support_is_refused() -> None:
-    made = window(job(2, 6), on=servers(1, 2))
-    with pytest.raises(QuestionError, match="milp has no support for runs on several GPUs"):
-        portfolio.solve(made, Objective.MAKESPAN, _budget(Method.MILP))
     loaded = instance(
         [Job(job(2, 6).workflow, 0), Job(Workflow("w", (task("run", 5, ["m"]),)), 0)], {"m": 1}, servers(1, 2)
     )

@@ -244,8 +244,6 @@ def _led(at: _SizeTried, goal: Goal, budget: Budget) -> SizeAttempt:
         return SizeAttempt(None, None, result.timeline)
     method = result.denied_by or result.bound_method or "search"
     # A bound of ours can be computed again; of a solver's word a second solver is asked.
-    if method in SOLVER_OF and result.confirmed_by is None and goal.instance.gangs:
-        return SizeAttempt(None, None, result.timeline)  # of runs on several GPUs no second one knows
     if method not in SOLVER_OF or result.confirmed_by is not None:
         return SizeAttempt(None, _searched(goal, at.mix, result, method, at.left_s(), budget.stop))
     from truenorth.solvers.confirming import ask_others

@@ -214,10 +214,9 @@ class Sizes:
     def _refuse_with_gangs(self) -> None:
         """Refuse what is not known to be sound, or true, of runs on several GPUs."""
         problem = ""
-        if len(self.counts) > 1:
-            problem = "several groups of servers; ask about one group"
-        elif self.any_gone:
-            problem = "servers that may be gone; ask without spare ones"
+        if self.any_gone and self.scenario.instance.template_gpus.max() > min(self.gpus_per_server):
+            # Which servers make up aligned places depends on which of them is gone.
+            problem = "runs on several servers, any of which may be gone; ask without spare ones"
         elif not isinstance(self.scenario.document.cluster.places, str):
             problem = "listed places; ask with aligned ones, or any"
         if problem:

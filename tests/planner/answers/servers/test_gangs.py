@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from truenorth.models import InstanceError
 from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import InputError, Scenario, scenario_from
 from truenorth.planner.answers.servers.goal import goals
-from truenorth.planner.answers.servers.sizes import Mix
+from truenorth.planner.answers.servers.sizes import Mix, remainders
 from truenorth.planner.command.manners import DONE, run
 
 GPU = {"kind": "A", "memory": "16 GB", "load_bandwidth": "10 GB/s"}
@@ -109,7 +110,6 @@ def test_no_size_is_refuted_that_has_a_plan(seed: int) -> None:
     ("cluster", "asked", "named"),
     [
         ({"places": [["s0/g0", "s0/g1"]]}, {}, "listed places; ask with aligned ones"),
-        ({}, {"spare": 1}, "servers that may be gone"),
         ({"places": "any"}, {"max": 20_000}, "have 20000 places; allowed are 10000.* up to 20000 servers"),
     ],
 )
@@ -118,17 +118,103 @@ def test_what_is_not_known_is_refused(cluster: dict[str, Any], asked: dict[str, 
         tn.servers(training([(2, 10, 0)], **cluster), slo="p100 latency <= 20 s", **asked)
 
 
-def test_several_groups_and_intervals_are_refused() -> None:
-    groups = [{"count": 1, "gpus_per_server": 2, "gpu": GPU, "price_per_hour": price} for price in (1, 2)]
-    made = training([(2, 10, 0)])
-    mixed = scenario_from(
+def test_intervals_are_refused() -> None:
+    with pytest.raises(QuestionError, match="has no support for runs on several GPUs"):
+        tn.servers_by(training([(2, 10, 0)]), "10 s", slo="p100 latency <= 20 s")
+
+
+def mixed(jobs: list[dict[str, Any]], *groups: tuple[str, int, int], count: int = 2, **cluster: Any) -> Scenario:
+    """Return tasks, each as in a file, on groups of servers: kind, GPUs each, price of one for an hour."""
+    return scenario_from(
         {
-            "cluster": {"groups": groups, "network": NETWORK},
-            "workflows": {"w": {"tasks": {"run": {"runtime": "1 s", "gpus": 2}}}},
-            "workload": {"jobs": [{"release": "0 s", "workflow": "w"}]},
+            "cluster": {
+                "groups": [
+                    {"count": count, "gpus_per_server": held, "gpu": GPU | {"kind": kind}, "price_per_hour": price}
+                    for kind, held, price in groups
+                ],
+                "network": NETWORK,
+            }
+            | cluster,
+            "workflows": {f"w{at}": {"tasks": {"run": run}} for at, run in enumerate(jobs)},
+            "workload": {"jobs": [{"release": "0 s", "workflow": f"w{at}"} for at in range(len(jobs))]},
         }
     )
-    with pytest.raises(InputError, match="several groups of servers; ask about one group"):
-        tn.servers(mixed, slo="p100 latency <= 20 s")
-    with pytest.raises(QuestionError, match="has no support for runs on several GPUs"):
-        tn.servers_by(made, "10 s", slo="p100 latency <= 20 s")
+
+
+def test_the_cheapest_mix_of_groups() -> None:
+    """Of A two GPUs for 1, of B four for 3, where all runs take half as long.
+
+    Runs on two GPUs for 10 s on A: within 10 s one server of A does one of them, one of B four, two at a time. A run on
+    four GPUs needs two servers of A (for 2), or one of B (for 3).
+    """
+    two = {"runtime": {"A": "10 s", "B": "5 s"}, "gpus": 2}
+    four = {"runtime": {"A": "10 s", "B": "5 s"}, "gpus": 4}
+    slo = "p100 latency <= 10 s"
+    groups = (("A", 2, 1), ("B", 4, 3))
+    for jobs, cost in (([two] * 2, 2), ([two] * 3, 3), ([two] * 4, 3), ([four], 2), ([four] * 2, 3)):
+        answer = tn.servers(mixed(jobs, *groups, count=3), slo=slo, time_limit=10)
+        assert answer.mix is not None
+        assert answer.proved
+        assert answer.sizes.cost(answer.mix) == cost
+
+
+def test_cp_sat_alone_refutes_no_size_but_two_solvers_do() -> None:
+    """Two runs on 2 GPUs and one on 1, 6 s each, on servers of two: one takes 18 s, where the area says 15."""
+    answer = tn.servers(training([(2, 6, 0), (2, 6, 0), (1, 6, 0)]), slo="p100 latency <= 17 s", time_limit=20)
+    assert (answer.servers, answer.proved) == (2, True)
+    assert [(done.mix, done.method) for done in answer.refutations] == [((1,), "cp-sat")]
+
+
+def test_any_server_may_be_gone() -> None:
+    """Two runs on both GPUs of a server within 10 s take two servers, so that three are ordered; across servers no."""
+    two = training([(2, 10, 0), (2, 10, 0)])
+    answer = tn.servers(two, slo="p100 latency <= 10 s", spare=1, time_limit=10)
+    assert (answer.servers, answer.proved) == (3, True)
+    with pytest.raises(InputError, match="with runs on several servers, any of which may be gone"):
+        tn.servers(training([(4, 10, 0)]), slo="p100 latency <= 10 s", spare=1)
+
+
+@pytest.mark.parametrize("seed", by_day(range(60), 8))
+def test_no_mix_of_groups_is_refuted_that_has_a_plan(seed: int) -> None:
+    rng = random.Random(seed)
+    groups = [(kind, rng.choice((1, 2, 2)), rng.choice((1, 2, 3))) for kind in ("A", "B")]
+    jobs = [
+        {
+            "runtime": {kind: f"{rng.randint(1, 9)} s" for kind in ("A", "B")},
+            "gpus": (size := rng.choice((1, 1, 2, 2, 4))),
+        }
+        | ({"across": 1.5} if size > 1 else {})
+        for _ in range(rng.randint(3, 4))
+    ]
+    slo = rng.choice(
+        (
+            f"mean latency <= {rng.randint(3, 12)} s",
+            f"p100 latency <= {rng.randint(5, 20)} s",
+            f"p60 latency <= {rng.randint(3, 14)} s",
+            f"mean slowdown <= {rng.choice((1.1, 1.5, 2))}",
+        )
+    )
+    spare = rng.choice((0, 0, 1))
+    try:
+        made = mixed(jobs, *groups, places=rng.choice(("aligned", "any")))
+        answer = tn.servers(made, slo=slo, max=2, spare=spare, time_limit=4)
+    except InputError:
+        return  # some run has no place anywhere, or takes several servers, of which any may be gone
+
+    def is_enough(mix: Mix) -> bool:
+        try:
+            instance = answer.sizes.at(mix).instance
+        except InstanceError:
+            return False
+        goal = goals(instance, answer.levels)[0]
+        assert goal.suffices
+        return optimum(goal.instance, goal.objective) <= goal.most
+
+    whole = {mix: is_enough(mix) for mix in product(range(3), repeat=2)}
+    enough = {mix: all(whole[left] for left in remainders(mix, spare)) for mix in whole}
+    assert not any(whole[done.mix] for done in answer.refutations if done.mix in whole), slo
+    assert answer.mix is None or enough[answer.mix]
+    assert all(row.mix is None or enough[row.mix] for row in answer.policies)
+    least = min((answer.sizes.cost(mix) for mix in enough if enough[mix]), default=None)
+    if answer.proved:
+        assert (None if answer.mix is None else answer.sizes.cost(answer.mix)) == least
