@@ -94,6 +94,8 @@ def _task(document: ScenarioDocument, classes: _Classes, workflow: str, section:
     for source in task.after:
         if source not in section.tasks:
             raise FieldError((*where, "after", source), f"unknown task; {allowed(source, section.tasks)}")
+    if task.tied_to is not None and task.tied_to not in section.tasks:
+        raise FieldError((*where, "with"), f"unknown task {quote(task.tied_to)}; {allowed(task.tied_to, section.tasks)}")
     inputs = _inputs(task, section)
     if task.batch is not None:
         return Task.of_class(name, classes.batches[task.batch], inputs, task.input)
