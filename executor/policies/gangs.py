@@ -25,8 +25,8 @@ from truenorth.models import NEVER
 from truenorth.models.features import NO_RULES, TOGETHER, Features
 from truenorth.models.instance import Ints
 
-_FIRST = -1
-"""The key of those who are asked before all others."""
+_FIRST = (-(1 << 62), 0)
+"""Where those stand who are asked before all others."""
 
 
 class _Choice:
@@ -201,8 +201,12 @@ class InOrderOptions:
 class InOrder(GangQueue):
     """Asks who waits in order; others start before those that do not fit, as far as they may.
 
+    Those of higher priority come first, and who may pass them is as among equals.
+
     Tasks that can take the same places stand in one line: where one of them does not fit, the others need not be asked.
     """
+
+    supports: ClassVar[Features] = TOGETHER
 
     def __init__(self, blocking: bool = False, reserve_after: int | None = None) -> None:
         self._blocking, self._reserve_after = blocking, reserve_after
@@ -223,11 +227,13 @@ class InOrder(GangQueue):
         """Return where a task stands in the queue, the least first: its release, unless a policy says otherwise."""
         return self.released_us(task)
 
-    def enter(self, task: int, key: int) -> None:
-        """Have a task wait in the line of its kinds, where a key puts it."""
+    def enter(self, task: int, stands: tuple[int, int] | None = None) -> None:
+        """Have a task wait in the line of its kinds, where it stands by its priority and key unless said otherwise."""
         kinds, row = self.kinds(task), self.site.run_us[self.site.template[task]]
+        if stands is None:
+            stands = -self.site.jobs[self.site.job[task]].priority, self.key(task)
         self.leave(task)
-        self._entry[task] = kinds, Waiting(key, task, min(row[kind] for kind in kinds))
+        self._entry[task] = kinds, Waiting(stands, task, min(row[kind] for kind in kinds))
         self._lines.setdefault(kinds, Line()).add(self._entry[task][1])
 
     def leave(self, task: int) -> None:
@@ -240,7 +246,7 @@ class InOrder(GangQueue):
         """Queue the tasks up, and look again when they have waited for too long."""
         super().released(job)
         for task in self.site.job_tasks[job]:
-            self.enter(task, self.key(task))
+            self.enter(task)
             if self._reserve_after is not None:
                 self._impatient.append(task)
                 self.site.wake(self.site.now + self._reserve_after)

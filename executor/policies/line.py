@@ -15,12 +15,12 @@ class Waiting(NamedTuple):
     Parameters
     ----------
     key, task
-        Where it stands.
+        Where it stands: by less urgency and what the policy goes by, the least first.
     run_us
         Its shortest run.
     """
 
-    key: int
+    key: tuple[int, int]
     task: int
     run_us: int
 

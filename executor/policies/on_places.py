@@ -262,7 +262,7 @@ class DallyOnPlaces(InOrder):
         """Start who fits by what it takes now, and have the others asked again when they take more."""
         self._patient = {task: None for task in self._patient if task in self.waits}
         for task in self._patient:
-            self.enter(task, self.key(task))
+            self.enter(task)
         super().offer()
         for task in self._patient:
             for due_us in (self.released_us(task) + tau for tau in self._tau(task)[1:]):

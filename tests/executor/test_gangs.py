@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tests.gangs import draw, job, servers, window
+from tests.instances import instance
 from truenorth.executor import PolicyError, parse_policy, simulate
 from truenorth.executor.policies.replay import replay
 from truenorth.executor.simulation import change_future, first_difference, past
@@ -55,6 +57,33 @@ def _four() -> Instance:
 )
 def test_the_window_by_hand(policy: str, starts: list[int]) -> None:
     assert _starts(_four(), policy) == starts
+
+
+def _with_an_urgent_one() -> Instance:
+    # As above, and late is urgent.
+    four = _four()
+    return instance([*four.jobs[:3], replace(four.jobs[3], priority=1)], on=four.cluster)
+
+
+@pytest.mark.parametrize(
+    ("policy", "starts"),
+    [
+        # Short waits behind the wide one, so that at 3 a GPU is free for late until 23; then they follow in their order.
+        ("fifo", [0, 23, 28, 3]),
+        # Short has passed the wide one; when it ends, late comes before that, which waits until 26.
+        ("easy", [0, 26, 2, 6]),
+        ("sjf", [0, 26, 2, 6]),
+        ("dally", [0, 26, 2, 6]),
+    ],
+)
+def test_who_is_urgent_comes_first(policy: str, starts: list[int]) -> None:
+    assert _starts(_with_an_urgent_one(), policy) == starts
+
+
+@pytest.mark.parametrize("policy", ["conservative", "compass", "rltune"])
+def test_who_binds_or_books_on_arrival_refuses_urgency(policy: str) -> None:
+    with pytest.raises(PolicyError, match=f"policy {policy} has no support for priorities"):
+        _starts(_with_an_urgent_one(), policy)
 
 
 def test_least_gpu_time_goes_first() -> None:

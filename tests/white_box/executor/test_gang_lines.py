@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_right, insort
+from dataclasses import replace
 
 import pytest
 
@@ -21,7 +22,11 @@ class _OneByOne(InOrder):
     def offer(self) -> None:
         self._held = None
         early = self._reserve_after is not None
-        order = {task: (0, 0) if early and self.reserves(task) else (1, self.key(task)) for task in self.waits}
+        urgency = {task: self.site.jobs[self.site.job[task]].priority for task in self.waits}
+        order = {
+            task: (0, 0, 0) if early and self.reserves(task) else (1, -urgency[task], self.key(task))
+            for task in self.waits
+        }
         for task in sorted(order, key=lambda task: (order[task], task)):
             # Where nothing was freed, who was asked before is not asked again.
             asked = self._freed or task in self._new
@@ -43,17 +48,20 @@ def _crowd(rng: random.Random) -> tuple[Instance, Instance]:
     count, held, rule = rng.choice((2, 4)), rng.choice((2, 4)), rng.choice(("aligned", "any"))
     kinds = rng.choice(("A" * count, "AB" * (count // 2)))
     sizes = [size for size in (1, 2, 4, 2 * held) if size <= held or (size == 2 * held and "B" not in kinds)]
+    most_urgent = rng.choice((0, 0, 2))
     told, truth = list[Job](), list[Job]()
     for _ in range(80):
         size, release_us = rng.choice(sizes), rng.randint(0, 60)
         us = {kind: rng.randint(1, 60) for kind in "AB"}
-        told.append(job(size, us, release_us))
-        truth.append(job(size, {kind: max(1, each * rng.randint(2, 5) // 4) for kind, each in us.items()}, release_us))
+        urgency = rng.randint(0, most_urgent)
+        true_us = {kind: max(1, each * rng.randint(2, 5) // 4) for kind, each in us.items()}
+        told.append(replace(job(size, us, release_us), priority=urgency))
+        truth.append(replace(job(size, true_us, release_us), priority=urgency))
     on = servers(count, held, rule, kinds)
     return window(*told, on=on), window(*truth, on=on)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(12))
 def test_lines_by_turns_start_whom_one_by_one_does(seed: int) -> None:
     told, truth = _crowd(random.Random(seed))
     for policy, plain in (
@@ -79,6 +87,7 @@ def test_who_was_passed_over_is_asked_again_when_the_place_is_taken() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_conservative_backfill_reserves_on_arrival_whatever_comes_later(seed: int) -> None:
     made, _ = _crowd(random.Random(seed))
+    made = instance([replace(each, priority=0) for each in made.jobs], on=made.cluster)
     starts = simulate(made, parse_policy("conservative")).start_us.tolist()
     for count in (20, 50, 79):
         begun = instance(made.jobs[:count], on=made.cluster)
@@ -91,10 +100,10 @@ def test_a_line_is_a_sorted_list() -> None:
         if plain and rng.random() < 0.4:
             line.remove(plain.pop(rng.randrange(len(plain))))
         else:
-            entry = Waiting(rng.randint(0, 50), number, rng.randint(1, 1_000))
+            entry = Waiting((0, rng.randint(0, 50)), number, rng.randint(1, 1_000))
             insort(plain, entry)
             line.add(entry)
         assert line.first() == (plain[0] if plain else None)
-        asked, limit = Waiting(rng.randint(0, 50), rng.randint(0, number), 0), rng.choice((None, 5, 500))
+        asked, limit = Waiting((0, rng.randint(0, 50)), rng.randint(0, number), 0), rng.choice((None, 5, 500))
         behind = (each for each in plain[bisect_right(plain, asked) :] if limit is None or each.run_us <= limit)
         assert line.after(asked, limit) == next(behind, None)
