@@ -68,7 +68,7 @@ def _with_an_urgent_one() -> Instance:
 @pytest.mark.parametrize(
     ("policy", "starts"),
     [
-        # Short waits behind the wide one, so that at 3 a GPU is free for late until 23; then they follow in their order.
+        # Short waits behind the wide one, so that at 3 a GPU is free for late until 23; then both in order.
         ("fifo", [0, 23, 28, 3]),
         # Short has passed the wide one; when it ends, late comes before that, which waits until 26.
         ("easy", [0, 26, 2, 6]),

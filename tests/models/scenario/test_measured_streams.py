@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,18 @@ def test_keys_for_every_kind_or_per_kind(tmp_path: Path) -> None:
     per_kind = {key: {"A": value, "B": value} for key, value in MEASURED.items()}
     kinds = {key: {"A": value, "B": value} for key, value in {"chunk": 16, "concurrency": 4}.items()}
     assert speed_of(scenario(tmp_path, **per_kind, **kinds)).content == speed.content
+
+
+def test_a_tie_to_nobody_names_the_key_and_who_there_is(tmp_path: Path) -> None:
+    scenario(tmp_path)
+    path = tmp_path / "chat.yaml"
+    document = yaml.safe_load(path.read_text())
+    again = {"stream": "chat", "prompt": 5, "output_tokens": 9, "after": ["answer"], "with": "anser"}
+    document["workflows"]["chat"]["tasks"]["again"] = again
+    path.write_text(yaml.safe_dump(document))
+    named = "workflows.chat.tasks.again.with: unknown task 'anser'; did you mean 'answer'?"
+    with pytest.raises(InputError, match=re.escape(named)):
+        load_scenario(path)
 
 
 FITTED = {"log": "run.jsonl", "requests": 300, "mean_error": 0.012, "p95_error": 0.0}
