@@ -335,6 +335,13 @@ def promise_both(scenario: Path) -> None:
         promise(path)
 
 
+_READS = {
+    **dict.fromkeys(("slurm", "sacct", "csv", "tsv", "json", "jsonl", "jmeter", "otlp", "jaeger", "envoy"), "table"),
+    **dict.fromkeys(("mooncake", "burstgpt", "vllm", "guidellm", "genai-perf", "aiperf", "llm", "chat"), "tokens"),
+}
+"""By what a user may call a log: the format that reads it."""
+
+
 def parse_format(text: str) -> tuple[Format, Reader]:
     """Read ``name:key=value,key=value``: a format, and its reader with these options.
 
@@ -345,7 +352,8 @@ def parse_format(text: str) -> tuple[Format, Reader]:
     """
     name, _, options = text.strip().partition(":")
     if name not in FORMATS:
-        raise QuestionError(f"unknown format {name[:60]!r}; {allowed(name, FORMATS)}")
+        reads = f"; {_READS[name.lower()]} reads what {name} writes" if name.lower() in _READS else ""
+        raise QuestionError(f"unknown format {name[:60]!r}{reads}; {allowed(name, FORMATS)}")
     made = FORMATS[name]
     reader: Any = Kind("format", QuestionError).options(name, made.reader, options)
     return made, reader

@@ -230,6 +230,7 @@ def test_the_window_is_cut_before_the_rate_is_scaled(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        ({"format_text": "Slurm"}, "unknown format 'Slurm'; table reads what Slurm writes; allowed are gentd26"),
         ({"format_text": "gentd62"}, "unknown format 'gentd62'; did you mean 'gentd26'"),
         ({"format_text": "table:colour=red"}, "unknown option 'colour'"),
         ({"format_text": "azure-llm:decode=2 days"}, "option decode: '2 days' is no time"),
