@@ -209,7 +209,7 @@ class ServersAnswer(Answer):
 
     @property
     def servers(self) -> int | None:
-        """Servers of the size found."""
+        """Servers of the least size found, of a plan that knows the future; what to order is `recommended`."""
         return None if self.mix is None else sum(self.mix)
 
     @property
