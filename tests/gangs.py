@@ -94,19 +94,19 @@ def draw_moldable(rng: random.Random) -> Instance:
         return draw_moldable(rng)
 
 
+def held_to(job: Job, mode: Mode) -> Job:
+    """Return a job whose task has no choice; its slowdown divides as before."""
+    task = Task.of_modes("run", [mode])
+    workflow = Workflow(f"{job.workflow.name} {mode.gpus}", (task,), ideal_us=job.workflow.critical_path_us)
+    return replace(job, workflow=workflow)
+
+
 def rigid(instance: Instance) -> Iterator[Instance]:
-    """Yield the window with every task held to one of its modes, for each choice; slowdowns divide as before."""
-    choices = [job.workflow.tasks[0].choices for job in instance.jobs]
-    for modes in product(*choices):
-        jobs = [
-            replace(
-                job,
-                workflow=Workflow(f"{number}", (Task.of_modes("run", [mode]),), ideal_us=job.workflow.critical_path_us),
-            )
-            for number, (job, mode) in enumerate(zip(instance.jobs, modes, strict=True))
-        ]
+    """Yield the window with every task held to one of its modes, for each choice."""
+    for modes in product(*(job.workflow.tasks[0].choices for job in instance.jobs)):
+        held = tuple(held_to(job, mode) for job, mode in zip(instance.jobs, modes, strict=True))
         try:
-            yield replace(instance, jobs=tuple(jobs))
+            yield replace(instance, jobs=held)
         except InstanceError:  # no place for some mode
             continue
 

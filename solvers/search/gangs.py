@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +27,8 @@ METHOD = "search"
 
 _HOT, _COLD = 0.05, 0.0005
 """First and last temperature, as multiples of a job's average share of the cost."""
+_SPENT = (1.0, 1.25, 1.5, 2.0, 3.0, inf)
+"""How many times its least GPU-time a task may take in the plans to begin with."""
 _SLICE_S, _FIRST_MOVES = 0.2, 4
 """How long moves are tried between two looks at the clock; how many at first."""
 _MOST_TASKS, _MOST_INSTANTS = 20_000, 20_000_000
@@ -58,7 +61,7 @@ def improve(search: Search, seed: int, workers: int, iterations: int | None = No
 def begin(search: Search) -> None:
     """Offer the plans of some orders: by release, by run time, by GPU-time, each over the weight of its job.
 
-    What may choose is in its fastest mode in all of them, or in that of least GPU-time in all.
+    What may choose takes the fastest of its modes that take at most so many times its least GPU-time, from few to any.
     """
     prepared = _prepare(search)
     if prepared is None:
@@ -66,8 +69,7 @@ def begin(search: Search) -> None:
     tables = prepared.tables
     run_us = np.where(tables.wide_run >= 0, tables.wide_run, tables.run.max(axis=1))
     worth = np.maximum(tables.weight[tables.job], 1e-200)
-    rules = (run_us, run_us * tables.size) if tables.choosers.size else (run_us,)
-    for mode in (_least(tables, rule) for rule in rules):
+    for mode in [_fastest(tables, run_us, most) for most in (_SPENT if tables.choosers.size else _SPENT[-1:])]:
         run, size = run_us[mode].astype(np.float64), tables.size[mode]
         for key in (tables.release, run / worth, run * size / worth, -run * size):
             order = np.lexsort((tables.release, key)).astype(np.int64)
@@ -102,10 +104,13 @@ def _modes_of(instance: Instance, tables: GangTables, timeline: Timeline) -> Int
     return np.array([one + np.searchsorted(tables.size[one:end], gpus) for one, end, gpus in modes], np.int64)
 
 
-def _least(tables: GangTables, of_mode: Ints) -> Ints:
-    """Return the mode of each task of which something is least."""
-    modes = zip(tables.mode_from.tolist(), tables.mode_to.tolist(), strict=True)
-    return np.array([one + of_mode[one:end].argmin() for one, end in modes], np.int64)
+def _fastest(tables: GangTables, run_us: Ints, most: float) -> Ints:
+    """Return the fastest mode of each task, of those that take at most so many times its least GPU-time."""
+    area, fastest = run_us * tables.size, []
+    for one, end in zip(tables.mode_from.tolist(), tables.mode_to.tolist(), strict=True):
+        spent, took = area[one:end], run_us[one:end]
+        fastest.append(one + int(np.where(spent <= most * spent.min(), took, FAR).argmin()))
+    return np.array(fastest, np.int64)
 
 
 class _Walk:
