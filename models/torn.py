@@ -70,17 +70,19 @@ def _parts(fastest: Mapping[str, Mapping[int, int]]) -> Sequence[dict[str, int]]
     -----
     Invariant: on every kind, in every mode of k GPUs and p us, all parts find room on k GPUs within p.
     Because: `_others` makes the others so short.
-    Cost: of the numbers of parts that some mode has, the one of most GPU-time is taken.
+    Cost: of 1 and the numbers of GPUs of modes, the number of parts is taken that has most GPU-time.
     """
-    best: list[dict[str, int]] = []
-    for count in sorted({gpus for modes in fastest.values() for gpus in modes}):
-        first = {kind: min(modes.values()) for kind, modes in fastest.items()}
-        others = {kind: _others(modes, count) for kind, modes in fastest.items()} if count > 1 else {}
+    first = {kind: min(modes.values()) for kind, modes in fastest.items()}
+    best = [first]
+    for count in sorted({gpus for modes in fastest.values() for gpus in modes} - {1}):
+        others = {kind: _others(modes, count) for kind, modes in fastest.items()}
         if all(others.values()):
-            parts = [first, *[others] * (count - 1)]
-            best = max(best, parts, key=lambda each: sum(sum(part.values()) for part in each))
-    # Where no number has parts of a microsecond, one part is the fastest mode.
-    return best or [{kind: min(modes.values()) for kind, modes in fastest.items()}]
+            best = max(best, [first, *[others] * (count - 1)], key=_gpu_time)
+    return best
+
+
+def _gpu_time(parts: Sequence[Mapping[str, int]]) -> int:
+    return sum(sum(part.values()) for part in parts)
 
 
 def _others(modes: Mapping[int, int], count: int) -> int:
