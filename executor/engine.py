@@ -15,7 +15,7 @@ from truenorth.executor.device import COME, DELAY_END, DRAIN, GO, LOAD_END, LOST
 from truenorth.executor.errors import PolicyError, StalledError, StoppedError
 from truenorth.executor.execution import NOWHERE
 from truenorth.executor.knowledge import WorkflowTables
-from truenorth.executor.policies.on_places import on_places, takes_places
+from truenorth.executor.policies.on_places import on_places, supported_on_places
 from truenorth.executor.policies.parse import POLICIES
 from truenorth.executor.policies.queueing import QueuePolicy
 from truenorth.executor.policy import Policy
@@ -23,7 +23,7 @@ from truenorth.executor.site import Site
 from truenorth.models import Instance, Job, Timeline, Workflow
 from truenorth.models.branches import deciders
 from truenorth.models.cluster import ALWAYS, FOREVER
-from truenorth.models.features import missing
+from truenorth.models.features import Feature, features_of, missing
 
 SERVING_POLICIES = (
     "round_robin, least_requests, least_tokens, least_work, least_delay, prefix_affinity, turns, and what sets "
@@ -130,7 +130,8 @@ class Engine:
             problem = f"policy {name} has no support for {', '.join(self._lacking)}"
             if self._instance.streams is not None:
                 raise PolicyError(f"{problem}; allowed are {SERVING_POLICIES}")
-            allowed = ", ".join(name for name, of in POLICIES.items() if takes_places(of))
+            wide = {Feature.GANGS, Feature.MODES} & {*features_of(self._instance)}
+            allowed = ", ".join(name for name, of in POLICIES.items() if wide <= supported_on_places(of))
             some = f"{allowed} for tasks on several GPUs without models, and others without such"
             if not self._instance.gangs:
                 some = ", ".join(name for name, of in POLICIES.items() if not missing(self._instance, of.supports))

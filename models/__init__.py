@@ -18,7 +18,7 @@ from truenorth.models.objective import Objective, completion_us, objective_value
 from truenorth.models.slo import ServiceLevel, ServiceLevels
 from truenorth.models.streams import StreamClass, StreamSpeed, Tokens
 from truenorth.models.timeline import Placement, Residency, ServedRequests, Timeline, Violation
-from truenorth.models.workload import WHOLE, BatchClass, Edge, Job, MLModel, Task, Workflow
+from truenorth.models.workload import WHOLE, BatchClass, Edge, Job, MLModel, Mode, Task, Workflow
 
 __all__ = [
     "GPU",
@@ -39,6 +39,7 @@ __all__ = [
     "MLModel",
     "Memory",
     "Metrics",
+    "Mode",
     "Network",
     "Objective",
     "Placement",

@@ -29,6 +29,7 @@ class Feature(StrEnum):
     SHARES = "shares of a GPU"
     MEMORY = "memory of tasks"
     GANGS = "runs on several GPUs"
+    MODES = "tasks with a choice of numbers of GPUs"
     STREAMS = "continuous batching"
     ENGINES = "context, mixed iterations, shared budgets or growing KV"
     ADAPTERS = "adapters of language models"
@@ -53,6 +54,9 @@ PRESENT: Mapping[Feature, Callable[[Instance], bool]] = {
     Feature.SHARES: lambda instance: bool((instance.template_share < WHOLE).any()),
     Feature.MEMORY: lambda instance: bool(instance.template_memory.any()),
     Feature.GANGS: lambda instance: instance.gangs,
+    Feature.MODES: lambda instance: (
+        instance.gangs and any(task.modes for workflow in instance.workflows for task in workflow.tasks)
+    ),
     Feature.STREAMS: lambda instance: instance.streams is not None,
     Feature.ENGINES: lambda instance: instance.streams is not None and instance.streams.amended,
     Feature.ADAPTERS: lambda instance: (
@@ -80,6 +84,8 @@ CACHED: Features = SERVING | {Feature.CACHES}
 
 TOGETHER: Features = NO_RULES | {Feature.GANGS, Feature.PLACES, Feature.MEMORY}
 """Of windows with runs on several GPUs, each by itself."""
+MOLDABLE: Features = TOGETHER | {Feature.MODES}
+"""The same, of which some may choose how many GPUs they take."""
 
 
 def missing(instance: Instance, supports: Features) -> list[Feature]:

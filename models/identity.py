@@ -97,7 +97,9 @@ def _demand(task: Task) -> list[dict[str, Any]]:
         tied = {} if task.tied_to is None else {"with": task.tied_to}
         marked = {"first_token": True} if task.first_token else {}
         return [{"stream": task.stream.name, **tied, **marked, **given}]
-    if task.gpus > 1:
+    if task.modes:
+        given["modes"] = [[mode.gpus, dict(mode.runtime_us), _number(mode.across)] for mode in task.modes]
+    elif task.gpus > 1:
         given |= {"gpus": task.gpus} | ({} if task.across == 1 else {"across": _number(task.across)})
     asked = {"share": task.share, "memory": task.memory_bytes}
     plain = asked == {"share": WHOLE, "memory": 0}

@@ -27,7 +27,7 @@ from truenorth.models.restrictions import (
 )
 from truenorth.models.stream_tables import StreamTables
 from truenorth.models.tables import LARGEST, NEVER, NONE, Arcs, Ints
-from truenorth.models.workload import WHOLE, BatchClass, Job, MLModel, Task, Workflow
+from truenorth.models.workload import WHOLE, BatchClass, Job, MLModel, Task, Workflow, sizes_of
 
 __all__ = [
     "NEVER",
@@ -95,7 +95,7 @@ class Instance:
         Run time of a template on a class of places in microseconds, NEVER if it cannot run there; of a request of a
         stream that of the smallest there can be. Shape [templates, classes].
     template_gpus
-        Per template: how many GPUs a run takes. Shape [templates].
+        Per template: how many GPUs a run takes, with modes at most. Shape [templates].
     load_us
         Load time of a model on a GPU class in microseconds, NEVER if it may not be there. Shape [models, classes].
     weight_bytes
@@ -241,8 +241,8 @@ class Instance:
     def _tabulate(self) -> None:
         classes = tables.GPUClasses.of(self.cluster, self.restrictions)
         load_us = tables.load_times(self.models, classes, self.restrictions)
-        gpus = [task.gpus for workflow in self.workflows for task in workflow.tasks]
-        places = Places.of(self.cluster, gpus)
+        tasks = [task for workflow in self.workflows for task in workflow.tasks]
+        places = Places.of(self.cluster, sizes_of(self.workflows))
         place_class, kinds_of_places = tables.place_classes(places, self.cluster, classes)
         needs = tables.needed_models(self.workflows, self.models)
         tables.needed_models(self.catalogue, self.models)  # refuses unknown models
@@ -253,7 +253,7 @@ class Instance:
         self._set("class_gpu", classes.gpus)
         self._set("places", places)
         self._set("place_class", place_class)
-        self._set("template_gpus", np.array(gpus, np.int64))
+        self._set("template_gpus", np.array([task.gpus for task in tasks], np.int64))
         self._set("weight_bytes", tables.as_ints([model.weight_bytes for model in self.models], "weights"))
         self._set("load_us", load_us)
         self._set("needs", needs)
@@ -349,8 +349,9 @@ class Instance:
         task = workflow.tasks[position]
         if all(task.runtime_on(kind) is None for kind in kinds):
             return f"it lists run times for {', '.join(sorted(task.runtime_us))}, the cluster has {', '.join(kinds)}"
-        if task.gpus > 1 and not any(len(place) == task.gpus for place in self.places.gpus):
-            return f"there is no place of {task.gpus} GPUs"
+        numbers = [mode.gpus for mode in task.choices]
+        if task.gpus > 1 and not any(len(place) in numbers for place in self.places.gpus):
+            return f"there is no place of {' or '.join(map(str, numbers))} GPUs"
         eligible = [gpu for gpu in self.class_gpu if task.runtime_on(gpu.kind) is not None]
         if task.stream is not None and all(gpu.slots for gpu in eligible):
             return "it is a request of a stream, and every eligible GPU has slots"

@@ -7,7 +7,7 @@ Times that many tasks share are kept once per *template* (a task of a workflow) 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from truenorth.models.cluster import GPU, Cluster, Network
 from truenorth.models.places import Places
 from truenorth.models.restrictions import InstanceError, Restrictions
-from truenorth.models.workload import BatchClass, Edge, Job, MLModel, Task, Workflow
+from truenorth.models.streams import of_kind
+from truenorth.models.workload import BatchClass, Edge, Job, MLModel, Mode, Workflow
 
 NEVER = -1
 """Stands in the tables for "cannot run here" and "cannot be loaded here"."""
@@ -80,7 +81,7 @@ def _content(workflow: Workflow) -> object:
                 task.share,
                 task.memory_bytes,
                 task.input_bytes,
-                (task.gpus, task.across),
+                (task.gpus, task.across, tuple(mode.content for mode in task.modes)),
                 None if task.batch is None else task.batch.content,
                 None if task.stream is None else (task.stream.content, task.tokens, task.tied_to, task.first_token),
             )
@@ -202,23 +203,34 @@ def run_times(
     }
     rows = []
     for needed, (workflow, task) in zip(needs, tasks, strict=True):
-        row = []
-        for gpu, index, fits in zip(classes.gpus, classes.first, room[needed, task.memory_bytes], strict=True):
-            possible = fits and restrictions.allows_workflow(workflow.name, index)
-            runtime = task.runtime_on(gpu.kind) if possible else None
-            row.append(NEVER if runtime is None else runtime)
-        rows.append(
-            [_at_place(task, place, row) for place in places] if task.gpus > 1 or len(places) > len(row) else row
-        )
+        possible = [
+            fits and restrictions.allows_workflow(workflow.name, index)
+            for index, fits in zip(classes.first, room[needed, task.memory_bytes], strict=True)
+        ]
+        modes = {
+            mode.gpus: (mode, [_alone(mode, gpu, able) for gpu, able in zip(classes.gpus, possible, strict=True)])
+            for mode in task.choices
+        }
+        several = task.gpus > 1 or len(places) > len(possible)
+        rows.append([_at_place(modes, place) for place in places] if several else modes[1][1])
     return as_ints(rows, "run times")
 
 
-def _at_place(task: Task, place: PlaceClass, alone: Sequence[int]) -> int:
-    """Return the run time of a task at a place of a class, from those on the classes of its GPUs."""
-    times = [alone[own] for own in place.classes]
-    if task.gpus != place.size or NEVER in times:
+def _alone(mode: Mode, gpu: GPU, able: bool) -> int:
+    """Return the run time of a mode on GPUs of a class, NEVER where it cannot run."""
+    runtime = of_kind(mode.runtime_us, gpu.kind) if able else None
+    return NEVER if runtime is None else runtime
+
+
+def _at_place(modes: Mapping[int, tuple[Mode, Sequence[int]]], place: PlaceClass) -> int:
+    """Return the run time of a task at a place of a class, in the mode of as many GPUs, from those on their classes."""
+    if place.size not in modes:
         return NEVER
-    return math.ceil(max(times) * task.across) if place.spread else max(times)
+    mode, alone = modes[place.size]
+    times = [alone[own] for own in place.classes]
+    if NEVER in times:
+        return NEVER
+    return math.ceil(max(times) * mode.across) if place.spread else max(times)
 
 
 def batch_classes(workflows: Sequence[Workflow]) -> tuple[tuple[BatchClass, ...], Ints]:

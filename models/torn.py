@@ -1,19 +1,24 @@
 """The torn twin: every run on k GPUs as k runs on one GPU each, free to start when and where they like.
 
+A task that chooses among numbers of GPUs is torn once, so that whatever it chooses leaves room for its parts: one as
+long as its fastest mode, the others alike. Together they have about the least area of a mode.
+
 Invariant: the window has no plan below a bound of the twin.
-Because: the k parts of a run, on the GPUs of its place from its start to its end, keep every rule of the twin; a part
-    takes no longer than the run at the fastest place of its kind; a job ends with the last of its tasks in both.
-Cost: the parts may be torn apart: a fragmented cluster, or the order of large runs, costs the twin nothing.
+Because: on the GPUs of a run's place, from its start to its end, its parts find room, whatever its mode (see `_parts`),
+    and keep every rule of the twin; a job ends no sooner than its parts do.
+Cost: the parts may be torn apart: a fragmented cluster, or the order of large runs, costs the twin nothing. Nor does a
+    mode that is fast, but takes much GPU-time.
 If wrong: unsound; certificates of windows with such runs are verified on this twin.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
 from truenorth.models.instance import NEVER, Instance
-from truenorth.models.workload import Task, Workflow
+from truenorth.models.workload import Workflow
 
 
 def torn(instance: Instance) -> Instance:
@@ -37,18 +42,67 @@ def _torn_workflow(instance: Instance, workflow: Workflow, first: int) -> Workfl
         if task.gpus == 1:
             tasks.append(task)
             continue
-        part = replace(task, gpus=1, across=Fraction(1), runtime_us=_fastest(instance, template, task))
-        tasks += [replace(part, name=f"{task.name}/{number}") for number in range(task.gpus)]
+        part = replace(task, gpus=1, across=Fraction(1), modes=())
+        tasks += [
+            replace(part, name=f"{task.name}/{number}", runtime_us=runtime_us)
+            for number, runtime_us in enumerate(_parts(_fastest(instance, template)))
+        ]
     # What slowdowns divide by stays what it is in the window.
     return replace(workflow, tasks=tuple(tasks), of=None, ideal_us=workflow.ideal_us or workflow.critical_path_us)
 
 
-def _fastest(instance: Instance, template: int, task: Task) -> dict[str, int]:
-    """Return the shortest run time of a task by kind of GPU, over the places of that kind."""
-    fastest: dict[str, int] = {}
+def _fastest(instance: Instance, template: int) -> dict[str, dict[int, int]]:
+    """Return the shortest run time of a task by kind of GPU and number of GPUs, over the places of that sort."""
+    fastest: dict[str, dict[int, int]] = {}
     row = instance.run_us[template]
-    for place, kind in enumerate(instance.place_class.tolist()):
-        if row[kind] != NEVER:
-            gpu = instance.cluster.gpus[instance.places.gpus[place][0]]
-            fastest[gpu.kind] = min(int(row[kind]), fastest.get(gpu.kind, int(row[kind])))
+    for place, sort in enumerate(instance.place_class.tolist()):
+        if row[sort] != NEVER:
+            gpus = instance.places.gpus[place]
+            modes = fastest.setdefault(instance.cluster.gpus[gpus[0]].kind, {})
+            modes[len(gpus)] = min(int(row[sort]), modes.get(len(gpus), int(row[sort])))
     return fastest
+
+
+def _parts(fastest: Mapping[str, Mapping[int, int]]) -> Sequence[dict[str, int]]:
+    """Return the run times of the parts of a task by kind of GPU, from those of its modes there.
+
+    Notes
+    -----
+    Invariant: on every kind, in every mode of k GPUs and p us, all parts find room on k GPUs within p.
+    Because: `_others` makes the others so short.
+    Cost: of 1 and the numbers of GPUs of modes, the number of parts is taken that has most GPU-time.
+    """
+    first = {kind: min(modes.values()) for kind, modes in fastest.items()}
+    best = [first]
+    for count in sorted({gpus for modes in fastest.values() for gpus in modes} - {1}):
+        others = {kind: _others(modes, count) for kind, modes in fastest.items()}
+        if all(others.values()):
+            best = max(best, [first, *[others] * (count - 1)], key=_gpu_time)
+    return best
+
+
+def _gpu_time(parts: Sequence[Mapping[str, int]]) -> int:
+    return sum(sum(part.values()) for part in parts)
+
+
+def _others(modes: Mapping[int, int], count: int) -> int:
+    """Return how long all parts but the first may be, which is as long as the fastest mode; 0 where there is no room.
+
+    >>> _others({4: 12}, 4)  # as long as the first
+    12
+    >>> _others({1: 40, 4: 12}, 4)  # one after the other on 1 GPU: 12 + 9 + 9 + 9
+    9
+    """
+    first = min(modes.values())
+
+    def fits(other: int) -> bool:
+        """Say whether every mode of k GPUs has room beside the first part on one of them, and on the k - 1 others."""
+        return all(
+            (run_us - first) // other + (gpus - 1) * (run_us // other) >= count - 1 for gpus, run_us in modes.items()
+        )
+
+    low, high = 0, first
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low

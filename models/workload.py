@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from graphlib import CycleError, TopologicalSorter
@@ -124,6 +124,27 @@ def _check_demand(owner: str, models: tuple[str, ...], share: int, memory_bytes:
 
 
 @dataclass(frozen=True, slots=True)
+class Mode:
+    """One way to run a task: on how many GPUs, and how long that takes; parameters as of a task."""
+
+    gpus: int
+    runtime_us: Mapping[str, int]
+    across: Fraction = Fraction(1)
+
+    def __post_init__(self) -> None:
+        if not self.runtime_us or min(self.runtime_us.values()) < 1:
+            raise ValueError(f"a mode of {self.gpus} GPUs needs a run time, and every run time is at least 1 us")
+        if self.gpus < 1 or self.across < 1 or (self.across != 1 and self.gpus == 1):
+            problem = f"takes {self.gpus} GPUs, {self.across} times as long across servers"
+            raise ValueError(f"{problem}; allowed are at least 1 and, for several GPUs, at least 1")
+
+    @property
+    def content(self) -> object:
+        """A key that equal modes share."""
+        return self.gpus, frozenset(self.runtime_us.items()), self.across
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """A step of a workflow.
 
@@ -157,12 +178,15 @@ class Task:
     first_token
         Whether the first token of its job is that of this request.
     gpus
-        How many GPUs it takes, all of a place, from start to end (rule G1).
+        How many GPUs it takes, all of a place, from start to end (rule G1); with modes the most.
     across
         Factor on its run time at places that span servers.
     blocks
         Numbers of the leading blocks of a request's prompt, unless its job says otherwise: equal ones behind equal ones
         are the same tokens, which nodes cache if the class says so (rule E4).
+    modes
+        Of a task that runs on one of several numbers of GPUs, ascending by these; run times are then the fastest of
+        all modes (see `of_modes`).
     """
 
     name: str
@@ -180,6 +204,7 @@ class Task:
     gpus: int = field(default=1, repr=False)
     across: Fraction = field(default=Fraction(1), repr=False)
     blocks: tuple[int, ...] = field(default=(), repr=False)
+    modes: tuple[Mode, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         if not self.runtime_us or min(self.runtime_us.values()) < 1:
@@ -195,10 +220,17 @@ class Task:
         self._check_gang()
 
     def _check_gang(self) -> None:
-        """Refuse what a run on several GPUs cannot have."""
+        """Refuse what a run on several GPUs cannot have, and a task that is no more like its modes."""
         if self.gpus < 1 or self.across < 1 or (self.across != 1 and self.gpus == 1):
             problem = f"takes {self.gpus} GPUs, {self.across} times as long across servers"
             raise ValueError(f"task {self.name}: {problem}; allowed are at least 1 and, for several GPUs, at least 1")
+        for one, other in pairwise(self.modes):
+            if one.gpus >= other.gpus:
+                problem = f"two modes take {other.gpus} GPUs, or stand out of order"
+                raise ValueError(f"task {self.name}: {problem}; allowed is one for each number, with a time per kind")
+        own = self.gpus, self.across, self.runtime_us
+        if self.modes and own != (self.modes[-1].gpus, 1, _fastest_of(self.modes)):
+            raise ValueError(f"task {self.name}: differs from its modes")
         if self.gpus > 1 and (self.share != WHOLE or self.batch is not None or self.stream is not None):
             raise ValueError(f"task {self.name}: takes {self.gpus} GPUs; allowed is a share, batch or stream on 1")
 
@@ -238,6 +270,20 @@ class Task:
         return task
 
     @classmethod
+    def of_modes(cls, name: str, modes: Iterable[Mode], memory_bytes: int = 0) -> Task:
+        """Return a task that runs in one of some modes, each of another number of GPUs.
+
+        >>> Task.of_modes("train", [Mode(4, {"V100": 12}), Mode(1, {"*": 40})]).runtime_us
+        {'*': 40, 'V100': 12}
+        """
+        modes = tuple(sorted(modes, key=lambda mode: mode.gpus))
+        if len(modes) > 1:
+            times, most = _fastest_of(modes), modes[-1].gpus
+            return cls(name, times, memory_bytes=memory_bytes, gpus=most, modes=modes)
+        (mode,) = modes
+        return cls(name, mode.runtime_us, memory_bytes=memory_bytes, gpus=mode.gpus, across=mode.across)
+
+    @classmethod
     def of_stream(
         cls,
         name: str,
@@ -255,9 +301,20 @@ class Task:
         plain = name, stream.least_us, models, inputs, WHOLE, 0, None, input_bytes
         return cls(*plain, stream, tokens, tied_to, first_token, blocks=blocks)
 
+    def with_times(self, change: Callable[[int], int]) -> Task:
+        """Return the task with every run time changed, in every mode."""
+        modes = tuple(replace(mode, runtime_us=_changed(mode.runtime_us, change)) for mode in self.modes)
+        times = _fastest_of(modes) if modes else _changed(self.runtime_us, change)
+        return replace(self, runtime_us=times, modes=modes)
+
     def runtime_on(self, kind: str) -> int | None:
         """Return the run time on a kind of GPU in microseconds, or None where the task cannot run."""
         return of_kind(self.runtime_us, kind)
+
+    @property
+    def choices(self) -> tuple[Mode, ...]:
+        """The ways to run it: its modes, or the one that it has."""
+        return self.modes or (Mode(self.gpus, self.runtime_us, self.across),)
 
     @property
     def fastest_us(self) -> int:
@@ -265,6 +322,17 @@ class Task:
         if self.stream is not None and self.tokens is not None:
             return self.stream.alone_us(self.tokens)
         return min(self.runtime_us.values())
+
+
+def _changed(runtime_us: Mapping[str, int], change: Callable[[int], int]) -> dict[str, int]:
+    return {kind: change(time_us) for kind, time_us in runtime_us.items()}
+
+
+def _fastest_of(modes: Sequence[Mode]) -> dict[str, int]:
+    """Return the shortest run time over modes by kind of GPU, of the kinds that one of them lists."""
+    times = [mode.runtime_us for mode in modes]
+    kinds = dict.fromkeys(kind for each in times for kind in each)
+    return {kind: min(us for each in times if (us := of_kind(each, kind)) is not None) for kind in kinds}
 
 
 class WorkflowCycleError(ValueError):
@@ -443,6 +511,11 @@ class Workflow:
                 own_us = None if given_us is None else given_us.get(task.name)
                 finish[index] = ready + (task.fastest_us if own_us is None else own_us)
         return max(finish)
+
+
+def sizes_of(workflows: Iterable[Workflow]) -> set[int]:
+    """Return the numbers of GPUs that runs of some workflows may take."""
+    return {mode.gpus for workflow in workflows for task in workflow.tasks for mode in task.choices}
 
 
 @dataclass(frozen=True, slots=True)

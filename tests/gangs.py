@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 
 from tests.instances import gpu, instance, network
-from truenorth.models import Cluster, Instance, Job, Objective, Task, Workflow
+from truenorth.models import Cluster, Instance, Job, Mode, Objective, Task, Workflow
+from truenorth.models.instance import InstanceError
 from truenorth.models.objective import objective_value
 
 
@@ -32,6 +35,21 @@ def job(gpus: int, runtime_us: int | Mapping[str, int], release_us: int = 0, acr
     return Job(Workflow(f"{gpus} GPUs for {runtimes}", (run,)), release_us)
 
 
+def moldable(
+    runtimes_us: Mapping[int, int | Mapping[str, int]], release_us: int = 0, across: Fraction | int = 1
+) -> Job:
+    """Return a job of one run that chooses how many GPUs it takes; run times by number of GPUs."""
+    modes = [
+        Mode(
+            gpus,
+            {"*": runtime_us} if isinstance(runtime_us, int) else dict(runtime_us),
+            Fraction(1 if gpus == 1 else across),
+        )
+        for gpus, runtime_us in runtimes_us.items()
+    ]
+    return Job(Workflow(f"modes {runtimes_us} {across}", (Task.of_modes("run", modes),)), release_us)
+
+
 def window(*jobs: Job, on: Cluster) -> Instance:
     """Return a window of jobs, in order of release."""
     return instance(sorted(jobs, key=lambda each: each.release_us), on=on)
@@ -52,6 +70,50 @@ def draw(rng: random.Random) -> Instance:
         made = job(size, runtimes, rng.choice((0, 0, 1, 2, 4)), across)
         jobs.append(Job(made.workflow, made.release_us, Fraction(rng.randint(1, 3)), rng.randint(1, 9)))
     return window(*jobs, on=cluster)
+
+
+def draw_moldable(rng: random.Random) -> Instance:
+    """Return a random window of up to four jobs, most of which choose how many GPUs they take."""
+    count = rng.choice((1, 2, 2))
+    held = rng.choice((2, 3, 4))
+    kinds = "".join(rng.choice("AAB") for _ in range(count))
+    cluster = servers(count, held, rng.choice(("aligned", "any", "any")), kinds)
+    sizes = [*range(1, held + 1), *([2 * held] if kinds == "AA" else [])]
+    jobs = []
+    for _ in range(rng.randint(2, 4)):
+        chosen = rng.sample(sizes, rng.randint(1, min(3, len(sizes))))
+        times = {size: {"A": rng.randint(1, 8), "B": rng.randint(1, 8)} for size in chosen}
+        if rng.random() < 0.3:  # a mode may be for one kind alone
+            times[rng.choice(chosen)].pop("B")
+        across = rng.choice((Fraction(1), Fraction(3, 2)))
+        made = moldable(times, rng.choice((0, 0, 1, 2, 4)), across)
+        jobs.append(Job(made.workflow, made.release_us, Fraction(rng.randint(1, 3)), rng.randint(1, 9)))
+    try:
+        return window(*jobs, on=cluster)
+    except InstanceError:  # a job that nothing can run
+        return draw_moldable(rng)
+
+
+def held_to(job: Job, mode: Mode) -> Job:
+    """Return a job whose task has no choice; its slowdown divides as before."""
+    task = Task.of_modes("run", [mode])
+    workflow = Workflow(f"{job.workflow.name} {mode.gpus}", (task,), ideal_us=job.workflow.critical_path_us)
+    return replace(job, workflow=workflow)
+
+
+def rigid(instance: Instance) -> Iterator[Instance]:
+    """Yield the window with every task held to one of its modes, for each choice."""
+    for modes in product(*(job.workflow.tasks[0].choices for job in instance.jobs)):
+        held = tuple(held_to(job, mode) for job, mode in zip(instance.jobs, modes, strict=True))
+        try:
+            yield replace(instance, jobs=held)
+        except InstanceError:  # no place for some mode
+            continue
+
+
+def moldable_optimum(instance: Instance, objective: Objective) -> Fraction:
+    """Return the least value of any plan: the least over every choice of modes."""
+    return min(optimum(each, objective) for each in rigid(instance))
 
 
 def optimum(instance: Instance, objective: Objective) -> Fraction:

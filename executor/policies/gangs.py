@@ -2,6 +2,9 @@
 
 FIFO, EASY and conservative backfill (Lifka, 1995; Mu'alem and Feitelson, 2001), shortest job first, and least GPU-time
 first as Helios has it (QSSF, SC'21). Run times are those that they are told.
+
+A task that chooses how many GPUs it takes starts where it would end first of what is free; who may reserve looks at
+what becomes free, too, and waits for it if it would end sooner so.
 """
 
 from __future__ import annotations
@@ -22,11 +25,13 @@ from truenorth.executor.policies.room import NO_PLACE, Room
 from truenorth.executor.policy import Knows, Policy
 from truenorth.executor.site import Site
 from truenorth.models import NEVER
-from truenorth.models.features import NO_RULES, TOGETHER, Features
+from truenorth.models.features import MOLDABLE, NO_RULES, Features
 from truenorth.models.instance import Ints
 
 _FIRST = (-(1 << 62), 0)
 """Where those stand who are asked before all others."""
+_NEVER_US = 1 << 60
+"""Later than any end."""
 
 
 class _Choice:
@@ -108,9 +113,12 @@ class _Reservation:
 
 
 class _Answer(Enum):
-    """What comes of asking a task: it starts; there is no place; or it would delay whoever has a reservation."""
+    """What comes of asking a task.
 
-    STARTS, NO_PLACE, DELAYS = range(3)
+    It starts; there is no place; it would delay whoever has a reservation; or it waits for where it ends sooner.
+    """
+
+    STARTS, NO_PLACE, DELAYS, WAITS = range(4)
 
 
 class GangQueue(Policy):
@@ -122,13 +130,17 @@ class GangQueue(Policy):
         Who waits, in the order of release, then of the file.
     room
         The GPUs that are free.
+    size_of
+        By class of places: how many GPUs one has.
     """
 
-    supports: ClassVar[Features] = TOGETHER - NO_RULES
+    supports: ClassVar[Features] = MOLDABLE - NO_RULES
 
     def begin(self, site: Site) -> None:
         """Begin with an empty queue and free GPUs."""
         super().begin(site)
+        self.size_of = {kind: len(gpus) for kind, gpus in zip(site.place_class, site.places, strict=True)}
+        self._choosy: dict[tuple[int, ...], bool] = {}
         self.waits: dict[int, None] = {}
         self.room = Room(site)
         self._kinds: dict[int, tuple[int, ...]] = {}
@@ -137,8 +149,14 @@ class GangQueue(Policy):
         # Whether GPUs have become free since all who wait were asked, and who came since.
         self._freed, self._new = False, set[int]()
 
+    def chooses(self, kinds: tuple[int, ...]) -> bool:
+        """Say whether places of some classes have different numbers of GPUs."""
+        if kinds not in self._choosy:
+            self._choosy[kinds] = len({self.size_of[kind] for kind in kinds}) > 1
+        return self._choosy[kinds]
+
     def kinds(self, task: int) -> tuple[int, ...]:
-        """Return the classes of places that can run a task, the fastest first."""
+        """Return the classes of places that can run a task, the fastest first, of equal ones the fewest GPUs."""
         template = self.site.template[task]
         if template not in self._kinds:
             row = self.site.run_us[template]
@@ -206,7 +224,7 @@ class InOrder(GangQueue):
     Tasks that can take the same places stand in one line: where one of them does not fit, the others need not be asked.
     """
 
-    supports: ClassVar[Features] = TOGETHER
+    supports: ClassVar[Features] = MOLDABLE
 
     def __init__(self, blocking: bool = False, reserve_after: int | None = None) -> None:
         self._blocking, self._reserve_after = blocking, reserve_after
@@ -298,6 +316,8 @@ class InOrder(GangQueue):
             if answer is _Answer.STARTS:
                 # Lines whose next ones were refused may find another place now.
                 again = {other: line.after(entry) for other, line in lines.items()}
+            elif answer is _Answer.WAITS:
+                again = {kinds: lines[kinds].after(entry)}
             elif answer is _Answer.DELAYS and self._held is not None:
                 again = {kinds: lines[kinds].after(entry, self._held.start_us - self.site.now)}
             else:
@@ -328,27 +348,56 @@ class InOrder(GangQueue):
 
     def _ask(self, task: int, kinds: tuple[int, ...]) -> _Answer:
         """Start a task if there is a place where it delays nobody with a reservation."""
-        place, held = self.room.find(kinds), self._held
+        held, choosy = self._held, self.chooses(kinds)
+        if held is None and choosy and self.reserves(task):
+            return self._ask_first(task, kinds)
+        answer = _Answer.NO_PLACE
+        # Where one number of GPUs would delay somebody another one may not.
+        for some in [(kind,) for kind in kinds] if choosy else [kinds]:
+            place = self.room.find(some)
+            if place == NO_PLACE:
+                continue
+            ends_before = held is None or self.site.now + self.site.run_time(task, place) <= held.start_us
+            if ends_before or (held is not None and held.leaves_room(place)):
+                self.start(task, place)
+                return _Answer.STARTS
+            answer = _Answer.DELAYS
+        return self._refuse(task) if answer is _Answer.NO_PLACE else answer
+
+    def _ask_first(self, task: int, kinds: tuple[int, ...]) -> _Answer:
+        """Start a task that may reserve, and chooses, if it would end first in a place that is free."""
+        kind, start_us = self._first_to_end(task, kinds)
+        place = self.room.find((kind,)) if start_us == self.site.now else NO_PLACE
         if place == NO_PLACE:
             return self._refuse(task)
-        ends_before = held is None or self.site.now + self.site.run_time(task, place) <= held.start_us
-        if not (ends_before or (held is not None and held.leaves_room(place))):
-            return _Answer.DELAYS
         self.start(task, place)
         return _Answer.STARTS
 
+    def _first_to_end(self, task: int, kinds: tuple[int, ...]) -> tuple[int, int]:
+        """Return where a task would end first, by the class of places, of equal ones the fewest GPUs; and its start."""
+        row, now = self.site.run_us[self.site.template[task]], self.site.now
+        opens = {kind: self._choice((kind,)).open_first(self._free_us, now)[0] for kind in kinds}
+        first = min(kinds, key=lambda kind: (opens[kind] + row[kind], self.size_of[kind], kind))
+        return first, opens[first]
+
     def _refuse(self, task: int) -> _Answer:
         """Reserve for a task without a place if nobody before it has a reservation, and it may have one."""
-        if self._held is None and self.reserves(task):
-            last, now = self._reservation, self.site.now
-            # As before, as long as all runs end when they should.
-            if last is None or last.task != task or last.start_us <= now:
-                kinds = self._entry[task][0]
-                if kinds not in self._choices:
-                    self._choices[kinds] = _Choice(self.site, kinds)
-                self._reservation = _Reservation(self.site, task, self._choices[kinds], self._free_us)
-            self._held = self._reservation
-        return _Answer.NO_PLACE
+        if self._held is not None or not self.reserves(task):
+            return _Answer.NO_PLACE
+        kinds, last, now = self._entry[task][0], self._reservation, self.site.now
+        choosy = self.chooses(kinds)
+        # As before, as long as all runs end when they should.
+        if last is None or last.task != task or last.start_us <= now:
+            some = self._first_to_end(task, kinds)[:1] if choosy else kinds
+            self._reservation = _Reservation(self.site, task, self._choice(some), self._free_us)
+        self._held = self._reservation
+        # Who chooses may leave room for others that can take the same places.
+        return _Answer.WAITS if choosy else _Answer.NO_PLACE
+
+    def _choice(self, kinds: tuple[int, ...]) -> _Choice:
+        if kinds not in self._choices:
+            self._choices[kinds] = _Choice(self.site, kinds)
+        return self._choices[kinds]
 
 
 class Fifo(InOrder):
@@ -421,7 +470,10 @@ class Conservative(GangQueue):
             self._free[: np.searchsorted(self._times, end_us), list(self.site.places[place])] = False
 
     def _reserve_early(self, task: int) -> None:
-        """Reserve the first place that is free for as long as a task runs; of equally early ones the fastest."""
+        """Reserve the first place that is free for as long as a task runs; of equally early ones the fastest.
+
+        Who chooses how many GPUs it takes reserves where it ends first; of equal ones the fewest GPUs.
+        """
         now, row = self.site.now, self.site.run_us[self.site.template[task]]
         past = int(np.searchsorted(self._times, now + 1)) - 1
         self._times, self._free = self._times[past:], self._free[past:]
@@ -429,18 +481,20 @@ class Conservative(GangQueue):
         # Until which instant each GPU stays free, from each instant on.
         taken = np.where(self._free, count, np.arange(count)[:, None])
         until = np.minimum.accumulate(taken[::-1], axis=0)[::-1]
-        first, best = count, NO_PLACE
-        for kind in self.kinds(task):
-            ends = np.searchsorted(self._times, np.maximum(self._times, now) + row[kind])
+        first, best, kinds = count, NO_PLACE, self.kinds(task)
+        choosy, begins, end_us = self.chooses(kinds), np.maximum(self._times, now), _NEVER_US
+        for kind in sorted(kinds, key=self.size_of.__getitem__) if choosy else kinds:
+            ends = np.searchsorted(self._times, begins + row[kind])
             choice = self._choice(kind)
-            fits = choice.open_until(until[:first]) >= ends[:first, None]
+            sooner = int(np.searchsorted(begins + row[kind], end_us)) if choosy else first
+            fits = choice.open_until(until[:sooner]) >= ends[:sooner, None]
             able = np.flatnonzero(fits.any(axis=1))
             if able.size:
                 first = int(able[0])
                 free, run_us = until[first] >= ends[first], row[kind]
+                end_us = int(begins[first]) + run_us
                 best = choice.best(free, self._gpu_server, np.flatnonzero(fits[first]))
-        start_us = max(now, int(self._times[first]))
-        self._book(task, best, start_us, start_us + run_us)
+        self._book(task, best, end_us - run_us, end_us)
 
     def _choice(self, kind: int) -> _Choice:
         if kind not in self._choices:
@@ -459,7 +513,7 @@ class Conservative(GangQueue):
 
 
 class Sjf(InOrder):
-    """Shortest job first: in the order of the run times that were told, whoever fits starts."""
+    """Shortest job first: in the order of the run times that were told, the fastest of each, whoever fits starts."""
 
     Options: ClassVar[type[object]] = InOrderOptions
 
@@ -474,9 +528,9 @@ class Sjf(InOrder):
 
 
 class Qssf(Sjf):
-    """Least GPU-time first: in the order of run time times GPUs, whoever fits starts."""
+    """Least GPU-time first: in the order of run time times GPUs, the least of each, whoever fits starts."""
 
     def key(self, task: int) -> int:
         """Return its run time times the number of its GPUs."""
-        place = self.site.able_gpus(task)[0]
-        return super().key(task) * len(self.site.places[place])
+        row = self.site.run_us[self.site.template[task]]
+        return min(run_us * self.size_of[kind] for kind, run_us in enumerate(row) if run_us != NEVER)

@@ -20,7 +20,7 @@ from truenorth.executor.policies.rltune import Rltune, RltuneOptions
 from truenorth.executor.policies.srpt import Srpt
 from truenorth.executor.policy import Knows, Policy
 from truenorth.executor.site import Site
-from truenorth.models.features import NO_RULES, TOGETHER, Feature, Features
+from truenorth.models.features import MOLDABLE, NO_RULES, TOGETHER, Features
 from truenorth.models.instance import Ints
 
 
@@ -114,6 +114,7 @@ class CompassOnPlaces(BoundToPlaces):
     """A run goes on arrival where it would end first: a place is available when the last of its GPUs is."""
 
     name: ClassVar[str] = "compass"
+    supports: ClassVar[Features] = MOLDABLE - NO_RULES
 
     def released(self, job: int) -> None:
         """Bind its task; of equal places to the lowest."""
@@ -196,6 +197,7 @@ class DallyOnPlaces(InOrder):
     """
 
     name: ClassVar[str] = "dally"
+    supports: ClassVar[Features] = TOGETHER
     knows: ClassVar[Knows] = Knows.NOTHING
 
     def __init__(self, tau_us: float) -> None:
@@ -271,20 +273,20 @@ class DallyOnPlaces(InOrder):
                     self.site.wake(int(due_us))
 
 
-_ON_PLACES: Mapping[type[Policy], Callable[[Any], Policy]] = {
-    Srpt: lambda _: Sjf(),
-    Compass: lambda _: CompassOnPlaces(),
-    Dally: lambda dally: DallyOnPlaces(dally.tau_us),
-    Rltune: lambda rltune: RltuneOnPlaces(rltune.weights),
+_ON_PLACES: Mapping[type[Policy], tuple[type[Policy], Callable[[Any], Policy]]] = {
+    Srpt: (Sjf, lambda _: Sjf()),
+    Compass: (CompassOnPlaces, lambda _: CompassOnPlaces()),
+    Dally: (DallyOnPlaces, lambda dally: DallyOnPlaces(dally.tau_us)),
+    Rltune: (RltuneOnPlaces, lambda rltune: RltuneOnPlaces(rltune.weights)),
 }
 
 
 def on_places(policy: Policy) -> Policy:
     """Return the policy that has the rule of another where tasks take several GPUs; itself if there is none."""
     made = _ON_PLACES.get(type(policy))
-    return policy if made is None else made(policy)
+    return policy if made is None else made[1](policy)
 
 
-def takes_places(policy: type[Policy]) -> bool:
-    """Say whether a policy, or what has its rule on places, runs tasks on several GPUs."""
-    return policy in _ON_PLACES or Feature.GANGS in policy.supports
+def supported_on_places(policy: type[Policy]) -> Features:
+    """Return what a policy, or what has its rule on places, supports."""
+    return _ON_PLACES[policy][0].supports if policy in _ON_PLACES else policy.supports

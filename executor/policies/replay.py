@@ -59,7 +59,7 @@ class Replay(Policy):
     requests of streams operations begin in the planned order, and no request joins before its planned start.
     """
 
-    supports: ClassVar[Features] = CACHED | {Feature.GANGS, Feature.DELAYS}
+    supports: ClassVar[Features] = CACHED | {Feature.GANGS, Feature.MODES, Feature.DELAYS}
     knows_paths: ClassVar[bool] = True
     foresees: ClassVar[bool] = True
     serves_streams: ClassVar[bool] = True

@@ -6,24 +6,25 @@ afterwards, by start (what is free then stays so). Else every GPU is a resource 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from ortools.sat.python import cp_model
 
-from truenorth.models.features import TOGETHER, require
+from truenorth.models.features import MOLDABLE, require
 from truenorth.models.formulations.scale import ScaledObjective
 from truenorth.models.instance import Instance
 from truenorth.models.objective import Term, charges
 from truenorth.models.timeline import Timeline
 
-SUPPORTS = TOGETHER
+SUPPORTS = MOLDABLE
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One way to run a task: at a place, or on any GPUs of its server where `place` is the first such place.
+    """One way to run a task: at a place, or on any GPUs of its server where `place` is the first of as many.
 
     Parameters
     ----------
@@ -65,8 +66,8 @@ class GangFormulation:
 
 
 def options_of(instance: Instance, task: int, pooled: bool) -> Iterator[Option]:
-    """Yield the ways to run a task; of places in one server the first alone where servers are pools of GPUs."""
-    seen = set[int]()
+    """Yield the ways to run a task; of places in a server the first of each size where servers are pools of GPUs."""
+    seen = set[tuple[int, int]]()
     for place in instance.eligible_places(task):
         gpus = instance.places.gpus[place]
         if not pooled:
@@ -76,8 +77,8 @@ def options_of(instance: Instance, task: int, pooled: bool) -> Iterator[Option]:
         for gpu in gpus:
             server = int(instance.gpu_server[gpu])
             takes[server] = takes.get(server, 0) + 1
-        if len(takes) > 1 or next(iter(takes)) not in seen:
-            seen.update(takes if len(takes) == 1 else ())
+        if len(takes) > 1 or not seen.issuperset(takes.items()):
+            seen.update(takes.items() if len(takes) == 1 else ())
             yield Option(place, instance.run_time(task, place), takes)
 
 
@@ -117,7 +118,7 @@ def formulate(
     if servers is not None and pooled:
         held = {server: len(gpus) for server, gpus in servers.items()}
     use: dict[int, list[tuple[cp_model.IntervalVar, int]]] = {resource: [] for resource in held}
-    every: list[tuple[cp_model.IntervalVar, int]] = []
+    every: list[tuple[cp_model.IntervalVar, cp_model.LinearExprT]] = []
     start, chosen, options, ends = [], [], [], []
     for task in range(instance.n_tasks):
         ways = list(options_of(instance, task, pooled))
@@ -126,12 +127,16 @@ def formulate(
         begin = model.new_int_var(release_us, horizon_us, f"start[{task}]")
         run = model.new_int_var_from_domain(cp_model.Domain.from_values(times), f"run[{task}]")
         end = model.new_int_var(release_us, horizon_us, f"end[{task}]")
-        every.append(
-            (model.new_interval_var(begin, run, end, f"runs[{task}]"), len(instance.places.gpus[ways[0].place]))
-        )
+        widths = [len(instance.places.gpus[way.place]) for way in ways]
+        width: cp_model.LinearExprT = widths[0]
+        if len(set(widths)) > 1:
+            width = model.new_int_var_from_domain(cp_model.Domain.from_values(sorted(set(widths))), f"width[{task}]")
+        every.append((model.new_interval_var(begin, run, end, f"runs[{task}]"), width))
         taken = [model.new_bool_var(f"at[{task},{way.place}]") for way in ways]
         model.add_exactly_one(taken).with_name(f"somewhere[{task}]")
         model.add(run == sum(way.run_us * at for way, at in zip(ways, taken, strict=True))).with_name(f"length[{task}]")
+        if len(set(widths)) > 1:
+            model.add(width == cp_model.LinearExpr.weighted_sum(taken, widths)).with_name(f"width[{task}]")
         for way, at in zip(ways, taken, strict=True):
             piece = model.new_optional_interval_var(begin, way.run_us, end, at, f"runs[{task},{way.place}]")
             for resource, amount in way.takes.items():
@@ -193,9 +198,9 @@ def add_hint(formulation: GangFormulation, instance: Instance, known: Timeline) 
     for task, ways in enumerate(formulation.options):
         formulation.model.add_hint(formulation.start[task], int(known.start_us[task]))
         place = int(known.place[task])
-        servers = {int(instance.gpu_server[gpu]) for gpu in instance.places.gpus[place]}
+        taken = Counter(instance.gpu_server[list(instance.places.gpus[place])].tolist())
         for way, at in zip(ways, formulation.chosen[task], strict=True):
-            here = set(way.takes) == servers if formulation.pooled else way.place == place
+            here = way.takes == taken if formulation.pooled else way.place == place
             formulation.model.add_hint(at, int(here))
 
 

@@ -6,6 +6,7 @@ one ends before the other starts. In servers of which runs take any GPUs, which 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,7 +16,7 @@ import networkx as nx
 import numpy as np
 import pulp
 
-from truenorth.models.features import TOGETHER, require
+from truenorth.models.features import MOLDABLE, require
 from truenorth.models.formulations.allowance import UNLIMITED, Allowance
 from truenorth.models.formulations.equal_jobs import ordered_tasks, sort_equal_jobs
 from truenorth.models.formulations.gangs import Option, options_of, pools
@@ -27,7 +28,7 @@ from truenorth.models.instance import Instance, Ints
 from truenorth.models.objective import Objective, timeline_value
 from truenorth.models.timeline import Timeline
 
-SUPPORTS = TOGETHER
+SUPPORTS = MOLDABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,9 +269,8 @@ def _start(formulation: GangProblem, known: Timeline) -> Iterator[tuple[pulp.LpV
     gpus = [set(instance.places.gpus[place]) for place in known.place.tolist()]
     start, end = known.start_us.tolist(), known.end_us.tolist()
     for (task, at), literal in v.way.items():
-        way = choices.options[task][at]
-        servers = {int(instance.gpu_server[gpu]) for gpu in gpus[task]}
-        yield literal, set(way.takes) == (servers if choices.pooled else gpus[task])
+        resources = [int(instance.gpu_server[gpu]) if choices.pooled else gpu for gpu in gpus[task]]
+        yield literal, choices.options[task][at].takes == Counter(resources)
     for (task, gpu), literal in v.on.items() if choices.pooled else ():
         yield literal, gpu in gpus[task]
     for task, variable in enumerate(v.start):

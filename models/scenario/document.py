@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from fractions import Fraction
 from itertools import pairwise
 from typing import Annotated, Any
 
@@ -296,10 +297,45 @@ _Edge = Annotated[EdgeSection, BeforeValidator(_edge, EdgeSize | EdgeSection | N
 _After = Annotated[dict[Name, _Edge], BeforeValidator(_edges, list[Name] | dict[Name, EdgeSize | EdgeSection | None])]
 
 
-class TaskSection(Section):
-    """A step of a workflow, with a runtime of its own, in a batch class, or a request of a stream."""
+class TaskModeSection(Section):
+    """One way to run a task: on how many GPUs, and how long that takes."""
 
-    one_of = ("batch", "runtime", "stream")
+    gpus: GPUCount = Field(description="How many GPUs it takes, all from its start to its end.")
+    runtime: RuntimeByKind = Field(description="One time for every kind of GPU, or a time per kind.")
+    across: PositiveNumber = Field(
+        default=1, validate_default=True, description="Factor on the run time where its GPUs are in several servers."
+    )
+
+    @model_validator(mode="after")
+    def _across_servers(self) -> TaskModeSection:
+        _check_across(self.across, self.gpus)
+        return self
+
+
+def _check_across(across: Fraction, gpus: int) -> None:
+    """Refuse a factor below 1, and one of a single GPU."""
+    if across < 1 or (across != 1 and gpus == 1):
+        raise problem(f"is {across}; allowed is at least 1, of a task on several gpus", "across")
+
+
+def _differ(modes: tuple[TaskModeSection, ...]) -> tuple[TaskModeSection, ...]:
+    """Refuse two modes of one number of GPUs."""
+    before = set[int]()
+    for position, mode in enumerate(modes):
+        if mode.gpus in before:
+            text = f"is a second mode of {mode.gpus} GPUs; allowed is one of each number, with a runtime for each kind"
+            raise problem(text, position)
+        before.add(mode.gpus)
+    return modes
+
+
+_TaskModes = Annotated[tuple[TaskModeSection, ...], refuse_empty("mode"), AfterValidator(_differ)]
+
+
+class TaskSection(Section):
+    """A step of a workflow, with a runtime of its own or modes, in a batch class, or a request of a stream."""
+
+    one_of = ("batch", "modes", "runtime", "stream")
 
     models: tuple[Name, ...] = Field(
         default=(), description="Models that must be ready on the GPU while the task runs."
@@ -346,12 +382,22 @@ class TaskSection(Section):
     across: PositiveNumber = Field(
         default=1, validate_default=True, description="Factor on its run time where its GPUs are in several servers."
     )
+    modes: _TaskModes | None = Field(
+        default=None, description="Ways to run it, of which a plan chooses one: each gpus, runtime, across."
+    )
+
+    def _says_of(self, keys: Set[str]) -> set[str]:
+        """Return which of some keys are given, and are not empty."""
+        return {key for key in keys & self.model_fields_set if getattr(self, key) not in ((), {}, 0, None)}
 
     @model_validator(mode="after")
     def _on_several_gpus(self) -> TaskSection:
-        if self.across < 1 or (self.across != 1 and self.gpus == 1):
-            raise problem(f"is {self.across}; allowed is at least 1, of a task on several gpus", "across")
-        others = {"models", "share", "batch", "stream", "after", "input"} & self.model_fields_set
+        _check_across(self.across, self.gpus)
+        others = self._says_of({"models", "share", "batch", "stream", "after", "input"})
+        beside = others | self._says_of({"gpus", "across"})
+        if self.modes is not None and beside:
+            key = min(beside)
+            raise problem(f"has modes and {key}; allowed is memory beside modes, and gpus and across in each", key)
         if self.gpus > 1 and others:
             key = min(others)
             raise problem(f"has gpus: {self.gpus} and {key}; allowed is runtime, memory and across with it", key)

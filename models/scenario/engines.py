@@ -107,9 +107,10 @@ def check_engines(document: ScenarioDocument, degrees: Mapping[int, Sequence[int
             at_task = ("workflows", workflow, "tasks", name)
             if ANY_KIND in (task.runtime or {}):
                 raise FieldError((*at_task, "runtime"), f"holds for every kind of GPU, and {advice}")
-            if task.gpus > 1:
-                problem = f"takes {task.gpus} GPUs beside engines of {widest[0]}"
-                raise FieldError((*at_task, "gpus"), f"{problem}; allowed are tasks on one GPU or engine there")
+            if task.gpus > 1 or task.modes is not None:
+                key, taken = ("gpus", str(task.gpus)) if task.modes is None else ("modes", "a choice of")
+                problem = f"takes {taken} GPUs beside engines of {widest[0]}"
+                raise FieldError((*at_task, key), f"{problem}; allowed are tasks on one GPU or engine there")
 
 
 def _refuse_idle_engines(document: ScenarioDocument, group: GroupSection, where: Where) -> None:

@@ -22,7 +22,7 @@ from truenorth.models.scenario.quantities import MAX_TIME_US
 from truenorth.models.stream_tables import StreamTables
 from truenorth.models.streams import PICOSECONDS, Tokens
 from truenorth.models.tables import GPUClasses
-from truenorth.models.workload import Job, MLModel, Task, Workflow
+from truenorth.models.workload import Job, MLModel, Task, Workflow, sizes_of
 
 MAX_TASKS = 20_000_000
 MAX_TRANSFERS = 2_000_000
@@ -98,7 +98,7 @@ def check_places(cluster: Cluster, workflows: Sequence[Workflow]) -> None:
         At the cluster's places.
     """
     try:
-        Places.of(cluster, {task.gpus for workflow in workflows for task in workflow.tasks})
+        Places.of(cluster, sizes_of(workflows))
     except InstanceError as error:
         raise FieldError(("cluster", "places"), str(error)) from None
 

@@ -23,7 +23,7 @@ from truenorth.models.scenario.requests import (
 from truenorth.models.streams import StreamClass, Tokens
 from truenorth.models.tables import LARGEST
 from truenorth.models.units import QuantityError
-from truenorth.models.workload import WHOLE, BatchClass, Branch, Edge, Task, Workflow, WorkflowCycleError
+from truenorth.models.workload import WHOLE, BatchClass, Branch, Edge, Mode, Task, Workflow, WorkflowCycleError
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -102,6 +102,9 @@ def _task(document: ScenarioDocument, classes: _Classes, workflow: str, section:
         return Task.of_class(name, classes.batches[task.batch], inputs, task.input)
     if task.stream is not None:
         return _request(classes, where, task, inputs)
+    if task.modes is not None:
+        modes = (Mode(mode.gpus, mode.runtime, mode.across) for mode in task.modes)
+        return Task.of_modes(name, modes, task.memory)
     with blame((*where, "models"), "each model once"):
         plain = Task(name, task.runtime or {}, task.models, inputs, task.share, task.memory, None, task.input)
         return replace(plain, gpus=task.gpus, across=task.across) if task.gpus > 1 else plain
@@ -205,21 +208,28 @@ def _attributes(task: Task) -> dict[str, Any]:
         return {"batch": task.batch.name, **given}
     if task.stream is not None:
         return {**_request_attributes(task), **given}
-    runtime = {kind: f"{runtime_us} us" for kind, runtime_us in task.runtime_us.items()}
-    asked: dict[str, Any] = {
-        "models": list(task.models),
-        "runtime": runtime["*"] if runtime.keys() == {"*"} else runtime,
-        **given,
-    }
+    held = {"memory": f"{task.memory_bytes} B"} if task.memory_bytes else {}
+    if task.modes:
+        return {"modes": [_mode_attributes(mode) for mode in task.modes], **held}
+    asked: dict[str, Any] = {"models": list(task.models), "runtime": _runtime_text(task.runtime_us), **given}
     if task.share != WHOLE:
         asked["share"] = task.share / WHOLE
     if task.gpus > 1:
         asked["gpus"] = task.gpus
     if task.across != 1:
         asked["across"] = float(task.across)
-    if task.memory_bytes:
-        asked["memory"] = f"{task.memory_bytes} B"
-    return asked
+    return asked | held
+
+
+def _mode_attributes(mode: Mode) -> dict[str, Any]:
+    """Return a way to run a task, with the keys of a scenario file."""
+    across = {} if mode.across == 1 else {"across": float(mode.across)}
+    return {"gpus": mode.gpus, "runtime": _runtime_text(mode.runtime_us), **across}
+
+
+def _runtime_text(runtime_us: Mapping[str, int]) -> str | dict[str, str]:
+    runtime = {kind: f"{time_us} us" for kind, time_us in runtime_us.items()}
+    return runtime["*"] if runtime.keys() == {"*"} else runtime
 
 
 def _request_attributes(task: Task) -> dict[str, Any]:

@@ -87,7 +87,7 @@ def document_of(instance: Instance) -> dict[str, Any]:
     sizes = {model.name: model.weight_bytes for model in instance.models}
     options, restrictions = _options(instance), _restrictions(instance)
     return {
-        "cluster": {"groups": list(_groups(instance)), **_network(instance)},
+        "cluster": {"groups": list(_groups(instance)), **_network(instance), **_places(instance)},
         "models": {
             model.name: {"weights": f"{model.weight_bytes} B"}
             for model in instance.models
@@ -135,6 +135,14 @@ def _network(instance: Instance) -> dict[str, Any]:
         return {}
     links = {**_link(network.between), "staged": network.staged, "within_server": _link(network.within)}
     return {"network": links}
+
+
+def _places(instance: Instance) -> dict[str, Any]:
+    """Return which sets of GPUs runs on several take, where it is not the default or no run is on several."""
+    rule, gpus = instance.cluster.places, instance.cluster.gpus
+    if rule == "aligned" or not instance.gangs:
+        return {}
+    return {"places": rule if isinstance(rule, str) else [[gpus[gpu].id for gpu in place] for place in rule]}
 
 
 def _link(link: Link) -> dict[str, Any]:

@@ -187,7 +187,7 @@ def stretch_workflow(workflow: Workflow, factor: Floats) -> Workflow:
 
 def _stretch_task(task: Task, by: float) -> Task:
     if task.batch is None:
-        return replace(task, runtime_us={kind: _stretch_time(us, by) for kind, us in task.runtime_us.items()})
+        return task.with_times(lambda us: _stretch_time(us, by))
     if by == 1:
         return task
     tables = {

@@ -1,4 +1,4 @@
-"""An order of runs on several GPUs becomes a plan, run by run; a move changes the order and plans anew.
+"""An order of runs on several GPUs, each in a mode, becomes a plan, run by run; a move changes either and plans anew.
 
 Each run goes where it ends first, beside those that come before it in the order: an earlier gap that is wide enough is
 taken. So every plan that no run alone can leave earlier comes from some order. What is free of a server is a row of
@@ -21,16 +21,22 @@ _NEAR = 16
 
 
 class GangTables(NamedTuple):
-    """What runs take.
+    """What runs take, in each of their modes.
 
     Attributes
     ----------
-    job, release, size
-        Per task; its GPUs. Shape [tasks].
+    job, release
+        Per task. Shape [tasks].
+    mode_from, mode_to
+        Per task: its modes, each a number of GPUs. Shape [tasks].
+    choosers
+        Tasks of several modes.
+    size
+        GPUs of a mode. Shape [modes].
     run
-        Run time in one server, -1 where it cannot be. Shape [tasks, servers].
+        Run time in one server, -1 where it cannot be. Shape [modes, servers].
     wide_run, wide
-        Run time across servers, and which sort of groups of servers it takes; -1 for a run in one. Shape [tasks].
+        Run time across servers, and which sort of groups of servers it takes; -1 for a run in one. Shape [modes].
     group_from, group_servers
         Of each sort of groups: its first entry in `group_first`, and how many servers one has. Shape [sorts (+ 1)].
     group_first
@@ -45,6 +51,9 @@ class GangTables(NamedTuple):
 
     job: Ints
     release: Ints
+    mode_from: Ints
+    mode_to: Ints
+    choosers: Ints
     size: Ints
     run: Ints
     wide_run: Ints
@@ -67,6 +76,8 @@ class GangPlan(NamedTuple):
     ----------
     order
         The tasks. Shape [tasks].
+    mode
+        Per task: that in which it runs. Shape [tasks].
     start, server, taken
         Per task: when and where, for a run across servers the first of them; the bits of the GPUs that it takes there.
     instant, used, length
@@ -78,6 +89,7 @@ class GangPlan(NamedTuple):
     """
 
     order: Ints
+    mode: Ints
     start: Ints
     server: Ints
     taken: Ints
@@ -155,9 +167,10 @@ def _occupy(plan: GangPlan, server: int, start: int, end: int, taken: int) -> No
 def _place(tables: GangTables, plan: GangPlan, task: int) -> int:
     """Put a run where it ends first, of equal servers on the fullest; return its end."""
     best, best_server, best_taken, best_used = FAR, 0, 0, -1
-    size, release = tables.size[task], tables.release[task]
+    mode, release = plan.mode[task], tables.release[task]
+    size = tables.size[mode]
     for server in range(len(tables.held)):
-        run = tables.run[task, server]
+        run = tables.run[mode, server]
         if run < 0:
             continue
         start, taken = _earliest(tables, plan, server, size, release, run)
@@ -174,7 +187,7 @@ def _place(tables: GangTables, plan: GangPlan, task: int) -> int:
 @kernel
 def _place_wide(tables: GangTables, plan: GangPlan, task: int) -> int:
     """Put a run across servers where it ends first; return its end."""
-    sort, run = tables.wide[task], tables.wide_run[task]
+    sort, run = tables.wide[plan.mode[task]], tables.wide_run[plan.mode[task]]
     count = tables.group_servers[sort]
     best, best_first = FAR, 0
     for group in range(tables.group_from[sort], tables.group_from[sort + 1]):
@@ -217,7 +230,8 @@ def decode(tables: GangTables, plan: GangPlan) -> float:
     for job in range(len(plan.done)):
         plan.done[job] = 0
     for task in plan.order:
-        end = _place(tables, plan, task) if tables.wide[task] < 0 else _place_wide(tables, plan, task)
+        inside = tables.wide[plan.mode[task]] < 0
+        end = _place(tables, plan, task) if inside else _place_wide(tables, plan, task)
         job = tables.job[task]
         plan.done[job] = max(plan.done[job], end)
     total = 0.0
@@ -241,28 +255,56 @@ def _shift(order: Ints, source: int, target: int) -> None:
     order[target] = task
 
 
+@inlined
+def _other_mode(tables: GangTables, plan: GangPlan, task: int, random: RandomState) -> None:
+    """Have a task run in another of its modes."""
+    first, count = tables.mode_from[task], tables.mode_to[task] - tables.mode_from[task]
+    plan.mode[task] = first + (plan.mode[task] - first + 1 + random_below(random, count - 1)) % count
+
+
 @kernel
 def anneal(
-    tables: GangTables, plan: GangPlan, best: Ints, random: RandomState, moves: int, temperature: float
+    tables: GangTables,
+    plan: GangPlan,
+    best: Ints,
+    best_mode: Ints,
+    random: RandomState,
+    moves: int,
+    temperature: float,
 ) -> float:
-    """Try moves; keep the best order in `best`, whose cost is returned; `plan.cost` is that of the order."""
+    """Try moves; keep the best order and modes in `best` and `best_mode`; `plan.cost` is that of the order.
+
+    Returns
+    -------
+    float
+        What the best costs.
+    """
     n, least = len(plan.order), plan.cost[0]
     for _ in range(moves):
-        source = random_below(random, n)
-        if random_below(random, 2) == 0:
-            target = min(n - 1, max(0, source + random_below(random, 2 * _NEAR + 1) - _NEAR))
+        # Where some task chooses its mode every other move is of that sort.
+        chooser, before, source, target = -1, 0, 0, 0
+        if len(tables.choosers) > 0 and random_below(random, 2) == 0:
+            chooser = tables.choosers[random_below(random, len(tables.choosers))]
+            before = plan.mode[chooser]
+            _other_mode(tables, plan, chooser, random)
         else:
-            target = random_below(random, n)
-        if source == target:
-            continue
-        _shift(plan.order, source, target)
+            source = random_below(random, n)
+            if random_below(random, 2) == 0:
+                target = min(n - 1, max(0, source + random_below(random, 2 * _NEAR + 1) - _NEAR))
+            else:
+                target = random_below(random, n)
+            if source == target:
+                continue
+            _shift(plan.order, source, target)
         cost = decode(tables, plan)
         if cost <= plan.cost[0] - temperature * log(random_unit(random)):
             plan.cost[0] = cost
             if cost < least:
                 least = cost
                 for at in range(n):
-                    best[at] = plan.order[at]
+                    best[at], best_mode[at] = plan.order[at], plan.mode[at]
+        elif chooser >= 0:
+            plan.mode[chooser] = before
         else:
             _shift(plan.order, target, source)
     return float(least)

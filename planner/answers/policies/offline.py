@@ -79,7 +79,7 @@ class Offline(Policy):
     """
 
     Options: ClassVar[type[object]] = OfflineOptions
-    supports: ClassVar[Features] = Policy.supports | {Feature.GANGS, Feature.DELAYS}
+    supports: ClassVar[Features] = Policy.supports | {Feature.GANGS, Feature.MODES, Feature.DELAYS}
     knows_paths: ClassVar[bool] = True
     foresees: ClassVar[bool] = True
 

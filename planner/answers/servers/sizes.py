@@ -27,6 +27,7 @@ from truenorth.models.scenario.build import build_cluster, build_initial, build_
 from truenorth.models.scenario.document import ClusterSection, PlaceSection
 from truenorth.models.scenario.errors import FieldError
 from truenorth.models.streams import Tokens
+from truenorth.models.workload import sizes_of
 from truenorth.planner.answers.servers.layouts import Pool, with_layouts
 from truenorth.planner.answers.servers.outages import Outages
 from truenorth.planner.answers.servers.record import Size
@@ -235,9 +236,7 @@ class Sizes:
         if not instance.gangs:
             return
         try:
-            Places.of(
-                build_cluster(_cluster(self.scenario.document.cluster, largest)), set(instance.template_gpus.tolist())
-            )
+            Places.of(build_cluster(_cluster(self.scenario.document.cluster, largest)), sizes_of(instance.workflows))
         except InstanceError as error:
             problem = f"{error} (asked about are up to {sum(largest)} servers)"
             raise InputError(self.scenario.source.file, None, "cluster", problem) from None

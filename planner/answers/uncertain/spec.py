@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
@@ -18,7 +19,7 @@ from truenorth.executor import Noise, NoiseError, parse_noise
 from truenorth.executor.noise import factor_quantile
 from truenorth.models.instance import Instance
 from truenorth.models.scenario import Scenario
-from truenorth.models.workload import Task, Workflow
+from truenorth.models.workload import Mode, Task, Workflow
 from truenorth.planner.inputs.told import TRUTH, Told, alike_in_classes, read_told, round_time, stretch
 
 MEAN = "mean"
@@ -137,7 +138,7 @@ def _class_of(workflow: Workflow) -> _Class:
             task.name,
             task.models,
             task.batch and task.batch.name,
-            frozenset(task.runtime_us),
+            tuple((mode.gpus, mode.across, frozenset(mode.runtime_us)) for mode in task.choices),
             tuple(edge.source for edge in task.inputs),
         )
         for task in workflow.tasks
@@ -145,19 +146,31 @@ def _class_of(workflow: Workflow) -> _Class:
     return shape if any(task.models for task in workflow.tasks) else (workflow.name, *shape)
 
 
-def _means(workflows: list[Workflow]) -> list[dict[str, int]]:
-    """Return, per task, the mean run time on each kind; a workflow counts as often as it is listed."""
+def _means(workflows: list[Workflow]) -> list[list[Mode]]:
+    """Return, per task, its modes with the mean run time on each kind; a workflow counts as often as it is listed."""
     return [
-        {kind: round_time(sum(task.runtime_us[kind] for task in tasks) / len(tasks)) for kind in tasks[0].runtime_us}
+        [_mean(modes) for modes in zip(*(task.choices for task in tasks), strict=True)]
         for tasks in zip(*(workflow.tasks for workflow in workflows), strict=True)
     ]
 
 
-def _tell(workflow: Workflow, means: list[dict[str, int]]) -> Workflow:
+def _mean(modes: Sequence[Mode]) -> Mode:
+    times = {
+        kind: round_time(sum(mode.runtime_us[kind] for mode in modes) / len(modes)) for kind in modes[0].runtime_us
+    }
+    return replace(modes[0], runtime_us=times)
+
+
+def _tell(workflow: Workflow, means: list[list[Mode]]) -> Workflow:
     told = {task.name: times for task, times in zip(workflow.tasks, means, strict=True)}
 
     def tell(task: Task) -> Task:
-        return replace(task, runtime_us=told[task.name]) if task.batch is None and task.name in told else task
+        if task.batch is not None or task.name not in told:
+            return task
+        modes = told[task.name]
+        if task.modes:
+            return Task.of_modes(task.name, modes, task.memory_bytes)
+        return replace(task, runtime_us=modes[0].runtime_us)
 
     return workflow.with_tasks(tell)
 

@@ -15,7 +15,7 @@ BANDWIDTHS = "B/s, KB/s, MB/s, GB/s, TB/s, KiB/s, MiB/s, GiB/s, TiB/s, bit/s, Kb
 TOP = "name, cluster, models, workflows, workload, batches, streams, objective, slo, options, restrictions, rounded_up"
 TASK = (
     "models, runtime, output, after, input, batch, share, memory, stream, adapter, prompt, uncached, output_tokens, "
-    "blocks, with, first_token, gpus, across"
+    "blocks, with, first_token, gpus, across, modes"
 )
 OPT = "{models: [opt], runtime: 560 ms, output: 2 KB}"
 SECTIONS = [

@@ -140,11 +140,11 @@ REFUSED = [
     ),
     (
         batched(task="{batch: chat, runtime: 5 ms}"),
-        f"{BATCHED_TASK}: has batch and runtime; allowed is exactly one of batch, runtime, stream",
+        f"{BATCHED_TASK}: has batch and runtime; allowed is exactly one of batch, modes, runtime, stream",
     ),
     (
         changed(OPT, "{models: [opt]}"),
-        f"{BATCHED_TASK}: has none of batch, runtime, stream; allowed is exactly one of batch, runtime, stream",
+        f"{BATCHED_TASK}: has none of batch, modes, runtime, stream; allowed is exactly one of batch, modes, runtime, stream",
     ),
     *(
         (
