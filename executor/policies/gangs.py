@@ -396,15 +396,23 @@ class Conservative(GangQueue):
         now = self.site.now
         late = any(start_us < now for start_us, _ in self._reserved_at.values())
         if late or not self._reserved_at:
-            self._reserved_at.clear()
-            self._foresee()
+            self.reserve_anew()
         for task in list(self.waits):
-            if task not in self._reserved_at:
-                self._reserve_early(task)
-            start_us, place = self._reserved_at[task]
-            if start_us == now and self.room.is_free(place):
-                del self._reserved_at[task]
-                self.start(task, place)
+            self.start_if_due(task)
+
+    def start_if_due(self, task: int) -> None:
+        """Start a task if it has its reservation now, and reserve for it before if it has none."""
+        if task not in self._reserved_at:
+            self._reserve_early(task)
+        start_us, place = self._reserved_at[task]
+        if start_us == self.site.now and self.room.is_free(place):
+            del self._reserved_at[task]
+            self.start(task, place)
+
+    def reserve_anew(self) -> None:
+        """Forget all reservations, and see what is free from when on."""
+        self._reserved_at.clear()
+        self._foresee()
 
     def _foresee(self) -> None:
         """Note what is free from when on, by what runs."""
