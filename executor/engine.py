@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from heapq import heappop
+from typing import NoReturn
 
 from truenorth.executor.device import COME, DELAY_END, DRAIN, GO, LOAD_END, LOST, Device
 from truenorth.executor.errors import PolicyError, StalledError, StoppedError
@@ -104,6 +105,7 @@ class Engine:
             self._drain,
             self._go,
             self._come,
+            self._show_end,
         )
 
     def run(self, stop: Callable[[], bool] | None = None) -> Timeline:
@@ -135,6 +137,8 @@ class Engine:
             if not self._instance.gangs:
                 some = ", ".join(name for name, of in POLICIES.items() if not missing(self._instance, of.supports))
             raise PolicyError(f"{problem}; allowed are {some}")
+        if self._device.shows and not self._policy.hears_progress:
+            self._refuse_progress()
         self._policy.begin(self._site)
         self._device.begin()
         for gpu, there in enumerate(self._there):
@@ -154,6 +158,14 @@ class Engine:
         # A residency ends no sooner than its load: the timeline of a plan has whole loads only.
         self._finish_loads()
         return self._site.timeline(realised=self._policy.write_back or not self._device.exact)
+
+    def _refuse_progress(self) -> NoReturn:
+        """Say who asks again while jobs run."""
+        name, gangs = self._policy.name or type(self._policy).__name__.lower(), self._instance.gangs
+        able = (each for each, of in POLICIES.items() if of.hears_progress or (gangs and takes_places(of)))
+        raise PolicyError(
+            f"policy {name} does not ask again while jobs run; with progress allowed are {', '.join(able)}"
+        )
 
     def _carry_out(self, stop: Callable[[], bool] | None) -> None:
         """From instant to instant, take in the events and let the policy act, until every task has ended."""
@@ -285,6 +297,13 @@ class Engine:
         self._late.pop(gpu, None)
         self._policy.went(gpu, self._site.go(gpu))
         self._leave_behind(gpu)
+
+    def _show_end(self, task: int, end_us: int) -> None:
+        """Have it known when a task that runs will end, if that is not when it should."""
+        if self._site.expected_end(task) != end_us:
+            self._site.show_end(task, end_us)
+            self._policy.ending(task, end_us)
+            self._woken = True
 
     def _come(self, gpu: int, goes_us: int) -> None:
         """Have a GPU until a time from now on: where runs of before still end there, once they have."""

@@ -125,6 +125,7 @@ class GangQueue(Policy):
     """
 
     supports: ClassVar[Features] = TOGETHER - NO_RULES
+    hears_progress: ClassVar[bool] = True
 
     def begin(self, site: Site) -> None:
         """Begin with an empty queue and free GPUs."""
@@ -132,7 +133,7 @@ class GangQueue(Policy):
         self.waits: dict[int, None] = {}
         self.room = Room(site)
         self._kinds: dict[int, tuple[int, ...]] = {}
-        # When each running task should end, by the run times that were told.
+        # When each running task should end, by the run times that were told or as its progress has shown.
         self._end_of: dict[int, int] = {}
         # Whether GPUs have become free since all who wait were asked, and who came since.
         self._freed, self._new = False, set[int]()
@@ -161,6 +162,10 @@ class GangQueue(Policy):
         self.room.give(gpu)
         del self._end_of[task]
         self._freed = True
+
+    def ending(self, task: int, end_us: int) -> None:
+        """Ask who waits anew."""
+        self._end_of[task], self._freed = end_us, True
 
     def start(self, task: int, place: int) -> None:
         """Start a task at a place that is free."""
@@ -259,6 +264,12 @@ class InOrder(GangQueue):
         super().start(task, place)
         self.leave(task)
         self._free_us[list(self.site.places[place])] = self._end_of[task]
+
+    def ending(self, task: int, end_us: int) -> None:
+        """Reserve anew."""
+        self._reservation = None
+        self._free_us[list(self.site.places[self.site.gpu[task]])] = end_us
+        super().ending(task, end_us)
 
     def finished(self, task: int, gpu: int) -> None:
         """Have its GPUs free; what was reserved stands if the run ended when it should."""
@@ -377,6 +388,11 @@ class Conservative(GangQueue):
         self._free = np.zeros((0, site.n_gpus), np.bool_)
         self._choices: dict[int, _Choice] = {}
         self._gpu_server = np.array(site.gpu_server, np.int64)
+
+    def ending(self, task: int, end_us: int) -> None:
+        """Reserve anew."""
+        self._reserved_at.clear()
+        super().ending(task, end_us)
 
     def finished(self, task: int, gpu: int) -> None:
         """Have its GPUs free; reservations stand if the run ended when it should."""

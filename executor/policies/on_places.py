@@ -61,6 +61,7 @@ class BoundToPlaces(Policy):
     """
 
     supports: ClassVar[Features] = TOGETHER - NO_RULES
+    hears_progress: ClassVar[bool] = True
 
     def begin(self, site: Site) -> None:
         """Begin with nothing bound."""
@@ -111,15 +112,17 @@ class InOrderOfBinding(BoundToPlaces):
         self._late = False
 
     def free_us(self) -> Ints:
-        """Return when each GPU has done what is bound to it, by the run times that were told; no sooner than now."""
+        """Return when each GPU has done what is bound to it, by what is told of run times; no sooner than now."""
         site, now = self.site, self.site.now
         if self._late:
             self._free_us[:] = now
             for task in self._end_us:
                 gpus = list(site.places[site.gpu[task]])
-                begun = site.started_us[task]
-                end_us = (self._free_us[gpus].max() if begun < 0 else begun) + site.run_time(task, site.gpu[task])
-                self._free_us[gpus] = self._end_us[task] = max(now, int(end_us))
+                if site.started_us[task] < 0:
+                    end_us = int(self._free_us[gpus].max()) + site.run_time(task, site.gpu[task])
+                else:
+                    end_us = max(now, site.expected_end(task))
+                self._free_us[gpus] = self._end_us[task] = end_us
             self._late = False
         return np.maximum(self._free_us, now)
 
@@ -129,6 +132,10 @@ class InOrderOfBinding(BoundToPlaces):
         self._end_us[task] = int(self.free_us()[gpus].max()) + self.site.run_time(task, place)
         self._free_us[gpus] = self._end_us[task]
         super().bind(task, place)
+
+    def ending(self, task: int, end_us: int) -> None:
+        """Foresee all anew."""
+        self._late = True
 
     def finished(self, task: int, gpu: int) -> None:
         """Have its GPUs go on; foresee all anew if it did not end when it should."""
@@ -233,6 +240,10 @@ class HadarOnPlaces(BoundToPlaces):
         self._books = PlaceBookings(site.n_gpus, windows, self._window_us)
         self._start_us: dict[int, int] = {}
         self._late_us, self._looked = np.zeros(site.n_gpus, np.int64), -1
+
+    def ending(self, task: int, end_us: int) -> None:
+        """See anew, before the next run books, how late GPUs are."""
+        self._looked = -1
 
     def turn(self, task: int) -> tuple[int, int]:
         """Return its booked start."""

@@ -137,7 +137,7 @@ def test_ahead_reserves_for_the_shortest_first() -> None:
 
 
 def test_ahead_looks_at_so_many_runs_per_gpu() -> None:
-    # At 1 both pairs are listed; with more than one run per GPU also the single, which ends before the first pair begins.
+    # At 1 both pairs are listed; with more runs per GPU also the single, which ends before the first pair begins.
     made = window(job(1, 9), job(2, 4, 1), job(2, 5, 1), job(1, 6, 1), on=servers(1, 2))
     assert _starts(made, "ahead") == [0, 9, 13, 1]
     assert _starts(made, "ahead:window=1") == [0, 9, 13, 18]
