@@ -261,9 +261,11 @@ class PlaceBookings:
         for ahead in range(self._windows):
             window = begin_us // window_us + ahead
             at = min(window - self._here, self._width)
-            share = self._booked[rows.gpus, np.minimum(at + each_whole, self._width)]
-            open_ = (self._until[rows.gpus, at] >= at + each_whole) & (share + each_rest <= 1.0)
-            fits = np.logical_and.reduceat(open_, rows.first) & (earliest_us // window_us <= window)
+            last = np.minimum(at + each_whole, self._width)
+            share = self._booked[rows.gpus, last]
+            # All windows but the last must be free; of that one, what the run takes of it.
+            has_room = (self._until[rows.gpus, at] >= last) & (share + each_rest <= 1.0)
+            fits = np.logical_and.reduceat(has_room, rows.first) & (earliest_us // window_us <= window)
             if fits.any():
                 # A short run follows what is booked in its window.
                 within = np.where(whole == 0, np.maximum.reduceat(share, rows.first), 0.0)
@@ -274,6 +276,7 @@ class PlaceBookings:
                 cost[better], start_us[better] = offered[better], starts[better]
                 unseen = fits & (first_us < 0)
                 first_us[unseen] = starts[unseen]
+            # Nothing that begins later could cost less.
             if ahead + 1 in near and cost.min() <= rate * (begin_us + ahead * window_us) + base.min():
                 break
         reach_us = begin_us + ahead * window_us

@@ -21,6 +21,7 @@ from truenorth.executor.policies.dally import AUTO, RECENT, Dally
 from truenorth.executor.policies.gangs import Conservative, InOrder, Sjf
 from truenorth.executor.policies.hadar import Hadar, HadarOptions, PriceRange, fitting_window, near_windows
 from truenorth.executor.policies.rltune import Rltune, RltuneOptions
+from truenorth.executor.policies.room import NO_PLACE
 from truenorth.executor.policies.srpt import Srpt
 from truenorth.executor.policy import Knows, Policy
 from truenorth.executor.site import Site
@@ -292,10 +293,18 @@ class AheadOnPlaces(Conservative):
 
     def offer(self) -> None:
         """List who waits, so many per GPU, and start who could begin now."""
-        self.reserve_anew()
+        waits = False
         for task in sorted(self.waits, key=self._run_us)[: self._window * self.site.n_gpus]:
             if not self.room.any_free():
                 return  # of those behind none can start now, and all are listed anew at the next event
+            # As long as nobody before has to wait, whoever finds room starts.
+            place = NO_PLACE if waits else self.room.find(self.kinds(task))
+            if place != NO_PLACE:
+                self.start(task, place)
+                continue
+            if not waits:
+                self.reserve_anew()
+            waits = True
             self.start_if_due(task)
 
     def _run_us(self, task: int) -> tuple[int, int]:
