@@ -198,7 +198,9 @@ def completion(rows: Sequence[Row]) -> str:
     """Return mean completion times: one line per contender and what it is told."""
     found = {(row.part, row.told, row.contender): row for row in rows if row.failed == LEFT_OUT}
     contenders = list(dict.fromkeys((row.contender, row.told) for row in rows if row.failed == LEFT_OUT))
-    contenders.sort(key=lambda each: (each[0] == RANKS, each[0] == PLAN))
+    levels, policies = (TRUTH, HISTORY, CLASSES, *PROGRESS.values(), PUBLISHED), (*ON_CLUSTERS, *ON_SINGLES)
+    last = {PLAN: 1, RANKS: 2}
+    contenders.sort(key=lambda each: (last.get(each[0], 0), levels.index(each[1]), (*policies, *last).index(each[0])))
     lines = []
     for contender, told in contenders:
         values = (found.get((part, told, contender)) for part in PARTS)
