@@ -7,20 +7,22 @@ only schedules its end, and time jumps from event to event.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from heapq import heappush
+from math import ceil
 from typing import Protocol
 
 from truenorth.executor.noise import Noise
 from truenorth.models import NONE, Instance
 from truenorth.models.strides import StreamRun, Stride
 
-RUN_END, STRIDE_END, LOAD_END, DELAY_END, ARRIVAL, WAKE, LOST, DRAIN, GO, COME = range(10)
+RUN_END, STRIDE_END, LOAD_END, DELAY_END, ARRIVAL, WAKE, LOST, DRAIN, GO, COME, SHOWN = range(11)
 """Kinds of events, in their order at equal times: what ends comes before what begins."""
 
 Event = tuple[int, int, int, int, int]
 """Time, kind, sequence number, and two subjects: task and GPU, a GPU and its stride's number, model and GPU, a task and
 its follower, task and its sending's number, a GPU that is lost and the model whose load it will not end (NOWHERE:
-none), or a GPU that comes and until when."""
+none), a GPU that comes and until when, or a task and when it will end."""
 
 
 class Device(Protocol):
@@ -36,6 +38,8 @@ class Device(Protocol):
         Whether it gains anything from being told what comes next.
     iterates
         Whether iterations of streams are taken one by one, each as long as it takes; else in strides of given length.
+    shows
+        Whether the end of a run shows while it runs.
     events
         A heap of what is to be reported; whoever moves the clock takes out what has come.
     """
@@ -44,6 +48,7 @@ class Device(Protocol):
     exact: bool
     queues: bool
     iterates: bool
+    shows: bool
     events: list[Event]
 
     def begin(self) -> None:
@@ -99,18 +104,27 @@ class VirtualDevice:
         Of the noise.
     truth
         The instance whose run times hold, whatever is expected; None: the expected ones hold.
+    progress
+        The end of a run shows once this share of it is done; None: not before it has come.
     """
 
     queues = False
     iterates = False
 
-    def __init__(self, noise: Noise | None = None, seed: int = 0, truth: Instance | None = None) -> None:
+    def __init__(
+        self,
+        noise: Noise | None = None,
+        seed: int = 0,
+        truth: Instance | None = None,
+        progress: Fraction | None = None,
+    ) -> None:
         self.now = 0
         self.exact = noise is None
         self._noise = noise or Noise()
         self._seed = seed
         self._truth = truth
         self._strays = truth is not None or self._noise.run is not None
+        self._progress, self.shows = progress, progress is not None
         self.events: list[Event] = []
         self._sequence = 0
         self._loads: dict[int, int] = {}
@@ -124,6 +138,10 @@ class VirtualDevice:
             expected_us = self._true_time(tasks, gpu, expected_us)
         self._sequence += 1
         heappush(self.events, (self.now + expected_us, RUN_END, self._sequence, tasks[0], gpu))
+        if self._progress is not None:
+            shown_us = ceil(expected_us * self._progress)
+            if shown_us < expected_us:
+                self.at(self.now + shown_us, SHOWN, tasks[0], self.now + expected_us)
 
     def _true_time(self, tasks: Sequence[int], gpu: int, expected_us: int) -> int:
         """Return how long a batch really runs."""

@@ -7,15 +7,16 @@ arrivals before releases; only then the policy acts, so that what ends at an ins
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from heapq import heappop
+from typing import NoReturn
 
 from truenorth.executor.device import COME, DELAY_END, DRAIN, GO, LOAD_END, LOST, Device
 from truenorth.executor.errors import PolicyError, StalledError, StoppedError
 from truenorth.executor.execution import NOWHERE
 from truenorth.executor.knowledge import WorkflowTables
-from truenorth.executor.policies.on_places import on_places, supported_on_places
+from truenorth.executor.policies.on_places import on_places, rule_on_places
 from truenorth.executor.policies.parse import POLICIES
 from truenorth.executor.policies.queueing import QueuePolicy
 from truenorth.executor.policy import Policy
@@ -23,7 +24,7 @@ from truenorth.executor.site import Site
 from truenorth.models import Instance, Job, Timeline, Workflow
 from truenorth.models.branches import deciders
 from truenorth.models.cluster import ALWAYS, FOREVER
-from truenorth.models.features import Feature, features_of, missing
+from truenorth.models.features import Feature, missing
 
 SERVING_POLICIES = (
     "round_robin, least_requests, least_tokens, least_work, least_delay, prefix_affinity, turns, and what sets "
@@ -104,6 +105,7 @@ class Engine:
             self._drain,
             self._go,
             self._come,
+            self._show_end,
         )
 
     def run(self, stop: Callable[[], bool] | None = None) -> Timeline:
@@ -130,12 +132,13 @@ class Engine:
             problem = f"policy {name} has no support for {', '.join(self._lacking)}"
             if self._instance.streams is not None:
                 raise PolicyError(f"{problem}; allowed are {SERVING_POLICIES}")
-            wide = {Feature.GANGS, Feature.MODES} & {*features_of(self._instance)}
-            allowed = ", ".join(name for name, of in POLICIES.items() if wide <= supported_on_places(of))
-            some = f"{allowed} for tasks on several GPUs without models, and others without such"
-            if not self._instance.gangs:
-                some = ", ".join(name for name, of in POLICIES.items() if not missing(self._instance, of.supports))
+            some = ", ".join(name for name, of in self._rules() if not missing(self._instance, of.supports))
+            if not some:
+                some = f"{', '.join(name for name, of in self._rules() if Feature.GANGS in of.supports)} for tasks on"
+                some += " several GPUs without models, and others without such"
             raise PolicyError(f"{problem}; allowed are {some}")
+        if self._device.shows and not self._policy.hears_progress:
+            self._refuse_progress()
         self._policy.begin(self._site)
         self._device.begin()
         for gpu, there in enumerate(self._there):
@@ -155,6 +158,17 @@ class Engine:
         # A residency ends no sooner than its load: the timeline of a plan has whole loads only.
         self._finish_loads()
         return self._site.timeline(realised=self._policy.write_back or not self._device.exact)
+
+    def _refuse_progress(self) -> NoReturn:
+        """Say who asks again while jobs run."""
+        name = self._policy.name or type(self._policy).__name__.lower()
+        able = ", ".join(each for each, of in self._rules() if of.hears_progress)
+        raise PolicyError(f"policy {name} does not ask again while jobs run; with progress allowed are {able}")
+
+    def _rules(self) -> Iterator[tuple[str, type[Policy]]]:
+        """Yield the policies that have a name, each with what decides in its place in such a window."""
+        for name, policy in POLICIES.items():
+            yield name, rule_on_places(policy) if self._instance.gangs else policy
 
     def _carry_out(self, stop: Callable[[], bool] | None) -> None:
         """From instant to instant, take in the events and let the policy act, until every task has ended."""
@@ -286,6 +300,13 @@ class Engine:
         self._late.pop(gpu, None)
         self._policy.went(gpu, self._site.go(gpu))
         self._leave_behind(gpu)
+
+    def _show_end(self, task: int, end_us: int) -> None:
+        """Have it known when a task that runs will end, if that is not when it should."""
+        if self._site.expected_end(task) != end_us:
+            self._site.show_end(task, end_us)
+            self._policy.ending(task, end_us)
+            self._woken = True
 
     def _come(self, gpu: int, goes_us: int) -> None:
         """Have a GPU until a time from now on: where runs of before still end there, once they have."""

@@ -75,7 +75,7 @@ class Execution(Knowledge):
     memory
         Per GPU: that of its state.
     run_end_us
-        Per GPU: when the batch that started last should end by the given run time.
+        Per GPU: when the batch that started last should end, by the given run time or as its progress has shown.
     now
         The instant that is being dealt with, in microseconds since the start of the window; set by the engine.
     queues
@@ -165,6 +165,17 @@ class Execution(Knowledge):
                         self.touched[self.gpu[follower]] = None
                         self.listener.arrived(follower, 0)
         return left_out
+
+    def show_end(self, task: int, end_us: int) -> None:
+        """Note when a task that runs will end, as its progress shows."""
+        self.shown_end_us[task] = end_us
+        for gpu in self.places[self.gpu[task]]:
+            self.run_end_us[gpu] = end_us
+
+    def expected_end(self, task: int) -> int:
+        """Return when a task that runs should end: as its progress has shown, or by the given run time."""
+        shown_us = self.shown_end_us.get(task)
+        return self.started_us[task] + self.run_time(task, self.gpu[task]) if shown_us is None else shown_us
 
     def end_task(self, task: int) -> None:
         """Note for the successors that a task is over; it counts as ended only with `send_outputs`."""

@@ -125,6 +125,8 @@ class Knowledge:
     share, work_us, task_bytes, batch
         Per template: the share of a GPU's compute that it takes, in parts of WHOLE, its run times multiplied by that
         share, the memory that each task holds while it runs, and its batch class by number, NONE without one.
+    shown_end_us
+        By task whose progress has shown that it ends at another time than what is told of its run time says: when.
     alone
         Per template: whether its tasks run one at a time on a whole GPU and hold nothing there but their models.
     batch_us
@@ -155,8 +157,8 @@ class Knowledge:
         "batch_us", "catalogue", "cluster", "delay_us", "dropped", "gpu_class", "gpu_server", "input_us", "inputs",
         "job", "job_ingress", "job_tasks", "job_workflow", "jobs", "kv_edges", "likelihood", "load_us", "longest",
         "lost", "models", "n_gpus", "needs", "outputs", "overlap_loads", "place_class", "places", "restrictions",
-        "run_us", "share", "speeds", "stays", "stream", "streams", "task_bytes", "template", "template_first",
-        "together", "tokens", "transfer_us", "weight_bytes", "work_us", "workflows",
+        "run_us", "share", "shown_end_us", "speeds", "stays", "stream", "streams", "task_bytes", "template",
+        "template_first", "together", "tokens", "transfer_us", "weight_bytes", "work_us", "workflows",
     )  # fmt: skip
 
     def __init__(self, instance: Instance) -> None:
@@ -204,6 +206,7 @@ class Knowledge:
         self.job_ingress: list[int] = []
         self.job_tasks: list[range] = []
         self.dropped: set[int] = set()
+        self.shown_end_us: dict[int, int] = {}
         self._number: dict[WorkflowTables, int] = {}
         self._batch_number: dict[str, int] = {}
         self._stream_number: dict[str, int] = {}

@@ -58,6 +58,8 @@ class Policy:
         Whether it knows how to let requests of streams join.
     knows_lengths
         Whether it is told how long answers will be.
+    hears_progress
+        Whether it uses when a run will end, once that shows (`ending`), or has no use for it: it asks for no end.
     knows
         What its decisions make of run times, as long as it does not look ahead.
     uses
@@ -72,6 +74,7 @@ class Policy:
     foresees: ClassVar[bool] = False
     serves_streams: ClassVar[bool] = False
     knows_lengths: bool = False
+    hears_progress: ClassVar[bool] = False
     knows: ClassVar[Knows] = Knows.RUN_TIMES
     uses: ClassVar[str | None] = None
     name: ClassVar[str | None] = None
@@ -110,6 +113,9 @@ class Policy:
 
     def finished(self, task: int, gpu: int) -> None:
         """Take note of the end of a task. Its output leaves after this, so that successors can still be moved."""
+
+    def ending(self, task: int, end_us: int) -> None:
+        """Take note that the progress of a running task shows another end than was expected."""
 
     def elapsed(self, task: int, follower: int, edge: int) -> None:
         """Take note that the delay between an ended task and a follower is over: its output leaves after this.

@@ -9,6 +9,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from itertools import zip_longest
 
 import numpy as np
@@ -32,6 +33,7 @@ def simulate(
     noise: Noise | None = None,
     truth: Instance | None = None,
     stop: Callable[[], bool] | None = None,
+    progress: Fraction | None = None,
 ) -> Timeline:
     """Return what a policy makes of an instance; equal arguments give equal timelines.
 
@@ -48,6 +50,8 @@ def simulate(
         without noise the timeline keeps every rule of `truth`, durations included. None: what is told holds.
     stop
         Asked at every instant of the simulation whether to give up: how a time limit is kept.
+    progress
+        When this share of a run is done, the policy is told when it will end; None: not before it has.
 
     Raises
     ------
@@ -67,9 +71,9 @@ def simulate(
     opened = None if made.knows_paths else open_paths(instance)
     if opened is None:
         answers = _answers(instance, noise, seed, truth)
-        return Engine(instance, made, VirtualDevice(noise, seed, truth), seed, answers=answers).run(stop)
+        return Engine(instance, made, VirtualDevice(noise, seed, truth, progress), seed, answers=answers).run(stop)
     true_paths = None if truth is None else open_paths(truth)
-    device = VirtualDevice(noise, seed, None if true_paths is None else true_paths.instance)
+    device = VirtualDevice(noise, seed, None if true_paths is None else true_paths.instance, progress)
     paths = [job.workflow for job in instance.jobs]
     whole = None if true_paths is None else true_paths.instance
     answers = _answers(opened.instance, noise, seed, whole)

@@ -103,6 +103,8 @@ class LiveDevice:
         Always: a batch may be queued up behind the one that runs.
     iterates
         Always: who joins an iteration is known when the one before it has ended.
+    shows
+        Never: nobody reads what runs print.
     outputs
         Where lies what tasks have put out.
     digests, kept
@@ -112,6 +114,7 @@ class LiveDevice:
     exact = False
     queues = True
     iterates = True
+    shows = False
 
     def __init__(self, instance: Instance, crew: Crew, packing: Packing, keep_outputs: bool) -> None:
         self.now = 0

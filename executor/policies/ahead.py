@@ -61,7 +61,7 @@ class Ahead(CentralQueue):
     Options: ClassVar[type[object]] = AheadOptions
 
     def __init__(self, options: AheadOptions | None = None) -> None:
-        self._readings = options or AheadOptions()
+        self.readings = options or AheadOptions()
         super().__init__(QueueOptions(period=0, prefetch=0, evict="lru"))
 
     def begin(self, site: Site) -> None:
@@ -182,7 +182,7 @@ class Ahead(CentralQueue):
         ends: dict[int, tuple[int, int]] = {}
         kept: dict[int, _KeptPlace] = {}
         worse: set[int] = set()
-        first, begun, window = None, False, self._readings.window * self.site.n_gpus
+        first, begun, window = None, False, self.readings.window * self.site.n_gpus
         for position, task in enumerate(self._in_order()):
             if position >= window and not self._lack_work(lanes):
                 break
@@ -256,7 +256,7 @@ class Ahead(CentralQueue):
                 load_us = self._loads[model].item(gpu)
                 ready_us = copy_us = (copy_us if site.overlap_loads else max(copy_us, free_us)) + load_us
                 room_bytes -= site.weight_bytes[model]
-                price_us += self._readings.price * load_us * (room_bytes < 0)
+                price_us += self.readings.price * load_us * (room_bytes < 0)
             able_us = max(able_us, ready_us)
         # Models alone are enough to see it of most GPUs, and inputs take longest to look at.
         if able_us + run_us + price_us > at_most:
@@ -385,7 +385,7 @@ class Ahead(CentralQueue):
             copy_us = np.where(absent, begin_us + load_us, copy_us)
             able_us = np.maximum(able_us, np.where(absent, copy_us, ready_us))
             room_bytes = room_bytes - site.weight_bytes[model] * absent
-            price_us = price_us + self._readings.price * load_us * (absent & (room_bytes < 0))
+            price_us = price_us + self.readings.price * load_us * (absent & (room_bytes < 0))
         return able_us, price_us
 
     def _join_batches(self, template: int, able_us: Row, start_us: Row, end_us: Row, lanes: ListedLanes) -> None:

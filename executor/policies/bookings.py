@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import ceil, exp, inf, log
+from typing import NamedTuple
 
 import numpy as np
 
 from truenorth.executor.policies.view import CostRows, Row
+from truenorth.models.instance import Ints
 
 _US_PER_S = 1_000_000
 
@@ -171,3 +173,125 @@ class Bookings:
     def _memory_surcharge(self, gpu: int, first: int, end: int) -> float:
         held = self._memory[gpu]
         return sum(self._surcharge(held[window]) for window in range(first, end) if window in held)
+
+
+class PlaceRows(NamedTuple):
+    """Where a run can be: places of one or several GPUs.
+
+    Attributes
+    ----------
+    gpus, first
+        The GPUs of all places, one place after the other, and where those of each begin.
+    run_us
+        How long the run takes at each.
+    """
+
+    gpus: Ints
+    first: Ints
+    run_us: Ints
+
+
+class PlaceOffer(NamedTuple):
+    """The cheapest of the places: its position, when the run would start there, and the delay that this avoids.
+
+    `booked` says whether it lies within the windows.
+    """
+
+    position: int
+    start_us: int
+    avoided_us: int
+    booked: bool
+
+
+class PlaceBookings:
+    """The same for runs on several GPUs without models: a place costs what its GPUs cost together.
+
+    All places are looked at together, window by window.
+    """
+
+    def __init__(self, n_gpus: int, windows: int, window_us: int) -> None:
+        self._windows, self._window_us = windows, window_us
+        # From the present window on; the last one stands for all beyond, where nothing is booked.
+        self._width = 3 * windows
+        self._booked = np.zeros((n_gpus, self._width + 1))
+        self._until = np.full((n_gpus, self._width + 1), self._width, np.int64)
+        self._now_us = self._here = 0
+
+    def advance(self, now_us: int) -> None:
+        """Forget windows that have passed."""
+        self._now_us = now_us
+        passed = min(now_us // self._window_us - self._here, self._width)
+        self._here = now_us // self._window_us
+        if passed:
+            self._booked[:, : self._width - passed] = self._booked[:, passed : self._width]
+            self._booked[:, self._width - passed :] = 0.0
+            self._look(slice(None))
+
+    def _look(self, gpus: slice | list[int]) -> None:
+        """Note, from each window on, the first of which something is booked."""
+        taken = np.where(self._booked[gpus] > 0.0, np.arange(self._width + 1), self._width)
+        self._until[gpus] = np.minimum.accumulate(taken[:, ::-1], axis=1)[:, ::-1]
+
+    def cheapest(
+        self, rows: PlaceRows, earliest_us: Ints, rate: float, prices: tuple[float, float], near: list[int]
+    ) -> PlaceOffer:
+        """Return the offer of least rate x finish + price.
+
+        Parameters
+        ----------
+        earliest_us
+            When the run could begin at each place.
+        rate
+            What a microsecond of delay costs.
+        prices
+            L and U.
+        near
+            How many windows are looked at before it is asked whether a later start could cost less.
+        """
+        window_us, low = self._window_us, prices[0] * self._window_us / _US_PER_S
+        growth = log(prices[1] / prices[0])
+        parts = rows.run_us / window_us
+        whole = np.minimum(np.ceil(parts).astype(np.int64) - 1, self._windows)
+        rest = np.minimum(parts - whole, 1.0)
+        size = np.diff(rows.first, append=len(rows.gpus))
+        each_whole, each_rest = np.repeat(whole, size), np.repeat(rest, size)
+        base = rate * rows.run_us + low * size * (whole + rest)
+        cost, start_us, first_us = np.full(len(size), inf), earliest_us.copy(), np.full(len(size), -1)
+        begin_us = int(earliest_us.min())
+        for ahead in range(self._windows):
+            window = begin_us // window_us + ahead
+            at = min(window - self._here, self._width)
+            last = np.minimum(at + each_whole, self._width)
+            share = self._booked[rows.gpus, last]
+            # All windows but the last must be free; of that one, what the run takes of it.
+            has_room = (self._until[rows.gpus, at] >= last) & (share + each_rest <= 1.0)
+            fits = np.logical_and.reduceat(has_room, rows.first) & (earliest_us // window_us <= window)
+            if fits.any():
+                # A short run follows what is booked in its window.
+                within = np.where(whole == 0, np.maximum.reduceat(share, rows.first), 0.0)
+                starts = np.maximum(earliest_us, (window * window_us + within * window_us).astype(np.int64))
+                extra = np.add.reduceat(each_rest * (low * (np.exp(growth * share) - 1.0)), rows.first)
+                offered = np.where(fits, rate * starts + extra + base, inf)
+                better = offered < cost
+                cost[better], start_us[better] = offered[better], starts[better]
+                unseen = fits & (first_us < 0)
+                first_us[unseen] = starts[unseen]
+            # Nothing that begins later could cost less.
+            if ahead + 1 in near and cost.min() <= rate * (begin_us + ahead * window_us) + base.min():
+                break
+        reach_us = begin_us + ahead * window_us
+        latest_us = int(np.minimum(np.where(first_us < 0, reach_us, first_us), reach_us).max())
+        best = int(cost.argmin())
+        booked = bool(cost[best] < inf)
+        if not booked:  # behind the last window
+            best = int(earliest_us.argmin())
+            start_us[best] = max(int(earliest_us[best]), self._now_us + self._windows * window_us)
+        return PlaceOffer(best, int(start_us[best]), max(0, latest_us - int(start_us[best])), booked)
+
+    def book(self, gpus: tuple[int, ...], start_us: int, run_us: int) -> None:
+        """Book a run at a place; what lies far beyond the last window is not booked."""
+        begin = start_us // self._window_us - self._here
+        taken = np.clip(run_us / self._window_us - np.arange(max(0, self._width - begin)), 0.0, 1.0)
+        row = self._booked[list(gpus), begin : self._width]
+        self._booked[list(gpus), begin : self._width] = np.minimum(1.0, row + taken)
+        self._look(list(gpus))

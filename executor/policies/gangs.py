@@ -135,6 +135,7 @@ class GangQueue(Policy):
     """
 
     supports: ClassVar[Features] = MOLDABLE - NO_RULES
+    hears_progress: ClassVar[bool] = True
 
     def begin(self, site: Site) -> None:
         """Begin with an empty queue and free GPUs."""
@@ -144,7 +145,7 @@ class GangQueue(Policy):
         self.waits: dict[int, None] = {}
         self.room = Room(site)
         self._kinds: dict[int, tuple[int, ...]] = {}
-        # When each running task should end, by the run times that were told.
+        # When each running task should end, by the run times that were told or as its progress has shown.
         self._end_of: dict[int, int] = {}
         # Whether GPUs have become free since all who wait were asked, and who came since.
         self._freed, self._new = False, set[int]()
@@ -179,6 +180,10 @@ class GangQueue(Policy):
         self.room.give(gpu)
         del self._end_of[task]
         self._freed = True
+
+    def ending(self, task: int, end_us: int) -> None:
+        """Ask who waits anew."""
+        self._end_of[task], self._freed = end_us, True
 
     def start(self, task: int, place: int) -> None:
         """Start a task at a place that is free."""
@@ -283,6 +288,12 @@ class InOrder(GangQueue):
         super().start(task, place)
         self.leave(task)
         self._free_us[list(self.site.places[place])] = self._end_of[task]
+
+    def ending(self, task: int, end_us: int) -> None:
+        """Reserve anew."""
+        self._reservation = None
+        self._free_us[list(self.site.places[self.site.gpu[task]])] = end_us
+        super().ending(task, end_us)
 
     def finished(self, task: int, gpu: int) -> None:
         """Have its GPUs free; what was reserved stands if the run ended when it should."""
@@ -433,6 +444,11 @@ class Conservative(GangQueue):
         self._choices: dict[int, _Choice] = {}
         self._gpu_server = np.array(site.gpu_server, np.int64)
 
+    def ending(self, task: int, end_us: int) -> None:
+        """Reserve anew."""
+        self._reserved_at.clear()
+        super().ending(task, end_us)
+
     def finished(self, task: int, gpu: int) -> None:
         """Have its GPUs free; reservations stand if the run ended when it should."""
         if self._end_of[task] != self.site.now:
@@ -451,15 +467,23 @@ class Conservative(GangQueue):
         now = self.site.now
         late = any(start_us < now for start_us, _ in self._reserved_at.values())
         if late or not self._reserved_at:
-            self._reserved_at.clear()
-            self._foresee()
+            self.reserve_anew()
         for task in list(self.waits):
-            if task not in self._reserved_at:
-                self._reserve_early(task)
-            start_us, place = self._reserved_at[task]
-            if start_us == now and self.room.is_free(place):
-                del self._reserved_at[task]
-                self.start(task, place)
+            self.start_if_due(task)
+
+    def start_if_due(self, task: int) -> None:
+        """Start a task if it has its reservation now, and reserve for it before if it has none."""
+        if task not in self._reserved_at:
+            self._reserve_early(task)
+        start_us, place = self._reserved_at[task]
+        if start_us == self.site.now and self.room.is_free(place):
+            del self._reserved_at[task]
+            self.start(task, place)
+
+    def reserve_anew(self) -> None:
+        """Forget all reservations, and see what is free from when on."""
+        self._reserved_at.clear()
+        self._foresee()
 
     def _foresee(self) -> None:
         """Note what is free from when on, by what runs."""

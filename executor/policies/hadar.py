@@ -73,6 +73,35 @@ class HadarOptions:
     windows: int = option(100, count_from_1(10_000))
 
 
+class PriceRange:
+    """The least and the most of weight x delay avoided per second of work, over the last jobs.
+
+    Parameters
+    ----------
+    catalogue
+        Sets the first range, as long as no jobs do.
+
+    Attributes
+    ----------
+    range
+        L and U; U > L > 0.
+    """
+
+    def __init__(self, catalogue: Sequence[Workflow]) -> None:
+        paths = [w.critical_path_us / sum(task.fastest_us for task in w.tasks) for w in catalogue]
+        mean = sum(paths) / len(paths) if paths else 1.0
+        self.range = _FIRST[0] * mean, _FIRST[1] * mean
+        self._avoided: deque[float] = deque(maxlen=_JOBS)
+
+    def see(self, avoided: float) -> None:
+        """Let a job set the range, with those before it."""
+        if avoided > 0:
+            self._avoided.append(avoided)
+        low, high = min(self._avoided, default=0.0), max(self._avoided, default=0.0)
+        if high > low > 0:
+            self.range = low, high
+
+
 class Hadar(HeadFirst):
     """A released job books, task by task in rank order, the GPU and start of least weight x finish + price.
 
@@ -88,18 +117,15 @@ class Hadar(HeadFirst):
     Options: ClassVar[type[object]] = HadarOptions
 
     def __init__(self, options: HadarOptions | None = None) -> None:
-        self._readings = options or HadarOptions()
+        self.readings = options or HadarOptions()
         super().__init__(QueueOptions(period=0))
 
     def begin(self, site: Site) -> None:
         """Open the books."""
         super().begin(site)
-        paths = [w.critical_path_us / sum(task.fastest_us for task in w.tasks) for w in site.catalogue]
-        mean = sum(paths) / len(paths) if paths else 1.0
-        self._prices = _FIRST[0] * mean, _FIRST[1] * mean
-        self._avoided: deque[float] = deque(maxlen=_JOBS)
-        self._window_us = self._readings.window or _fitting_window(site.catalogue)
-        self._books = Bookings(site.n_gpus, self._readings.windows, self._window_us, self._prices)
+        self._prices = PriceRange(site.catalogue)
+        self._window_us = self.readings.window or fitting_window(site.catalogue)
+        self._books = Bookings(site.n_gpus, self.readings.windows, self._window_us, self._prices.range)
         self._runs, self._transfers, self._inputs = RunRows(site), TransferRows(site), InputRows(site)
         self._means = MeanTransfers(site)
         self._coming = [[0] * site.n_gpus for _ in site.models]
@@ -115,7 +141,7 @@ class Hadar(HeadFirst):
         self._row, self._free = np.zeros(site.n_gpus, np.int64), np.zeros(site.n_gpus, np.int64)
         self._bound = np.zeros(site.n_gpus)
         self._scalar = np.zeros((), np.int64)
-        self._near = [ceil(part * self._readings.windows) for part in _NEAR]
+        self._near = near_windows(self.readings.windows)
 
     def released(self, job: int) -> None:
         """Book the tasks of a job, as far as they do not depend on a branch that has not shown."""
@@ -143,7 +169,7 @@ class Hadar(HeadFirst):
         """Book tasks of a job, predecessors first; `finish` says where and when those booked will have ended."""
         site = self.site
         weight, tasks = float(site.jobs[job].weight), site.job_tasks[job]
-        self._books.advance(site.now, self._prices)
+        self._books.advance(site.now, self._prices.range)
         self._see_lateness()
         avoided_s = work_s = 0.0
         for task in (tasks[position] for position in positions):
@@ -158,7 +184,7 @@ class Hadar(HeadFirst):
             finish[task] = gpu, start_us + run_us
             avoided_s, work_s = avoided_s + saved_us / _US_PER_S, work_s + run_us / _US_PER_S
         if work_s:
-            self._set_prices(weight * avoided_s / work_s)
+            self._prices.see(weight * avoided_s / work_s)
 
     def _can_book(self, task: int, finish: dict[int, tuple[int, int]]) -> bool:
         """Say whether a GPU that is there can run a task, and its predecessors are booked."""
@@ -178,7 +204,7 @@ class Hadar(HeadFirst):
         site = self.site
         before = [task + offset for offset, _ in site.needed_inputs(task)]
         ended = {source: (site.gpu[source], site.ended_us[source]) for source in before}
-        self._books.advance(site.now, self._prices)
+        self._books.advance(site.now, self._prices.range)
         self._see_lateness()
         self._cheapest(task, float(site.jobs[site.job[task]].weight), ended)
 
@@ -276,14 +302,6 @@ class Hadar(HeadFirst):
                     break
                 self._late_us[gpu] += site.run_time(task, gpu)
 
-    def _set_prices(self, avoided: float) -> None:
-        """Let the last jobs set the range of prices; U > L > 0 is kept."""
-        if avoided > 0:
-            self._avoided.append(avoided)
-        low, high = min(self._avoided, default=0.0), max(self._avoided, default=0.0)
-        if high > low > 0:
-            self._prices = low, high
-
     def _queue_up(self, task: int, gpu: int, start_us: int) -> None:
         """Place a task, and put it where its start belongs in the queue."""
         self._booked[task] = start_us, task
@@ -324,10 +342,15 @@ class Hadar(HeadFirst):
         del self._booked[task]
 
 
-def _fitting_window(catalogue: Sequence[Workflow]) -> int:
+def fitting_window(catalogue: Sequence[Workflow]) -> int:
     """Return a length that fits the run times of a catalogue: beforehand no others are known."""
     runs_us = [task.fastest_us for workflow in catalogue for task in workflow.tasks]
     return max(1, round(_PER_MEDIAN * Fraction(median(runs_us)))) if runs_us else _UNKNOWN_US
+
+
+def near_windows(windows: int) -> list[int]:
+    """Return how many windows are looked at first, and then, as far as what lies beyond could be cheaper."""
+    return [ceil(part * windows) for part in _NEAR]
 
 
 class _TemplateDemand:

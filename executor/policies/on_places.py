@@ -1,11 +1,12 @@
 """Policies of single GPUs where runs take several: the same rules on places, for tasks without models.
 
-`compass` and `rltune` bind a run to a place, idle or not; `dally` declines places that are spread further than need be;
-`srpt` is shortest job first.
+`compass`, `hadar` and `rltune` bind a run to a place, idle or not; `dally` declines places that are spread further than
+need be; `srpt` is shortest job first, and `ahead` the same with reservations.
 """
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
@@ -13,15 +14,21 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from truenorth.executor.policies.ahead import Ahead
+from truenorth.executor.policies.bookings import PlaceBookings, PlaceRows
 from truenorth.executor.policies.compass import Compass
 from truenorth.executor.policies.dally import AUTO, RECENT, Dally
-from truenorth.executor.policies.gangs import InOrder, Sjf
+from truenorth.executor.policies.gangs import Conservative, InOrder, Sjf
+from truenorth.executor.policies.hadar import Hadar, HadarOptions, PriceRange, fitting_window, near_windows
 from truenorth.executor.policies.rltune import Rltune, RltuneOptions
+from truenorth.executor.policies.room import NO_PLACE
 from truenorth.executor.policies.srpt import Srpt
 from truenorth.executor.policy import Knows, Policy
 from truenorth.executor.site import Site
 from truenorth.models.features import MOLDABLE, NO_RULES, TOGETHER, Features
 from truenorth.models.instance import Ints
+
+_US_PER_S = 1_000_000
 
 
 class _Among:
@@ -29,8 +36,8 @@ class _Among:
 
     Attributes
     ----------
-    place, run_us
-        Each place, and how long the task runs there.
+    place, run_us, rows
+        Each place, and how long the task runs there; the same with the GPUs of each.
     """
 
     def __init__(self, site: Site, task: int) -> None:
@@ -38,33 +45,31 @@ class _Among:
         self.place = np.array(places, np.int64)
         self.run_us = np.array([site.run_time(task, place) for place in places], np.int64)
         members = [site.places[place] for place in places]
-        self._gpus = np.array([gpu for gpus in members for gpu in gpus], np.int64)
-        self._first = np.cumsum([0, *map(len, members[:-1])])
+        gpus = np.array([gpu for gpus in members for gpu in gpus], np.int64)
+        self.rows = PlaceRows(gpus, np.cumsum([0, *map(len, members[:-1])]), self.run_us)
 
     def latest(self, of_gpu: Ints) -> Ints:
         """Return, per place, the latest of its GPUs'."""
-        latest: Ints = np.maximum.reduceat(of_gpu[self._gpus], self._first)
+        latest: Ints = np.maximum.reduceat(of_gpu[self.rows.gpus], self.rows.first)
         return latest
 
 
 class BoundToPlaces(Policy):
-    """Base of the policies that bind a run to a place, idle or not: each GPU runs what was bound to it in that order.
+    """Base of the policies that bind a run to a place, idle or not: each GPU runs what was bound to it in one order.
 
     Invariant: some run that is bound can start whenever nothing runs.
-    Because: all GPUs keep one order, that of binding; the first of it stands first on every GPU of its place.
+    Because: all GPUs keep the same order; the first of it stands first on every GPU of its place.
     """
 
     supports: ClassVar[Features] = TOGETHER - NO_RULES
+    hears_progress: ClassVar[bool] = True
 
     def begin(self, site: Site) -> None:
         """Begin with nothing bound."""
         super().begin(site)
         self._among: dict[int, _Among] = {}
-        self._queue = [deque[int]() for _ in range(site.n_gpus)]
-        # Who is bound and has not ended, in that order; when each should end.
-        self._end_us: dict[int, int] = {}
-        self._free_us = np.zeros(site.n_gpus, np.int64)
-        self._late = False
+        # What runs, if anything does, and behind it what is bound.
+        self.queue = [deque[int]() for _ in range(site.n_gpus)]
 
     def among(self, task: int) -> _Among:
         """Return the places where a task can run."""
@@ -73,44 +78,74 @@ class BoundToPlaces(Policy):
             self._among[template] = _Among(self.site, task)
         return self._among[template]
 
-    def free_us(self) -> Ints:
-        """Return when each GPU has done what is bound to it, by the run times that were told; no sooner than now."""
-        site, now = self.site, self.site.now
-        if self._late:
-            self._free_us[:] = now
-            for task in self._end_us:
-                gpus = list(site.places[site.gpu[task]])
-                begun = site.started_us[task]
-                end_us = (self._free_us[gpus].max() if begun < 0 else begun) + site.run_time(task, site.gpu[task])
-                self._free_us[gpus] = self._end_us[task] = max(now, int(end_us))
-            self._late = False
-        return np.maximum(self._free_us, now)
+    def turn(self, task: int) -> tuple[int, int]:
+        """Return where a task that is bound stands in the order, the least first; what runs stands before all."""
+        return 0, 0  # that of binding
 
     def bind(self, task: int, place: int) -> None:
-        """Give a task a place; it runs there behind all that is bound to its GPUs."""
-        site, gpus = self.site, list(self.site.places[place])
-        self._end_us[task] = int(self.free_us()[gpus].max()) + site.run_time(task, place)
-        self._free_us[gpus] = self._end_us[task]
-        for gpu in gpus:
-            self._queue[gpu].append(task)
-        site.assign(task, place)
+        """Give a task a place; it runs there behind all of its GPUs' that come before it."""
+        for gpu in self.site.places[place]:
+            insort(self.queue[gpu], task, key=self.turn)
+        self.site.assign(task, place)
 
     def finished(self, task: int, gpu: int) -> None:
-        """Have its GPUs go on; foresee all anew if it did not end when it should."""
-        # What is foreseen is wrong from the first run that ends at another time; those that are late show at their end.
-        self._late |= self._end_us.pop(task) != self.site.now
+        """Have its GPUs go on."""
         for each in self.site.places[gpu]:
-            self._queue[each].popleft()
+            self.queue[each].popleft()
 
     def act(self, gpus: Sequence[int]) -> None:
         """Start who is first on every GPU of its place; where something was bound the place is named, too."""
-        site, queue = self.site, self._queue
+        site, queue = self.site, self.queue
         for first in dict.fromkeys(queue[gpu][0] for each in gpus for gpu in site.places[each] if queue[gpu]):
             if site.started_us[first] < 0 and all(queue[gpu][0] == first for gpu in site.places[site.gpu[first]]):
                 site.start(first)
 
 
-class CompassOnPlaces(BoundToPlaces):
+class InOrderOfBinding(BoundToPlaces):
+    """Base of those that keep the order of binding, and foresee by it when each GPU is free."""
+
+    def begin(self, site: Site) -> None:
+        """Begin with all GPUs free."""
+        super().begin(site)
+        # Who is bound and has not ended, in that order; when each should end.
+        self._end_us: dict[int, int] = {}
+        self._free_us = np.zeros(site.n_gpus, np.int64)
+        self._late = False
+
+    def free_us(self) -> Ints:
+        """Return when each GPU has done what is bound to it, by what is told of run times; no sooner than now."""
+        site, now = self.site, self.site.now
+        if self._late:
+            self._free_us[:] = now
+            for task in self._end_us:
+                gpus = list(site.places[site.gpu[task]])
+                if site.started_us[task] < 0:
+                    end_us = int(self._free_us[gpus].max()) + site.run_time(task, site.gpu[task])
+                else:
+                    end_us = max(now, site.expected_end(task))
+                self._free_us[gpus] = self._end_us[task] = end_us
+            self._late = False
+        return np.maximum(self._free_us, now)
+
+    def bind(self, task: int, place: int) -> None:
+        """Give a task a place behind all that is bound to its GPUs."""
+        gpus = list(self.site.places[place])
+        self._end_us[task] = int(self.free_us()[gpus].max()) + self.site.run_time(task, place)
+        self._free_us[gpus] = self._end_us[task]
+        super().bind(task, place)
+
+    def ending(self, task: int, end_us: int) -> None:
+        """Foresee all anew."""
+        self._late = True
+
+    def finished(self, task: int, gpu: int) -> None:
+        """Have its GPUs go on; foresee all anew if it did not end when it should."""
+        # What is foreseen is wrong from the first run that ends at another time; those that are late show at their end.
+        self._late |= self._end_us.pop(task) != self.site.now
+        super().finished(task, gpu)
+
+
+class CompassOnPlaces(InOrderOfBinding):
     """A run goes on arrival where it would end first: a place is available when the last of its GPUs is."""
 
     name: ClassVar[str] = "compass"
@@ -124,7 +159,7 @@ class CompassOnPlaces(BoundToPlaces):
             self.bind(task, int(among.place[best]))
 
 
-class RltuneOnPlaces(BoundToPlaces):
+class RltuneOnPlaces(InOrderOfBinding):
     """While somebody who waits finds a place idle, the first of the queue goes to the cheaper of two places.
 
     First is who has the least run time squared / (1 + wait / mean wait). Of the candidates of `rltune` two are left
@@ -186,6 +221,96 @@ class RltuneOnPlaces(BoundToPlaces):
             return weights.finish * end_us + spread - (weights.room * room_us if stays else 0.0)
 
         return int(among.place[min(found, key=cost)])
+
+
+class HadarOnPlaces(BoundToPlaces):
+    """A run books on arrival the place and start of least weight x finish + price, that of all GPUs of the place.
+
+    Prices are those of `hadar`, per GPU, from delay avoided per second of GPU-time; equal offers: the lowest place.
+    """
+
+    name: ClassVar[str] = "hadar"
+
+    def __init__(self, options: HadarOptions) -> None:
+        self._readings = options
+
+    def begin(self, site: Site) -> None:
+        """Open the books."""
+        super().begin(site)
+        windows, self._window_us = self._readings.windows, self._readings.window or fitting_window(site.catalogue)
+        self._near, self._prices = near_windows(windows), PriceRange(site.catalogue)
+        self._books = PlaceBookings(site.n_gpus, windows, self._window_us)
+        self._start_us: dict[int, int] = {}
+        self._late_us, self._looked = np.zeros(site.n_gpus, np.int64), -1
+
+    def ending(self, task: int, end_us: int) -> None:
+        """See anew, before the next run books, how late GPUs are."""
+        self._looked = -1
+
+    def turn(self, task: int) -> tuple[int, int]:
+        """Return its booked start."""
+        return (self._start_us[task], task) if self.site.started_us[task] < 0 else (-1, task)
+
+    def released(self, job: int) -> None:
+        """Book and bind its task."""
+        site, weight = self.site, float(self.site.jobs[job].weight)
+        self._books.advance(site.now)
+        self._see_lateness()
+        for task in site.job_tasks[job]:
+            among = self.among(task)
+            earliest_us = site.now + among.latest(self._late_us)
+            offer = self._books.cheapest(among.rows, earliest_us, weight / _US_PER_S, self._prices.range, self._near)
+            place, run_us = int(among.place[offer.position]), int(among.run_us[offer.position])
+            if offer.booked:
+                self._books.book(site.places[place], offer.start_us, run_us)
+            self._start_us[task] = offer.start_us
+            work_s = run_us / _US_PER_S * len(site.places[place])
+            self._prices.see(weight * (offer.avoided_us / _US_PER_S) / work_s)
+            self.bind(task, place)
+
+    def _see_lateness(self) -> None:
+        """Once a window, add up what each GPU should have done by now and has not."""
+        site = self.site
+        if site.now // self._window_us == self._looked:
+            return
+        self._looked = site.now // self._window_us
+        self._late_us = np.maximum(np.array(site.run_end_us, np.int64) - site.now, 0)
+        for gpu, queue in enumerate(self.queue):
+            for task in queue:
+                if site.started_us[task] < 0 and self._start_us[task] < site.now:
+                    self._late_us[gpu] += site.run_time(task, site.gpu[task])
+
+
+class AheadOnPlaces(Conservative):
+    """At every event all who wait reserve anew, shortest first, and who could begin now does.
+
+    So a run on many GPUs is not passed for ever, as in `sjf`: others start before it if they do not delay it.
+    """
+
+    name: ClassVar[str] = "ahead"
+    supports: ClassVar[Features] = TOGETHER - NO_RULES
+
+    def __init__(self, window: int) -> None:
+        self._window = window
+
+    def offer(self) -> None:
+        """List who waits, so many per GPU, and start who could begin now."""
+        waits = False
+        for task in sorted(self.waits, key=self._run_us)[: self._window * self.site.n_gpus]:
+            if not self.room.any_free():
+                return  # of those behind none can start now, and all are listed anew at the next event
+            # As long as nobody before has to wait, whoever finds room starts.
+            place = NO_PLACE if waits else self.room.find(self.kinds(task))
+            if place != NO_PLACE:
+                self.start(task, place)
+                continue
+            if not waits:
+                self.reserve_anew()
+            waits = True
+            self.start_if_due(task)
+
+    def _run_us(self, task: int) -> tuple[int, int]:
+        return self.site.run_us[self.site.template[task]][self.kinds(task)[0]], task
 
 
 class DallyOnPlaces(InOrder):
@@ -275,18 +400,20 @@ class DallyOnPlaces(InOrder):
 
 _ON_PLACES: Mapping[type[Policy], tuple[type[Policy], Callable[[Any], Policy]]] = {
     Srpt: (Sjf, lambda _: Sjf()),
+    Ahead: (AheadOnPlaces, lambda ahead: AheadOnPlaces(ahead.readings.window)),
     Compass: (CompassOnPlaces, lambda _: CompassOnPlaces()),
     Dally: (DallyOnPlaces, lambda dally: DallyOnPlaces(dally.tau_us)),
+    Hadar: (HadarOnPlaces, lambda hadar: HadarOnPlaces(hadar.readings)),
     Rltune: (RltuneOnPlaces, lambda rltune: RltuneOnPlaces(rltune.weights)),
 }
 
 
 def on_places(policy: Policy) -> Policy:
-    """Return the policy that has the rule of another where tasks take several GPUs; itself if there is none."""
+    """Return what decides in place of a policy where tasks take several GPUs; itself if nothing does."""
     made = _ON_PLACES.get(type(policy))
     return policy if made is None else made[1](policy)
 
 
-def supported_on_places(policy: type[Policy]) -> Features:
-    """Return what a policy, or what has its rule on places, supports."""
-    return _ON_PLACES[policy][0].supports if policy in _ON_PLACES else policy.supports
+def rule_on_places(policy: type[Policy]) -> type[Policy]:
+    """Return the policy that has the rule of another where tasks take several GPUs; itself if there is none."""
+    return _ON_PLACES[policy][0] if policy in _ON_PLACES else policy

@@ -192,6 +192,7 @@ _ABOUT = {
     "released": "job",
     "runnable": "task",
     "finished": "task",
+    "ending": "task",
     "elapsed": "task",
     "arrived": "task",
     "loaded": "model",

@@ -99,6 +99,10 @@ class Room:
                     return self._layout.spanning[kind][position]
         return NO_PLACE
 
+    def any_free(self) -> bool:
+        """Say whether some GPU is free."""
+        return any(self._free)
+
     def is_free(self, place: int) -> bool:
         """Say whether all GPUs of a place are free."""
         layout = self._layout

@@ -168,5 +168,10 @@ PATIENCE = Option(
     name="limit",
 )
 BY = Option("Length of the intervals, such as '1 h'.", OptionKind.TIME, name="by")
+PROGRESS = Option(
+    "Policies are told when a job will end once it has done this share of its run. Short for --noise progress=SHARE.",
+    OptionKind.SHARE,
+    metavar="SHARE",
+)
 CONFIDENCE = Option("With which the next window is served, too; needs --replications.", OptionKind.SHARE)
 SAMPLES = Option("Samples of a profile of this scenario, to predict from.", OptionKind.FILE, metavar="FILE")

@@ -9,15 +9,15 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from truenorth.planner.questions.options import ESTIMATES, POLICIES, SEED, WARMUP, WORKERS, OptionKind, asked
-from truenorth.planner.questions.question import Question, WithEstimates
+from truenorth.planner.questions.options import ESTIMATES, POLICIES, PROGRESS, SEED, WARMUP, WORKERS, OptionKind, asked
+from truenorth.planner.questions.question import Question, WithProgress
 
 if TYPE_CHECKING:
     from truenorth.solvers.incumbents import Progress
 
 
 @dataclass(frozen=True)
-class SimulateQuestion(WithEstimates, Question):
+class SimulateQuestion(WithProgress, Question):
     """Run a policy on a scenario in simulated time; the fields are the keywords of `truenorth.simulate`."""
 
     verb: ClassVar[str] = "simulate"
@@ -30,12 +30,13 @@ class SimulateQuestion(WithEstimates, Question):
         None, "Seeded noise on runs and loads, or error of what is told.", OptionKind.NOISE, metavar="SPEC"
     )
     estimates: Path | None = asked(None, ESTIMATES)
+    progress: Fraction | None = asked(None, PROGRESS)
     warmup: Fraction = asked(Fraction(0), WARMUP)
     seed: int = asked(0, SEED)
 
 
 @dataclass(frozen=True)
-class CompareQuestion(WithEstimates, Question):
+class CompareQuestion(WithProgress, Question):
     """Simulate the policies, then plan for the time limit, starting from the best of them.
 
     A policy of the user's whose timeline breaks a rule has a row that says so. A tenth of the time, at most 5 s, goes
@@ -52,6 +53,8 @@ class CompareQuestion(WithEstimates, Question):
         How wrong the run times are that policies are told, as ``told=published:1``; plan and bound know the true ones.
     estimates
         The file of estimates that policies are told.
+    progress
+        The share of a run after which policies are told when it will end.
     time_limit_s
         Seconds for plan, bound and taking policies apart; simulations, which come before, are not counted.
     warmup
@@ -79,6 +82,7 @@ class CompareQuestion(WithEstimates, Question):
         None, "How wrong the run times are that policies are told.", OptionKind.NOISE, metavar="SPEC"
     )
     estimates: Path | None = asked(None, ESTIMATES)
+    progress: Fraction | None = asked(None, PROGRESS)
     time_limit_s: float = asked(
         60.0,
         "Seconds for plan, bound and taking policies apart, per replication; simulations are not counted.",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -59,6 +60,20 @@ class WithEstimates:
         if self.estimates is not None:
             # What has neither a point nor a folder in it would be taken for a kind of error.
             name = str(self.estimates)
-            told = f"told={name if '.' in name or '/' in name else f'./{name}'}"
-            object.__setattr__(self, "noise", told if self.noise is None else f"{self.noise},{told}")
-            object.__setattr__(self, "estimates", None)
+            self._add("estimates", f"told={name if '.' in name or '/' in name else f'./{name}'}")
+
+    def _add(self, option: str, meant: str) -> None:
+        """Write what an option is short for into the noise."""
+        object.__setattr__(self, "noise", meant if self.noise is None else f"{self.noise},{meant}")
+        object.__setattr__(self, option, None)
+
+
+class WithProgress(WithEstimates):
+    """The same of ``--progress SHARE``, which is short for ``--noise progress=SHARE``."""
+
+    progress: Fraction | None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.progress is not None:
+            self._add("progress", f"progress={float(self.progress):g}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,13 +12,15 @@ import pytest
 from tests.gangs import draw, job, servers, window
 from tests.instances import instance
 from truenorth.executor import PolicyError, parse_policy, simulate
+from truenorth.executor.policies.hadar import HadarOptions
+from truenorth.executor.policies.on_places import HadarOnPlaces
 from truenorth.executor.policies.replay import replay
 from truenorth.executor.simulation import change_future, first_difference, past
 from truenorth.models import Instance, check
 
 POLICIES = (
     "fifo", "easy", "conservative", "sjf", "qssf", "sjf:blocking=on", "qssf:reserve_after=2us",
-    "compass", "dally", "dally:tau=3us", "rltune", "srpt",
+    "compass", "dally", "dally:tau=3us", "rltune", "srpt", "ahead", "hadar", "hadar:window=2us,windows=5",
 )  # fmt: skip
 
 
@@ -47,6 +50,10 @@ def _four() -> Instance:
         # The wide one has waited for 4 us at 5: from then on late may not delay it.
         ("sjf:reserve_after=4us", [0, 10, 2, 15]),
         ("srpt", [0, 26, 2, 6]),
+        ("ahead", [0, 10, 2, 15]),
+        # Windows are 5 us, two thirds of the median. The wide one books [10, 15), short the free GPU at 2; before 15 no
+        # GPU has four windows in a row for late.
+        ("hadar", [0, 10, 2, 15]),
         # Every place is of level 0: whoever fits, in order of arrival.
         ("dally", [0, 26, 2, 6]),
         # Bound on arrival to where each ends first: the wide one keeps all GPUs until 15.
@@ -149,6 +156,44 @@ def test_compass_binds_a_run_to_where_it_would_end_first() -> None:
         assert timeline.start_us.tolist() == [0, 0, 0, 0, 6 if kind == "B" else 9]
 
 
+def test_ahead_reserves_for_the_shortest_first() -> None:
+    # One of 2 GPUs runs until 10. Listed by length the second pair comes at 10 and the first at 12; the single of 9 us
+    # would delay them. In shortest-first it starts at 3, and both wait.
+    made = window(job(1, 10), job(2, 8, 1), job(2, 2, 2), job(1, 9, 3), on=servers(1, 2))
+    assert _starts(made, "ahead") == [0, 12, 10, 20]
+    assert _starts(made, "conservative") == [0, 10, 18, 20]
+    assert _starts(made, "sjf") == [0, 14, 12, 3]
+
+
+def test_ahead_looks_at_so_many_runs_per_gpu() -> None:
+    # At 1 both pairs are listed; with more runs per GPU also the single, which ends before the first pair begins.
+    made = window(job(1, 9), job(2, 4, 1), job(2, 5, 1), job(1, 6, 1), on=servers(1, 2))
+    assert _starts(made, "ahead") == [0, 9, 13, 1]
+    assert _starts(made, "ahead:window=1") == [0, 9, 13, 18]
+
+
+def test_to_hadar_a_place_costs_what_its_gpus_cost_together() -> None:
+    # Of a window of 10 us 4 are booked on g0 and on g1. The pair can start at 4 on g0, g1 or on g1, g2; there only one
+    # of two GPUs is dearer.
+    made = window(job(1, 4), job(1, 4), job(2, 2), on=servers(1, 3, ((0, 1), (1, 2))))
+    timeline = simulate(made, parse_policy("hadar:window=10us"))
+    assert [made.places.gpus[place] for place in timeline.place.tolist()] == [(0,), (1,), (1, 2)]
+    assert timeline.start_us.tolist() == [0, 0, 4]
+
+
+@pytest.mark.parametrize("readings", ["hadar", "hadar:window=7us,windows=30"])
+def test_on_places_of_one_gpu_hadar_is_hadar(readings: str) -> None:
+    given = parse_policy(readings).options or HadarOptions()
+    assert isinstance(given, HadarOptions)
+    for seed in range(40):
+        rng = random.Random(seed)
+        jobs = [job(1, rng.randint(1, 60), rng.randint(0, 200)) for _ in range(rng.randint(2, 60))]
+        made = window(*jobs, on=servers(1, rng.randint(1, 4)))
+        one, other = simulate(made, parse_policy(readings)), simulate(made, partial(HadarOnPlaces, given))
+        assert one.start_us.tolist() == other.start_us.tolist()
+        assert one.place.tolist() == other.place.tolist()
+
+
 def test_a_run_that_ends_early_moves_up_what_is_bound_behind_it() -> None:
     # Told 10, the first ends at 2: the pair bound behind it starts then, and the last, which comes at 3, sees it end.
     told = window(job(1, 10), job(2, 5), job(1, 3, 3), on=servers(1, 2))
@@ -158,9 +203,11 @@ def test_a_run_that_ends_early_moves_up_what_is_bound_behind_it() -> None:
 
 
 def test_a_policy_without_such_runs_refuses_them_and_names_those_with() -> None:
-    named = "fifo, easy, conservative, sjf, qssf for tasks on several GPUs without models"
-    with pytest.raises(PolicyError, match=f"policy hadar has no support for runs on several GPUs; .*rltune, {named}"):
-        simulate(_four(), parse_policy("hadar"))
+    named = "compass, srpt, ahead, dally, hadar, rltune, fifo, easy, conservative, sjf, qssf$"
+    with pytest.raises(PolicyError, match=f"policy jit has no support for runs on several GPUs; allowed are {named}"):
+        simulate(_four(), parse_policy("jit"))
+    with pytest.raises(PolicyError, match=r"for priorities; allowed are srpt, dally, fifo, easy, sjf, qssf$"):
+        simulate(_with_an_urgent_one(), parse_policy("compass"))
 
 
 def test_policies_for_such_runs_refuse_models() -> None:

@@ -7,7 +7,18 @@ from pathlib import Path
 import pytest
 
 from experiments.studies.schedmate import study
-from experiments.studies.schedmate.study import CLASSES, LEFT_OUT, PLAN, RANKS, TRUTH, Part, measure
+from experiments.studies.schedmate.study import (
+    CLASSES,
+    LEFT_OUT,
+    PLAN,
+    PROGRESS,
+    RANKS,
+    TRUTH,
+    Part,
+    Row,
+    measure,
+    parts,
+)
 
 
 def test_history_is_what_had_ended_and_classes_are_its_medians(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,8 +39,23 @@ def test_history_is_what_had_ended_and_classes_are_its_medians(tmp_path: Path, m
 
     # The job of 40 s begins beside that of 20 s, whatever is told: 20, 40 and, from 141 s on, 45 s.
     assert value(TRUTH, "sjf") == value(CLASSES, "sjf") == pytest.approx((20 + 40 + 45) / 3)
+    # All GPUs are taken until both have ended: that the end of each shows changes nothing.
+    assert value(PROGRESS["0.1"], "easy") == pytest.approx((20 + 40 + 45) / 3)
     # A plan runs the short one first, from 102 s on: 6 s; then 28 s and 47 s.
     assert value(TRUTH, PLAN) == pytest.approx((28 + 47 + 6) / 3)
     assert value(CLASSES, RANKS) == pytest.approx(-(3**0.5) / 2)  # 10, 10, 30 against 20, 40, 6
     study._scenario.cache_clear()
     study._estimates.cache_clear()
+
+
+def test_what_each_part_is_worth() -> None:
+    told = {(TRUTH, "fifo"): 90.0, (TRUTH, "sjf"): 30.0, (CLASSES, "sjf"): 45.0, (CLASSES, "easy"): 60.0}
+    told[PROGRESS["0.1"], "easy"] = 40.0
+    rows = [Row("cluster03", LEFT_OUT, *asked, value) for asked, value in told.items()]
+    found = parts([*rows, Row("cluster03", LEFT_OUT, TRUTH, PLAN, 29.0, 25.0)])
+    lines = {cells[1]: cells[2] for line in found.splitlines() if (cells := [each.strip() for each in line.split("|")])}
+    assert lines["classes: `fifo` over `sjf`"] == "2.00"
+    assert lines["progress: `easy`"] == "1.50"
+    assert lines["truth: `fifo` over `sjf`"] == "3.00"
+    assert lines["no schedule beyond"] == "3.60"
+    assert lines["history: `fifo` over `sjf`"] == ""

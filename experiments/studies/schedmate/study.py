@@ -29,9 +29,19 @@ from truenorth.planner.inputs.told import read_told
 HERE = Path(__file__).parent
 DATA = Path(__file__).parents[4] / "shared" / "data"
 ELASTICFLOW, GENTD26 = DATA / "elasticflow", DATA / "gentd26" / "lora_request_trace.csv.gz"
-POLICIES = ("fifo", "easy", "sjf", "qssf")
+ON_CLUSTERS = ("fifo", "easy", "conservative", "sjf", "qssf", "dally", "hadar", "rltune", "ahead")
+ON_SINGLES = ("fifo", "easy", "sjf", "qssf", "dally", "hadar", "rltune", "srpt", "ahead", "receding")
+"""Policies for jobs on several GPUs, where `srpt` is `sjf`; and for jobs on one, where `conservative` is `fifo`."""
+BLIND = ("fifo", "dally")
+"""Who asks for no run time."""
+OFF_BY_DRAW = ("easy", "sjf", "qssf")
+"""Who is told the published errors."""
+RESERVING = ("easy", "conservative", "ahead")
+"""Who reserves by when running jobs end, and so has a use for their progress."""
 PLAN, RANKS = "plan", "rank correlation"
 TRUTH, CLASSES, HISTORY, PUBLISHED = "truth", "classes", "history", "published"
+PROGRESS = {"0.5": "classes, half done", "0.1": "classes, a tenth done", "0": "classes, begun"}
+"""By the share of a run after which its end is told: what is told."""
 LEFT_OUT, FAILED = "left out", ("run", "stop:5s")
 """What becomes of requests that failed: as options of imports have it, or not imported at all."""
 SEEDS = 3
@@ -154,18 +164,24 @@ def measure(time_limit: float, part: str, failed: str, told: str, contender: str
         ran = [tn.simulate(scenario, contender, noise="told=published:1", seed=seed).value for seed in range(SEEDS)]
         yield Row(part, failed, told, contender, fmean(ran))
     else:
-        given = None if told == TRUTH else _estimates(part, told)
-        yield Row(part, failed, told, contender, tn.simulate(scenario, contender, estimates=given).value)
+        progress = next((share for share, said in PROGRESS.items() if said == told), None)
+        given = None if told == TRUTH else _estimates(part, told if progress is None else CLASSES)
+        found = tn.simulate(scenario, contender, estimates=given, progress=progress)
+        yield Row(part, failed, told, contender, found.value)
 
 
 def cells() -> Iterator[tuple[str, str, str, str]]:
     """Yield what is asked: part of a log, what becomes of failed jobs, what is told, contender."""
     for part, of in PARTS.items():
-        levels = (TRUTH, HISTORY, CLASSES, PUBLISHED) if of.log.dated else (TRUTH, CLASSES, PUBLISHED)
-        yield part, LEFT_OUT, TRUTH, "fifo"  # it asks for no run time
-        yield from ((part, LEFT_OUT, told, contender) for told, contender in product(levels, POLICIES[1:]))
-        yield from ((part, LEFT_OUT, told, RANKS) for told in levels if told in (HISTORY, CLASSES))
-        yield from ((part, LEFT_OUT, told, PLAN) for told in levels if told != PUBLISHED)
+        levels, policies = ((TRUTH, HISTORY, CLASSES), ON_SINGLES) if of.log.dated else ((TRUTH, CLASSES), ON_CLUSTERS)
+        yield from ((part, LEFT_OUT, TRUTH, contender) for contender in BLIND)
+        asking = [contender for contender in policies if contender not in BLIND]
+        yield from ((part, LEFT_OUT, told, contender) for told, contender in product(levels, asking))
+        yield from ((part, LEFT_OUT, PUBLISHED, contender) for contender in OFF_BY_DRAW)
+        if not of.log.dated:
+            yield from ((part, LEFT_OUT, told, each) for told, each in product(PROGRESS.values(), RESERVING))
+        yield from ((part, LEFT_OUT, told, RANKS) for told in levels if told != TRUTH)
+        yield from ((part, LEFT_OUT, told, PLAN) for told in levels)
         if of.log.dated:
             yield from ((part, failed, TRUTH, "fifo") for failed in FAILED)
 
@@ -175,14 +191,16 @@ def schedmate(
     folder: Annotated[Path, "where results.csv lies"] = HERE,
 ) -> None:
     """Simulate queues on recorded work, told true run times or estimates of them, and plan it; print the tables."""
-    Study(Row, 4, partial(measure, time_limit), [completion, failures]).run(cells(), folder)
+    Study(Row, 4, partial(measure, time_limit), [completion, parts, failures]).run(cells(), folder)
 
 
 def completion(rows: Sequence[Row]) -> str:
     """Return mean completion times: one line per contender and what it is told."""
     found = {(row.part, row.told, row.contender): row for row in rows if row.failed == LEFT_OUT}
     contenders = list(dict.fromkeys((row.contender, row.told) for row in rows if row.failed == LEFT_OUT))
-    contenders.sort(key=lambda each: (each[0] == RANKS, each[0] == PLAN))
+    levels, policies = (TRUTH, HISTORY, CLASSES, *PROGRESS.values(), PUBLISHED), (*ON_CLUSTERS, *ON_SINGLES)
+    last = {PLAN: 1, RANKS: 2}
+    contenders.sort(key=lambda each: (last.get(each[0], 0), levels.index(each[1]), (*policies, *last).index(each[0])))
     lines = []
     for contender, told in contenders:
         values = (found.get((part, told, contender)) for part in PARTS)
@@ -194,6 +212,30 @@ def completion(rows: Sequence[Row]) -> str:
 
 def _said(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.1f}" if value > 1 else f"{value:.2f}"
+
+
+def parts(rows: Sequence[Row]) -> str:
+    """Return how many times shorter mean completion gets by each part of what can be told."""
+    found = {(row.part, row.told, row.contender): row.value for row in rows if row.failed == LEFT_OUT}
+    found |= {(row.part, row.failed, row.contender): row.value for row in rows if row.failed != LEFT_OUT}
+    tenth = PROGRESS["0.1"]
+    compared = {
+        "history: `fifo` over `sjf`": ((TRUTH, "fifo"), (HISTORY, "sjf")),
+        "classes: `fifo` over `sjf`": ((TRUTH, "fifo"), (CLASSES, "sjf")),
+        "classes: `easy` over `sjf`": ((CLASSES, "easy"), (CLASSES, "sjf")),
+        **{f"progress: `{each}`": ((CLASSES, each), (tenth, each)) for each in RESERVING},
+        "classes and progress: `fifo` over `easy`": ((TRUTH, "fifo"), (tenth, "easy")),
+        "early stopping: `fifo`": ((FAILED[0], "fifo"), (FAILED[1], "fifo")),
+        "truth: `fifo` over `sjf`": ((TRUTH, "fifo"), (TRUTH, "sjf")),
+    }
+    lines = []
+    for said, (without, using) in compared.items():
+        pairs = [(found.get((part, *without)), found.get((part, *using))) for part in PARTS]
+        lines.append([said, *("" if a is None or b is None else f"{a / b:.2f}" for a, b in pairs)])
+    bounds = {row.part: row.bound for row in rows if (row.contender, row.told) == (PLAN, TRUTH)}
+    most = (None if bounds.get(part) is None else found[part, TRUTH, "fifo"] / (bounds[part] or 1) for part in PARTS)
+    lines.append(["no schedule beyond", *("" if each is None else f"{each:.2f}" for each in most)])
+    return markdown(["times shorter", *PARTS], lines, " --: |")
 
 
 def failures(rows: Sequence[Row]) -> str:

@@ -10,6 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from statistics import NormalDist
 
@@ -37,7 +38,8 @@ _STREAM = 1
 _Class = tuple[object, ...]
 """What workflows of one class have in common."""
 _OWN = ("told", "true", "estimates")
-_ALLOWED = f"{GRAMMAR}, or 'estimates=FILE'"
+_PROGRESS = "progress"
+_ALLOWED = f"{GRAMMAR}, or 'estimates=FILE'; beside it 'progress=SHARE'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +203,8 @@ class Uncertainty:
         The scenario's run times hold, and planners and policies are told the mean of a task's class.
     told_by
         The scenario's run times hold, and planners and policies are told the medians of this file of estimates.
+    progress
+        Once this share of a run is done, policies are told when it will end; None: they are not.
     """
 
     noise: Noise | None = None
@@ -209,6 +213,7 @@ class Uncertainty:
     estimates: Path | None = None
     told_means: bool = False
     told_by: Path | None = None
+    progress: Fraction | None = None
 
     @property
     def keeps_truth(self) -> bool:
@@ -277,10 +282,12 @@ def parse_uncertainty(text: str | None) -> Uncertainty:
         If the text is none; the message says what is allowed.
     """
     own: dict[str, str] = {}
-    rest = []
+    rest, progress = [], None
     for item in [] if text is None else [item.strip() for item in text.split(",")]:
         what, _, value = item.partition("=")
-        if what not in _OWN:
+        if what == _PROGRESS and progress is None:
+            progress = _parse_progress(value)
+        elif what not in _OWN:
             rest.append(item)
         elif own:
             raise NoiseError(f"{text!r} tells of run times twice; allowed is one of {_ALLOWED}")
@@ -294,14 +301,31 @@ def parse_uncertainty(text: str | None) -> Uncertainty:
         raise NoiseError(f"{error}; beside it {_ALLOWED}") from None
     told = own.get("told")
     told_by = Path(told) if told and ":" not in told and ("." in told or "/" in told) else None
-    return Uncertainty(
+    made = Uncertainty(
         noise,
         None if told in (None, MEAN) or told_by is not None else parse_error(told),
         parse_error(own["true"]) if "true" in own else None,
         Path(own["estimates"]) if "estimates" in own else None,
         told == MEAN,
         told_by,
+        progress,
     )
+    if progress is not None and made.tells_exactly:
+        raise NoiseError(
+            "progress sharpens what is told of run times, which is exact; add --estimates FILE or told=mean"
+        )
+    return made
+
+
+def _parse_progress(text: str) -> Fraction:
+    """Read a share of a run."""
+    try:
+        share = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        share = Fraction(1)
+    if not 0 <= share < 1:
+        raise NoiseError(f"progress={text}: allowed is a share of a run of at least 0 and below 1, such as 0.1")
+    return share
 
 
 def refuse_estimates(noise: str | None) -> None:

@@ -46,7 +46,7 @@ def simulate(
     from truenorth.planner.answers.simulate import try_changed_futures, write_simulation
 
     if change_future is not None:
-        if output is not None or asked.noise is not None:
+        if output is not None or asked.noise is not None:  # --estimates and --progress are noise by now
             raise manners.UsageError("--change-future goes without --noise and -o: it compares runs, and writes none")
         tried = try_changed_futures(load_scenario(scenario), asked.policy, change_future, seed=asked.seed)
         manners.show(tried, manners.lazily("summaries.futures_view", tried), as_json)

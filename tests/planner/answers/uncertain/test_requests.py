@@ -117,6 +117,44 @@ def test_from_a_history_to_a_table_by_command(tmp_path: Path, capsys: pytest.Cap
         assert json.loads(capsys.readouterr().out)["policies"]["sjf"]["servers"] == servers
 
 
+LATE = "submit,user,gpus,runtime\n0,a,1,100\n1,b,2,5\n2,c,1,20\n"
+HELD, PASSED = (100 + 104 + 123) / 3, (100 + 104 + 28) / 3
+"""Told 10 s of its 100, A holds C back behind B: until 105 s, or until a tenth is done and its end shows, at 10 s."""
+
+
+def test_progress_sharpens_the_estimates_of_what_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scenario, path = imported(tmp_path, LATE), estimates(tmp_path, "2:10 3:5 4:20")
+    assert tn.simulate(scenario, "easy", estimates=path).value == pytest.approx(HELD)
+    assert tn.simulate(scenario, "easy", estimates=path, progress=0.1).value == pytest.approx(PASSED)
+    assert tn.simulate(scenario, "easy", noise=f"told={path},progress=1/10").value == pytest.approx(PASSED)
+    asked = ["--estimates", str(path), "--progress", "0.1", "--json"]
+    assert run(app, ["simulate", str(tmp_path / "trace.yaml"), "--policy", "conservative", *asked]) == 0
+    assert json.loads(capsys.readouterr().out)["objective"]["value"] == pytest.approx(PASSED)
+    compared = tn.compare(scenario, estimates=path, progress=0.1, time_limit=2)
+    values = {ran.policy: ran.value for ran in compared.simulations}
+    assert values["easy"] == pytest.approx(PASSED)
+    assert "offline" in compared.left_out
+    assert "--noise" in compared.origin.command
+    assert f"told={path},progress=0.1" in compared.origin.command
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--progress", "0.1"], "progress sharpens what is told of run times, which is exact; add --estimates FILE"),
+        (["--progress", "1"], "--progress: '1' is no share; allowed is a number of at least 0 and below 1"),
+        (["--noise", "told=mean,progress=2"], "progress=2: allowed is a share of a run of at least 0 and below 1"),
+        (["--noise", "told=mean,progress=0.1", "--progress", "0.2"], "'progress=0.2' is no noise"),
+    ],
+)
+def test_what_is_no_progress(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    imported(tmp_path, LATE)
+    assert run(app, ["simulate", str(tmp_path / "trace.yaml"), "--policy", "easy", *words]) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_who_repeats_a_comparison_names_the_estimates(tmp_path: Path) -> None:
     path = estimates(tmp_path, TOLD)
     made = tn.compare(imported(tmp_path, LOG), ["sjf"], estimates=path, time_limit=2)
