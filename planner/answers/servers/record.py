@@ -159,6 +159,25 @@ class FailuresDrawn:
 
 
 @dataclass(frozen=True, slots=True)
+class FormOfFleet:
+    """What a form of fleet takes: servers, how many of each kind, and the policy; None where none met the level."""
+
+    servers: int | None
+    kinds: Mapping[str, int] | None
+    policy: str | None
+    price_per_hour: float | None = ABSENT
+
+
+@dataclass(frozen=True, slots=True)
+class FormsTried:
+    """Whether prefill is apart from decode in what is ordered, and what either form takes."""
+
+    chosen: bool
+    together: FormOfFleet
+    apart: FormOfFleet
+
+
+@dataclass(frozen=True, slots=True)
 class StrainReached:
     """What the best of them reaches with one figure of one model larger."""
 
@@ -219,6 +238,7 @@ class ServersRecord:
     fitted: list[Fitted] = ABSENT
     requests_at_once: LimitsTried = ABSENT
     failures: FailuresDrawn = ABSENT
+    split: FormsTried = ABSENT
     away: bool = ABSENT
     engines: list[EngineToStart] = ABSENT
     no_engines: str = ABSENT

@@ -9,6 +9,7 @@ import pytest
 
 import truenorth as tn
 from truenorth.models import Tokens
+from truenorth.models.metrics import StreamMetrics
 from truenorth.models.scenario import InputError, Scenario, scenario_from
 from truenorth.models.scenario.disaggregated import disaggregate
 
@@ -40,20 +41,26 @@ def request(prompt: int, output: int, uncached: int | None = None, release: str 
     return {"release": release, "workflow": "chat", "tokens": {"answer": tokens}}
 
 
+def served(scenario: Scenario) -> StreamMetrics:
+    metrics = tn.simulate(scenario, "least_tokens").metrics
+    assert isinstance(metrics, StreamMetrics)
+    return metrics
+
+
 def test_first_token_and_latency_are_those_of_the_request() -> None:
-    made = tn.simulate(disaggregate(chat([request(800, 5)])), "least_tokens")
+    metrics = served(disaggregate(chat([request(800, 5)])))
     # 500 and 300 prompt tokens at 1,000 /s: 0.8 s. KV of 800 tokens is 800 KB: 1 ms + 0.8 s. Then 4 steps of 10 ms.
-    assert (made.metrics.p50_first_token_s, made.metrics.p50_latency_s) == (0.8, 1.641)
-    assert (made.metrics.tasks, made.metrics.output_tokens) == (2, 5)
+    assert (metrics.p50_first_token_s, metrics.p50_latency_s) == (0.8, 1.641)
+    assert (metrics.tasks, metrics.output_tokens) == (2, 5)
 
 
 def test_what_is_cached_is_not_computed_and_sent_all_the_same() -> None:
-    made = tn.simulate(disaggregate(chat([request(800, 5, uncached=100)])), "least_tokens")
-    assert (made.metrics.p50_first_token_s, made.metrics.p50_latency_s) == (0.1, 0.941)
+    metrics = served(disaggregate(chat([request(800, 5, uncached=100)])))
+    assert (metrics.p50_first_token_s, metrics.p50_latency_s) == (0.1, 0.941)
 
 
 def test_groups_classes_places_and_jobs() -> None:
-    more = {
+    more: dict[str, Any] = {
         "models": {"llm": {"weights": "1 MB"}},
         "streams": {"chat": LAW | {"models": ["llm"], "fitted": {"log": "a.csv"}}},
         "options": {"initial_residency": [{"gpu": "s0/g0", "model": "llm"}]},
@@ -72,7 +79,7 @@ def test_groups_classes_places_and_jobs() -> None:
     # An answer of one token is the prefill's: the job takes the branch without decode.
     assert short.tokens == {"prefill": Tokens(700, 700, 1)}
     assert [task.name for task in short.workflow.tasks] == ["prefill"]
-    assert (short.release_us, short.weight, short.priority, short.deadline_us) == (1_000_000, 2, 3, 9_000_000)
+    assert (short.release_us, float(short.weight), short.priority, short.deadline_us) == (1_000_000, 2, 3, 9_000_000)
     assert [branch.probability for branch in made.workflows[0].branches] == [0.5, 0.5]
 
 
@@ -88,7 +95,7 @@ def test_alone_and_without_transfers_a_request_takes_what_it_takes_on_one_node(s
     law |= {"budget": rng.choice(("shared", "separate")), "kv": rng.choice(("grows", "reserved"))}
     given = chat([request(rng.randint(1, 1500), rng.randint(1, 60))], law)
     network = {"cluster.network.latency": "0 s"}
-    one, two = (tn.simulate(each, "least_tokens").metrics for each in (given, disaggregate(given).changed(network)))
+    one, two = (served(each) for each in (given, disaggregate(given).changed(network)))
     assert (one.p50_latency_s, one.p50_first_token_s) == (two.p50_latency_s, two.p50_first_token_s)
     assert one.mean_slowdown == two.mean_slowdown == 1
 
@@ -100,7 +107,7 @@ def test_engines_of_several_gpus_keep_their_modes() -> None:
     made = disaggregate(chat([request(600, 2)], law, cluster=cluster))
     assert [gpu.kind for gpu in made.cluster.gpus] == ["2xA prefill", "2xA decode"]
     # 500 and 100 tokens at 3,000 /s: 166.667 and 33.334 ms, rounded up.
-    assert tn.simulate(made, "least_tokens").metrics.p50_first_token_s == 0.200001
+    assert served(made).p50_first_token_s == 0.200001
 
 
 @pytest.mark.parametrize("name", ["agents", "paper_small"])
