@@ -20,7 +20,7 @@ from truenorth.models import GPU, Cluster, Instance, InstanceError, Job, MLModel
 from truenorth.models.branches import branch_of
 from truenorth.models.cluster import Interval
 from truenorth.models.errors import QuestionError
-from truenorth.models.features import CACHED, Feature, require
+from truenorth.models.features import HELD, Feature, require
 from truenorth.models.places import Places
 from truenorth.models.scenario import InputError, Scenario, ScenarioDocument
 from truenorth.models.scenario.build import build_cluster, build_initial, build_restrictions
@@ -196,7 +196,7 @@ class Sizes:
             taken_s = tuple(_taken_s(self.scenario.instance, gpu) for gpu in sorts.values())
             object.__setattr__(self, "_taken_s", taken_s)
         document = self.scenario.document
-        supports = CACHED | {Feature.GANGS, Feature.DELAYS, Feature.DEGREES}
+        supports = HELD | {Feature.GANGS, Feature.DELAYS, Feature.DEGREES}
         require(self.scenario.instance, "the question of how many servers", supports)
         if self.chooses_engines and document.cluster.away:
             problem = "has servers that are away, whose engines are to be chosen; write engines, or leave away out"
