@@ -14,9 +14,19 @@ import pytest
 import truenorth as tn
 from tests.night import by_day
 from tests.streams.one_by_one import serve
-from tests.streams.worlds import as_served, cluster, plain_nodes, plain_requests, queues, random_holds
+from tests.streams.test_going_away import Log, noting, served_one_by_one
+from tests.streams.worlds import (
+    as_served,
+    cluster,
+    holds_beside_loads,
+    plain_nodes,
+    plain_requests,
+    queues,
+    random_holds,
+)
 from truenorth.executor import parse_policy, replay, simulate
 from truenorth.models import Edge, Instance, InstanceError, Job, MLModel, StreamClass, Task, Timeline, Tokens, Workflow
+from truenorth.models.cluster import FOREVER, Availability
 from truenorth.models.feasibility import assert_feasible, check
 from truenorth.models.instance import UnsupportedInstanceError
 from truenorth.models.metrics import CacheMetrics
@@ -107,6 +117,39 @@ def test_served_as_by_one_iteration_after_the_other(seed: int) -> None:
             assert cached(timeline) == [each.cached for each in by_hand]
         again = simulate(built, replay(built, timeline))
         assert as_served(again) == by_hand
+
+
+def once_away(rng: random.Random, built: Instance) -> Instance:
+    """Return the same on nodes each of which is away once: a request that is tied waits until its node is back."""
+    gpus = []
+    for gpu in built.cluster.gpus:
+        gone = rng.randint(20, 200)
+        there = Availability(((0, gone), (gone + rng.randint(1, 80), FOREVER)))
+        gpus.append(replace(gpu, available=there, drain_us=rng.choice((0, 5, 15))))
+    return replace(built, cluster=replace(built.cluster, gpus=tuple(gpus)))
+
+
+@pytest.mark.parametrize("seed", by_day(range(60), 6))
+def test_the_same_where_nodes_come_and_go(seed: int) -> None:
+    rng, log = random.Random(seed), Log()
+    built = once_away(rng, random_holds(rng, rng.randint(4, 14)))
+    timeline = simulate(built, noting("least_tokens", log))
+    assert check(built, timeline) == []
+    by_hand = served_one_by_one(built, timeline, log)
+    assert as_served(timeline) == by_hand
+    if timeline.served is not None and timeline.served.cached is not None:
+        assert cached(timeline) == [each.cached for each in by_hand]
+
+
+@pytest.mark.parametrize("seed", by_day(range(60), 12))
+def test_checker_and_replay_agree_with_the_engine_beside_loads(seed: int) -> None:
+    rng = random.Random(seed)
+    built = holds_beside_loads(rng, rng.randint(4, 20))
+    for policy in ("least_tokens", "turns:hold=40us"):
+        timeline = simulate(built, parse_policy(policy))
+        assert check(built, timeline) == []
+        if built.streams is not None:
+            assert as_served(simulate(built, replay(built, timeline))) == as_served(timeline)
 
 
 @pytest.mark.parametrize(("what", "rule"), [("cached", "E5"), ("end", "S4")])

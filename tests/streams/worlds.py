@@ -232,6 +232,26 @@ def random_holds(rng: random.Random, count: int) -> Instance:
     return Instance(on, (), tuple(jobs))
 
 
+def holds_beside_loads(rng: random.Random, count: int) -> Instance:
+    """Return jobs whose KV is held, of two classes with models that do not both fit with much KV, and plain tasks."""
+    models = (MLModel("model a", rng.randint(20, 50)), MLModel("model b", rng.randint(20, 50)))
+    flows = [Workflow("plain", (Task("t", {"*": 7}, memory_bytes=20),))]
+    for name in "ab":
+        speed = replace(random_speed(rng, 1, True), block=0, seats=4, step_us={1: 2, 4: 9}, chunk=rng.choice((9, 30)))
+        stream = StreamClass(name, {"*": speed}, (f"model {name}",))
+        edge = Edge("call", 0, delay_us=rng.choice((0, 30, 90)), hold=True)
+        again = Task.of_stream("again", stream, None, (edge,), tied_to="call")
+        flows.append(Workflow(f"agent {name}", (Task.of_stream("call", stream), again)))
+    jobs, release = [], 0
+    for _ in range(count):
+        release += rng.choice((0, rng.randint(0, 60)))
+        flow, prompt, output = rng.choice(flows), rng.randint(1, 12), rng.randint(1, 8)
+        again = Tokens(prompt + output + 3, rng.randint(3, prompt + 3), rng.randint(1, 8))
+        tokens = {"call": Tokens(prompt, prompt, output), "again": again}
+        jobs.append(Job(flow, release, tokens=None if flow.name == "plain" else tokens))
+    return Instance(cluster(rng.randint(1, 2), rng.choice((100, 110, 140))), models, tuple(jobs))
+
+
 def plain_requests(
     instance: Instance, place: Sequence[int] | Ints, not_before: Sequence[int] | None = None
 ) -> list[Request]:
