@@ -367,7 +367,10 @@ class ServersAnswer(Answer):
         if self.sizes.scenario.instance.streams is None:
             return {"engines": ABSENT, "no_engines": ABSENT}
         try:
-            return {"engines": [take(EngineToStart, each) for each in self.engines], "no_engines": ABSENT}
+            return {
+                "engines": [take(EngineToStart, each, role=each.role or ABSENT) for each in self.engines],
+                "no_engines": ABSENT,
+            }
         except NoEnginesError as error:
             return {"engines": ABSENT, "no_engines": str(error)}
 
@@ -653,12 +656,16 @@ def _write_manifests(answer: ServersAnswer, folder: Path) -> list[Path]:
     except NoEnginesError:
         return []
     origin = origin_of(answer, answer.asked)
-    window, size = origin.scenario, " + ".join(f"{each.replicas} {each.stream} on {each.gpu}" for each in engines)
+    names = [" ".join(filter(None, (each.stream, each.role))) for each in engines]
+    size = " + ".join(f"{each.replicas} {name} on {each.gpu}" for name, each in zip(names, engines, strict=True))
+    window = origin.scenario
     policy = "" if best is None else best.policy
     about = (str(answer.levels), window.jobs, window.length_s, window.hash, size, policy)
     versions = ", ".join(f"{name} {version}" for name, version in origin.versions.items() if name == "truenorth")
     lines = origin_lines(f"{origin.command} ({versions})" if versions else origin.command, *about)
-    made = {"kubernetes.yaml": kubernetes_text, "ray_serve.yaml": ray_serve_text}
+    made = {"kubernetes.yaml": kubernetes_text}
+    if all(each.role is None for each in engines):
+        made["ray_serve.yaml"] = ray_serve_text
     for name, text_of in made.items():
         write_atomically(folder / name, text_of(engines, lines))
     return [folder / name for name in made]

@@ -147,6 +147,7 @@ class EngineToStart:
     flags: list[str]
     kv_tokens: int | None
     longest: int
+    role: str = ABSENT
 
 
 @dataclass(frozen=True, slots=True)

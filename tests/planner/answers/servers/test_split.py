@@ -12,10 +12,12 @@ import pytest
 
 import truenorth as tn
 from tests.night import by_day
+from tests.planner.answers.servers.test_manifests import documents, validate
 from truenorth.models import InstanceError, ServiceLevels
 from truenorth.models.scenario import InputError, scenario_from
 from truenorth.planner.answers.servers.answer import write
 from truenorth.planner.answers.servers.decide import meets
+from truenorth.planner.answers.servers.engines import NoEnginesError
 from truenorth.planner.show.servers_words import answer_in_words
 
 POLICY = "least_tokens"
@@ -175,8 +177,23 @@ def test_what_is_ordered_is_said_and_written(tmp_path: Path) -> None:
     assert document["command"].endswith("--split")
     read = tn.load(tmp_path / "recommended.json")
     assert tn.simulate(read, POLICY).metrics == best.metrics
-    # What starts engines that send KV to each other is not written yet.
-    assert "connector" in document["no_engines"]
+    assert [(each["stream"], each["role"], each["gpu"], each["replicas"]) for each in document["engines"]] == [
+        ("chat", "prefill", "A", 2),
+        ("chat", "decode", "A", 1),
+    ]
+    # Both ends of the connector say the same, and are found at the addresses of their pods; Ray's own app is another.
+    texts = documents(tmp_path)
+    validate(texts)
+    assert [each["metadata"]["name"] for each in texts] == [
+        *("chat-prefill", "chat-decode", "chat-prefill-a", "chat-decode-a"),
+    ]
+    for each in texts[2:]:
+        container = each["spec"]["template"]["spec"]["containers"][0]
+        assert '--kv-transfer-config={"kv_connector":"NixlConnector","kv_role":"kv_both"}' in container["args"]
+        assert "--served-model-name=chat" in container["args"]
+        (address,) = container["env"]
+        assert address["name"] == "VLLM_NIXL_SIDE_CHANNEL_HOST"
+    assert not (tmp_path / "ray_serve.yaml").exists()
     assert "apart is recommended" in str(tn.report([tmp_path]).sections)
 
 
@@ -208,3 +225,14 @@ def test_a_request_too_long_alone_is_so_in_both_forms() -> None:
 def test_agents_are_refused() -> None:
     with pytest.raises(InputError, match="is no single request of a stream; prefill apart from decode is for jobs"):
         tn.servers("experiments/scenarios/agents.yaml", "p95 latency <= 1 min", split=True)
+
+
+def test_engines_of_other_classes_that_send_kv_are_not_written_down() -> None:
+    data = apart(STEADY[:4], {"A": 1000}, {"A": 2.0}, [1, 1])
+    for old, new in (("chat prefill", "first"), ("chat decode", "rest")):
+        data["streams"][new] = data["streams"].pop(old)
+    data["workflows"]["chat"]["tasks"]["prefill"]["stream"] = "first"
+    data["workflows"]["chat"]["tasks"]["decode"]["stream"] = "rest"
+    answer = tn.servers(scenario_from(data), ServiceLevels.parse("p100 latency <= 9 s"), policies=[POLICY])
+    with pytest.raises(NoEnginesError, match="and first is no class of prefill or decode by --split"):
+        assert answer.engines
