@@ -225,7 +225,7 @@ class _Cache:
             if self.held(inside) + sum(self.size(kind) for kind, _ in idle) <= self.node.room or not idle:
                 break
             del self.used[min(idle, key=lambda each: (self.used[each], -len(each[1]), self.number[each]))]
-        while self.held(inside) + sum(map(self.of_kept, self.kept)) > self.node.room:
+        while (size := sum(map(self.of_kept, self.kept))) and self.held(inside) + size > self.node.room:
             del self.kept[min(filter(self.of_kept, self.kept), key=lambda each: (self.kept[each], each))]
 
     def of_kept(self, number: int) -> int:
