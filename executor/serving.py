@@ -41,7 +41,7 @@ class ServingExecution(Execution):
     limits
         Most requests at once by GPU, where a plan or policy limits them; seats are a limit besides.
     caches, chains
-        Whether GPUs cache prefixes (rule E4); then, per task released so far, the blocks of its prompt.
+        Whether GPUs cache prefixes (rule E4) or hold KV (E5); then, per task released so far, the blocks of its prompt.
     cut
         The runs of requests that had not ended when their GPU went, in the order in which they were cut.
     """
@@ -205,9 +205,9 @@ class ServingExecution(Execution):
         refused = refused or self._refuse_boundary(gpu)
         if refused is not None:
             raise IllegalActionError(f"{refused} (task {task})")
-        uncached = self.state[gpu].begin_request(self._request(task, gpu), self.now)
+        cached = self.state[gpu].begin_request(self._request(task, gpu), self.now)
         if self.caches:
-            self._cached[task] = self.tokens[task].uncached - uncached
+            self._cached[task] = cached
         self.started_us[task] = self.now
         self._at_boundary[gpu] = None
         self._order[task] = self._joins

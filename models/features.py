@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 
+from truenorth.models.holds import Holds
 from truenorth.models.instance import Instance, UnsupportedInstanceError
 from truenorth.models.workload import WHOLE
 
@@ -34,6 +35,7 @@ class Feature(StrEnum):
     ENGINES = "context, mixed iterations, shared budgets or growing KV"
     ADAPTERS = "adapters of language models"
     CACHES = "prefix caches of nodes"
+    HOLDS = "KV that is held between requests"
     PRIORITIES = "priorities"
     DEGREES = "engines whose numbers of GPUs are to be chosen"
 
@@ -62,7 +64,12 @@ PRESENT: Mapping[Feature, Callable[[Instance], bool]] = {
     Feature.ADAPTERS: lambda instance: (
         instance.streams is not None and any(stream.adapters for stream in instance.streams.classes)
     ),
-    Feature.CACHES: lambda instance: instance.streams is not None and instance.streams.prefixes is not None,
+    Feature.CACHES: lambda instance: (
+        instance.streams is not None
+        and instance.streams.prefixes is not None
+        and not isinstance(instance.streams.prefixes, Holds)
+    ),
+    Feature.HOLDS: lambda instance: instance.streams is not None and isinstance(instance.streams.prefixes, Holds),
     Feature.PRIORITIES: lambda instance: any(job.priority for job in instance.jobs),
     Feature.DEGREES: lambda instance: any(gpu.open for gpu in instance.cluster.gpus),
 }
@@ -81,6 +88,8 @@ SERVING: Features = SEVERAL_AT_A_TIME | {Feature.STREAMS, Feature.ENGINES, Featu
 """Of windows without runs on several GPUs."""
 CACHED: Features = SERVING | {Feature.CACHES}
 """The same, by what knows that a node's cache says how much of a prompt is left to compute."""
+HELD: Features = CACHED | {Feature.HOLDS}
+"""The same, by what knows besides that KV may be gone which was held for a request."""
 
 TOGETHER: Features = NO_RULES | {Feature.GANGS, Feature.PLACES, Feature.MEMORY}
 """Of windows with runs on several GPUs, each by itself."""

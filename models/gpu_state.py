@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from truenorth.models.cluster import GPU
+from truenorth.models.holds import HeldKV
 from truenorth.models.prefix_cache import PrefixCache
-from truenorth.models.prefixes import Chain, with_cached
+from truenorth.models.prefixes import Chain
 from truenorth.models.streams import StreamSpeed, Tokens
 from truenorth.models.strides import StreamRun, Stride
 from truenorth.models.tables import LARGEST, NONE
@@ -233,7 +234,7 @@ class GPUState:
     memory
         Models and what running tasks hold.
     cache
-        The prefixes that it keeps; None: it keeps none.
+        The prefixes that it keeps, or KV that it holds for later requests; None: it keeps none.
     """
 
     __slots__ = (
@@ -266,7 +267,7 @@ class GPUState:
         self._serving_run = IDLE
         self._kv_bytes: dict[int, int] = {}
         self._growing_bytes = 0
-        self.cache: PrefixCache | None = None
+        self.cache: PrefixCache | HeldKV | None = None
         # By request, for those of a class may need adapters of their own.
         self._served_models: dict[int, Sequence[int]] = {}
 
@@ -373,16 +374,15 @@ class GPUState:
         return f"S2 {self.id}: the prompt budget of this iteration is spent"
 
     def begin_request(self, request: Request, now: int) -> int:
-        """Let a request join that nothing refuses; return how many tokens of its prompt are left to compute."""
+        """Let a request join that nothing refuses; return how many tokens of its prompt it finds in the cache."""
         if self.serving is None:
             self.serving, self.serves, self._serving_run = StreamRun(request.speed, now), request.stream, request.task
             # To everybody else a GPU that serves is one run of the whole compute, whose end nobody knows.
             self.begin_run(Run((request.task,), now, now))
         self._served_models[request.task] = request.models
-        tokens = request.tokens
+        tokens, cached = request.tokens, 0
         if self.cache is not None:
-            cached, shared_bytes = self.cache.join(request.task, request.chain, now)
-            tokens = with_cached(tokens, cached)
+            tokens, cached, shared_bytes = self.cache.join(request.task, tokens, request.chain, now)
             self.memory.free_bytes -= shared_bytes
         self.serving.join(request.task, tokens)
         if request.speed.block:
@@ -391,14 +391,14 @@ class GPUState:
             self._kv_bytes[request.task] = request.kv_bytes
             self.memory.free_bytes -= request.kv_bytes
         self.note_room(now)
-        return tokens.uncached
+        return cached
 
     def note_room(self, now: int) -> None:
         """Have the cache keep no more than what is free now, once this instant is over."""
         if self.cache is not None:
             self.cache.note(now, self.memory.free_bytes)
 
-    def _keep_prefixes(self, cache: PrefixCache, first: Sequence[int], ended: Sequence[int]) -> None:
+    def _keep_prefixes(self, cache: PrefixCache | HeldKV, first: Sequence[int], ended: Sequence[int]) -> None:
         """Have the blocks visible that iterations have computed, and free those that nobody holds any more."""
         if self.serving is None:
             raise ValueError(f"{self.id} serves nobody")

@@ -108,7 +108,7 @@ def _demand(task: Task) -> list[dict[str, Any]]:
 
 def _edge(edge: Edge) -> list[Any]:
     delay = [{"delay": edge.delay_us}] if edge.delay_us else []
-    return [edge.source, edge.size_bytes, *(["kv"] if edge.kv else []), *delay]
+    return [edge.source, edge.size_bytes, *(["kv"] if edge.kv else []), *delay, *(["hold"] if edge.hold else [])]
 
 
 def _batch(batch: BatchClass) -> list[Any]:

@@ -11,15 +11,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from truenorth.models.prefixes import Chain, Prefixes
+from truenorth.models.holds import HeldKV, Holds
+from truenorth.models.prefixes import Chain, Prefixes, with_cached
 from truenorth.models.stream_tables import StreamTables
+from truenorth.models.streams import Tokens
 from truenorth.models.tables import LARGEST
 
 
-def cache_on(streams: StreamTables | None, gpu_class: int) -> PrefixCache | None:
-    """Return the cache of a GPU of a class, with nothing in it; None where no class of requests has caches."""
+def cache_on(streams: StreamTables | None, gpu_class: int) -> PrefixCache | HeldKV | None:
+    """Return the cache of a GPU of a class, with nothing in it; None where nothing is cached, nor held."""
     if streams is None or streams.prefixes is None:
         return None
+    if isinstance(streams.prefixes, Holds):
+        by_stream = [row[gpu_class] for row in streams.speeds]
+        return HeldKV(streams.prefixes, [0 if speed is None else speed.kv_bytes for speed in by_stream])
     speeds = [(streams.speeds[group.stream][gpu_class], group.tokens) for group in streams.prefixes.groups]
     return PrefixCache(streams.prefixes, [0 if speed is None else speed.kv_bytes * size for speed, size in speeds])
 
@@ -88,11 +93,11 @@ class PrefixCache:
         """Return the bytes of all blocks of a chain."""
         return self._size(chain) * len(chain)
 
-    def join(self, task: int, chain: Chain, now: int) -> tuple[int, int]:
-        """Hold the blocks of a request; return the tokens of its prompt that are cached, and the bytes newly held."""
+    def join(self, task: int, tokens: Tokens, chain: Chain, now: int) -> tuple[Tokens, int, int]:
+        """Hold the blocks of a request; return its tokens then, how many it found, and the bytes newly held."""
         self._settle(now)
         if not chain:
-            return 0, 0
+            return tokens, 0, 0
         cached, taken, holders, idle = self.leading(chain), 0, self._holders, self._idle_since
         for block in chain:
             others = holders.get(block, 0)
@@ -104,7 +109,8 @@ class PrefixCache:
                     self._idle_bytes -= self._bytes[self._group[block]]
         self._running[task], self._done[task] = chain, cached
         self.held_bytes += taken * self._size(chain)
-        return cached * self._prefixes.groups[self._group[chain[0]]].tokens, taken * self._size(chain)
+        left = with_cached(tokens, cached * self._prefixes.groups[self._group[chain[0]]].tokens)
+        return left, tokens.uncached - left.uncached, taken * self._size(chain)
 
     def compute(self, task: int, tokens: int) -> None:
         """Have the blocks visible of the first so many tokens of a running request's prompt."""

@@ -1,4 +1,4 @@
-"""The rules of streams (S1 to S5, E1 to E4), for the checker: it takes all iterations again from who joins when.
+"""The rules of streams (S1 to S5, E1 to E5), for the checker: it takes all iterations again from who joins when.
 
 First tokens and ends follow from (GPU, start, order) alone; what a plan says of them has to equal that. Nothing is
 asked of the earliest start. Of what happened (`realised`) only seats, memory, inputs and residencies are held to them,
@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from truenorth.models.cluster import FOREVER
+from truenorth.models.holds import HeldKV, Holds
 from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.models.prefix_cache import PrefixCache, cache_on
-from truenorth.models.prefixes import with_cached
 from truenorth.models.stream_tables import StreamTables
 from truenorth.models.streams import StreamSpeed, Tokens
 from truenorth.models.strides import Preempted, StreamRun, Stride
@@ -28,7 +28,7 @@ from truenorth.models.timeline import Timeline, Violation, file_order, name_task
 
 
 def check_streams(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
-    """S1 to S5, E1 to E4, and that requests are served where they are tied to; nothing without streams."""
+    """S1 to S5, E1 to E5, and that requests are served where they are tied to; nothing without streams."""
     if instance.streams is None:
         return
     yield from _ties(instance, instance.streams, timeline)
@@ -251,7 +251,8 @@ def _iterations(instance: Instance, streams: StreamTables, timeline: Timeline) -
             elif by_rule.refused is not None:
                 yield Violation(by_rule.refused.rule, name, *by_rule.refused[1:])
             if run < instance.n_tasks and said is not None and said.cached is not None:
-                yield from _cached(name, int(said.cached[task]), by_rule.cached)
+                rule = "E5" if isinstance(streams.prefixes, Holds) else "E4"
+                yield from _cached(rule, name, int(said.cached[task]), by_rule.cached)
             # Of several runs the first one with a first token has it.
             first_us[task] = min(by_rule.first_us, first_us.get(task, FOREVER))
             if run >= instance.n_tasks and by_rule.end_us != FOREVER:
@@ -265,10 +266,10 @@ def _iterations(instance: Instance, streams: StreamTables, timeline: Timeline) -
             yield Violation("S3", name_task(instance, task), "first token at another time", first, _or_never(by_rules))
 
 
-def _cached(name: str, found: int, by_rule: int) -> Iterator[Violation]:
-    """E4: as many tokens of a prompt are cached as the GPU has when its request joins."""
+def _cached(rule: str, name: str, found: int, by_rule: int) -> Iterator[Violation]:
+    """E4, E5: as many tokens of a prompt are cached as the GPU has when its request joins."""
     if found != by_rule:
-        yield Violation("E4", name, "other prompt tokens are cached", found, by_rule)
+        yield Violation(rule, name, "other prompt tokens are cached", found, by_rule)
 
 
 def _served(
@@ -463,21 +464,20 @@ class _Serving:
         stream = streams.template[self._instance.task_template[task]]
         return streams.speeds[stream][self._instance.gpu_class[self._gpu]] or self._run.speed
 
-    def _hold(self, cache: PrefixCache, task: int, tokens: Tokens) -> Tokens:
+    def _hold(self, cache: PrefixCache | HeldKV, task: int, tokens: Tokens) -> Tokens:
         """Have a request hold its blocks, as it joins, and its other KV; return what the cache leaves to compute."""
         prefixes, speed = (None if (of := self._instance.streams) is None else of.prefixes), self._run.speed
         if prefixes is None or self._room is None:
             return tokens
         now, chain = self._run.boundary_us, prefixes.chains[task]
         self._note_room(cache, now)
-        cached, _ = cache.join(task, chain, now)
-        self._cached_tokens[self._number[task]] = tokens.uncached - with_cached(tokens, cached).uncached
+        left, self._cached_tokens[self._number[task]], _ = cache.join(task, tokens, chain, now)
         self._held[task] = (tokens.held - len(chain) * prefixes.size(task)) * speed.kv_bytes
         self._held_bytes += self._held[task]
         cache.note(now, self._room.after(now) - self._held_bytes - cache.held_bytes)
-        return with_cached(tokens, cached)
+        return left
 
-    def _note_room(self, cache: PrefixCache, before: int) -> None:
+    def _note_room(self, cache: PrefixCache | HeldKV, before: int) -> None:
         """Have the cache give way to all that takes room before an instant, and forget the models that leave."""
         while self._room is not None and self._changes and self._changes[0] < before:
             now = self._changes.popleft()
@@ -532,7 +532,7 @@ class _Serving:
             self.preempted += run.preempt()
             self._let_back()
 
-    def _keep(self, cache: PrefixCache, first: list[int], ended: list[int]) -> None:
+    def _keep(self, cache: PrefixCache | HeldKV, first: list[int], ended: list[int]) -> None:
         """Have visible what iterations have computed, and hold no more what has ended."""
         for task, computed in (*self._run.under_way, *((task, LARGEST) for task in first)):
             cache.compute(task, computed)

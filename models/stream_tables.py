@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorth.models.cluster import GPU
+from truenorth.models.holds import Holds
 from truenorth.models.prefixes import Prefixes
 from truenorth.models.restrictions import InstanceError
 from truenorth.models.streams import Fitted, StreamClass, StreamSpeed, Tokens
@@ -43,7 +44,7 @@ class StreamTables:
     kv_edge
         Whether the KV of the source's prompt travels along an edge, in place of given bytes. Shape [edges].
     prefixes
-        Blocks of prompts where nodes cache them (rule E4); None: nowhere.
+        Blocks of prompts where nodes cache them (rule E4), or KV that is held between requests (E5); None: nowhere.
     """
 
     classes: tuple[StreamClass, ...]
@@ -95,7 +96,7 @@ class StreamTables:
             output,
             _first_tokens(jobs),
             np.array(edges, bool),
-            Prefixes.of(classes, jobs, models, prompt),
+            Holds.among(classes, jobs, models) or Prefixes.of(classes, jobs, models, prompt),
         )
 
     def tokens(self, task: int) -> Tokens:

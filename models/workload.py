@@ -32,13 +32,15 @@ class Edge:
     """An input of a task: the predecessor's name and the bytes that travel from it.
 
     Where `kv` says so the KV of the predecessor's prompt travels, a request of a stream, in place of given bytes.
-    `delay_us` passes besides, outside of the cluster: a tool runs, or a person thinks (rule E5).
+    `delay_us` passes besides, outside of the cluster: a tool runs, or a person thinks (rule E5). Where `hold` says so
+    the predecessor's KV stays on its GPU meanwhile, as long as there is room.
     """
 
     source: str
     size_bytes: int
     kv: bool = field(default=False, repr=False)
     delay_us: int = field(default=0, repr=False)
+    hold: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.size_bytes < 0 or (self.kv and self.size_bytes):
@@ -453,6 +455,7 @@ class Workflow:
 
     def _check_requests(self) -> None:
         """Refuse ties to what is no earlier request, KV of what is none, and a job with two first tokens."""
+        self._check_holds()
         if all(task.stream is None for task in self.tasks):
             return
         before: dict[str, set[str]] = {}
@@ -474,6 +477,20 @@ class Workflow:
         for task in self.tasks:
             if task.tied_to in branch_of and branch_of[task.tied_to] != branch_of.get(task.name):
                 raise ValueError(f"workflow {self.name}: task {task.name} is tied to {task.tied_to} of another branch")
+
+    def _check_holds(self) -> None:
+        """Refuse KV that is held for what cannot find it, or for several."""
+        held: dict[str, str] = {}
+        holding = [(task, edge) for task in self.tasks for edge in task.inputs if edge.hold]
+        for task, edge in holding:
+            before, kv = self.tasks[self.position[edge.source]], f"KV of {edge.source} is held for"
+            alike = task.stream is not None and (before.stream, before.models) == (task.stream, task.models)
+            if not alike or task.tied_to != edge.source:
+                asked = f"which has to be a request of the same stream and adapter, with: {edge.source}"
+                raise ValueError(f"workflow {self.name}: {kv} {task.name}, {asked}")
+            other = held.setdefault(edge.source, task.name)
+            if other != task.name:
+                raise ValueError(f"workflow {self.name}: {kv} {other} and {task.name}, and one of them can take it")
 
     @property
     def first_token_task(self) -> int | None:

@@ -368,7 +368,7 @@ def bound(
     hint
         A feasible timeline: what lies above it need not be proved.
     """
-    require(instance, "the lower bound", gangs.SUPPORTS if instance.gangs else _PLANNED)
+    require(instance, "the lower bound", gangs.SUPPORTS if instance.gangs else _PLANNED | {Feature.HOLDS})
     search = Search(instance, objective, budget.clock, budget.watch, tuning=budget.tuning, writes=True)
     formula, priced = None, None
     if instance.streams is not None:  # formulas alone: plans raise none of them

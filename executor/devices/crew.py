@@ -28,6 +28,7 @@ from truenorth.executor.devices.station import Seating
 from truenorth.executor.devices.streams import Span
 from truenorth.executor.errors import DeviceError
 from truenorth.models import GPU, NEVER, Instance
+from truenorth.models.holds import Holds
 
 Sharing = Literal["parallel", "serial"]
 """How several planned GPUs share a physical device: side by side, or one run at a time."""
@@ -509,13 +510,15 @@ def seatings_of(instance: Instance) -> dict[tuple[int, int], Seating]:
     Raises
     ------
     DeviceError
-        If a class has not one model, or KV is to move between GPUs.
+        If a class has not one model, or KV is to move between GPUs, or to be held.
     """
     streams, found = instance.streams, dict[tuple[int, int], Seating]()
     if streams is None:
         return found
     if streams.kv_edge.any():
         raise DeviceError("KV that moves between GPUs (after: {...: kv}) runs on no device yet; allowed is simulate")
+    if isinstance(streams.prefixes, Holds):
+        raise DeviceError("KV that is held between requests (hold: true) runs on no device yet; allowed is simulate")
     models = {model.name: index for index, model in enumerate(instance.models)}
     of_task = streams.template[instance.task_template]
     for index, stream in enumerate(streams.classes):

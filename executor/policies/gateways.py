@@ -26,7 +26,7 @@ from truenorth.executor.policy import Knows
 from truenorth.executor.site import Site
 from truenorth.models import NONE, StreamSpeed, Tokens
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
-from truenorth.models.features import CACHED, Feature, Features
+from truenorth.models.features import HELD, Feature, Features
 from truenorth.models.prefixes import with_cached
 from truenorth.models.slo import is_named
 from truenorth.models.streams import PICOSECONDS
@@ -71,7 +71,7 @@ class Gateway(Lru):
 
     Options: ClassVar[type[object]] = GatewayOptions
     serves_streams: ClassVar[bool] = True
-    supports: ClassVar[Features] = CACHED | {Feature.DELAYS}
+    supports: ClassVar[Features] = HELD | {Feature.DELAYS}
 
     def __init__(self, options: GatewayOptions | None = None) -> None:
         super().__init__(options)

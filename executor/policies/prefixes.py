@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from truenorth.executor.site import Site
 from truenorth.models import NONE
+from truenorth.models.prefix_cache import PrefixCache
 from truenorth.models.prefixes import Chain
 
 
@@ -34,7 +35,7 @@ class Prefixes:
     def _leading(self, chain: Chain, gpu: int) -> int:
         if self._precise:
             cache = self._site.state[gpu].cache
-            return 0 if cache is None else cache.coming(chain)
+            return cache.coming(chain) if isinstance(cache, PrefixCache) else 0
         sent = self._sent[gpu]
         return next((depth for depth, block in enumerate(chain) if block not in sent), len(chain))
 

@@ -23,7 +23,7 @@ from truenorth.executor.policies.carrying_out import CarryingOut, Join, Load, St
 from truenorth.executor.policy import Policy
 from truenorth.executor.site import Site
 from truenorth.models import NONE, Instance, Timeline, check
-from truenorth.models.features import CACHED, Feature, Features
+from truenorth.models.features import HELD, Feature, Features
 from truenorth.models.metrics import serving_residency
 from truenorth.models.timeline import batch_leaders, file_order, is_eviction
 
@@ -59,7 +59,7 @@ class Replay(Policy):
     requests of streams operations begin in the planned order, and no request joins before its planned start.
     """
 
-    supports: ClassVar[Features] = CACHED | {Feature.GANGS, Feature.MODES, Feature.DELAYS}
+    supports: ClassVar[Features] = HELD | {Feature.GANGS, Feature.MODES, Feature.DELAYS}
     knows_paths: ClassVar[bool] = True
     foresees: ClassVar[bool] = True
     serves_streams: ClassVar[bool] = True

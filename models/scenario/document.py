@@ -267,14 +267,10 @@ class EdgeSection(Section):
         validate_default=True,
         description="What passes between the end and the next task besides the transfer: a tool runs, a person thinks.",
     )
-    hold: Flag = Field(default=False, description="Whether KV stays meanwhile; only false is supported.")
-
-    @model_validator(mode="after")
-    def _nothing_held(self) -> EdgeSection:
-        if self.hold:
-            text = "KV cannot be held between requests yet; leave hold out, and say what is cached by uncached"
-            raise problem(text, "hold")
-        return self
+    hold: Flag = Field(
+        default=False,
+        description="Whether the KV that the next request finds cached stays on the GPU meanwhile, if there is room.",
+    )
 
 
 def _edge(value: object) -> object:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Graph = nx.DiGraph[Any]
 
 
-_BYTES, _DELAY = "bytes", "delay"
+_BYTES, _DELAY, _HOLD = "bytes", "delay", "hold"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def _workflow(document: ScenarioDocument, classes: _Classes, name: str, section:
         if section.branches:
             problem = f"{error}; allowed are branches of tasks of their own, whose probabilities add up to 1"
             raise FieldError(("workflows", name, "branches"), problem) from None
-        problem = f"{error}; allowed are ties to earlier requests, and one first token"
+        problem = f"{error}; allowed are ties to earlier requests, KV held for one of them, and one first token"
         raise FieldError(("workflows", name, "tasks"), problem) from None
 
 
@@ -139,9 +139,11 @@ def _refuse_blocks(form: RequestForm, where: Where, task: TaskSection, tokens: T
 
 def _inputs(task: TaskSection, section: WorkflowSection) -> tuple[Edge, ...]:
     return tuple(
-        Edge(source, 0, True, edge.delay)
+        Edge(source, 0, True, edge.delay, edge.hold)
         if edge.bytes == KV
-        else Edge(source, section.tasks[source].output if edge.bytes is None else edge.bytes, False, edge.delay)
+        else Edge(
+            source, section.tasks[source].output if edge.bytes is None else edge.bytes, False, edge.delay, edge.hold
+        )
         for source, edge in task.after.items()
     )
 
@@ -177,12 +179,12 @@ def workflow_section(graph: Graph) -> dict[str, Any]:
 
 def _edges_into(graph: Graph, node: object) -> dict[str, Any]:
     for source, _, attributes in graph.in_edges(node, data=True):
-        if others := sorted(attributes.keys() - {_BYTES, _DELAY}, key=str):
+        if others := sorted(attributes.keys() - {_BYTES, _DELAY, _HOLD}, key=str):
             field = f"tasks.{node}.after.{source}"
-            problem = f"unknown attribute {quote(others[0])}; allowed are {_BYTES} and {_DELAY}"
+            problem = f"unknown attribute {quote(others[0])}; allowed are {_BYTES}, {_DELAY} and {_HOLD}"
             raise InputError("graph", None, field, problem)
     return {
-        str(source): dict(attributes) if _DELAY in attributes else attributes.get(_BYTES)
+        str(source): dict(attributes) if {_DELAY, _HOLD} & attributes.keys() else attributes.get(_BYTES)
         for source, _, attributes in graph.in_edges(node, data=True)
     }
 
@@ -196,8 +198,9 @@ def workflow_graph(workflow: Workflow) -> Graph:
         graph.add_node(task.name, **_attributes(task))
     for task in workflow.tasks:
         for edge in task.inputs:
-            delay = {_DELAY: f"{edge.delay_us} us"} if edge.delay_us else {}
-            graph.add_edge(edge.source, task.name, bytes="kv" if edge.kv else f"{edge.size_bytes} B", **delay)
+            more: dict[str, Any] = {_DELAY: f"{edge.delay_us} us"} if edge.delay_us else {}
+            more |= {_HOLD: True} if edge.hold else {}
+            graph.add_edge(edge.source, task.name, bytes="kv" if edge.kv else f"{edge.size_bytes} B", **more)
     return graph
 
 

@@ -94,7 +94,7 @@ def document_of(instance: Instance) -> dict[str, Any]:
             if model.name not in adapters
         },
         **({"batches": {each.name: _batch(each) for each in batches.values()}} if batches else {}),
-        **({"streams": {each.name: _stream(each, sizes) for each in streams}} if streams else {}),
+        **({"streams": {each.name: stream_section(each, sizes) for each in streams}} if streams else {}),
         "workflows": {workflow.name: _workflow(workflow) for workflow in workflows},
         "workload": {"jobs": job_sections(instance)},
         **({"options": options} if options else {}),
@@ -159,7 +159,8 @@ def _batch(batch: BatchClass) -> dict[str, Any]:
     }
 
 
-def _stream(stream: StreamClass, sizes: Mapping[str, int]) -> dict[str, Any]:
+def stream_section(stream: StreamClass, sizes: Mapping[str, int]) -> dict[str, Any]:
+    """Return a stream class as a scenario file says it, its adapters of these sizes."""
     adapters = {name.removeprefix(f"{stream.name}/"): {"weights": f"{sizes[name]} B"} for name in stream.adapters}
     cache = {"prefix_cache": "node", "prefix_block": stream.prefix_block} if stream.prefix_block else {}
     beside = {"adapters": adapters} if adapters else {}
@@ -174,17 +175,20 @@ def _laws(stream: StreamClass) -> dict[str, Any]:
 
 def _law(by_kind: Mapping[str, StreamSpeed], fitted: Sequence[Fitted]) -> dict[str, Any]:
     speeds = by_kind.items()
+    amended = {
+        "context": {kind: f"{Decimal(speed.context_ps).scaleb(-6):f} us" for kind, speed in speeds},
+        "mixed": {kind: f"{speed.mixed_us} us" for kind, speed in speeds},
+        "budget": {kind: "shared" if speed.shared else "separate" for kind, speed in speeds},
+        "kv": {kind: "grows" if speed.block else "reserved" for kind, speed in speeds},
+        "block": {kind: speed.block or BLOCK for kind, speed in speeds},
+    }
     return {
         "prefill": {kind: _rate(speed.prefill_rate) for kind, speed in speeds},
         "chunk": {kind: speed.chunk for kind, speed in speeds},
         "concurrency": {kind: speed.seats for kind, speed in speeds},
         "step": {kind: _by_size(speed.step_us) for kind, speed in speeds},
         "kv_per_token": {kind: f"{speed.kv_bytes} B" for kind, speed in speeds},
-        "context": {kind: f"{Decimal(speed.context_ps).scaleb(-6):f} us" for kind, speed in speeds},
-        "mixed": {kind: f"{speed.mixed_us} us" for kind, speed in speeds},
-        "budget": {kind: "shared" if speed.shared else "separate" for kind, speed in speeds},
-        "kv": {kind: "grows" if speed.block else "reserved" for kind, speed in speeds},
-        "block": {kind: speed.block or BLOCK for kind, speed in speeds},
+        **(amended if any(speed.amended for speed in by_kind.values()) else {}),
         **({"fitted": {law.kind: _fitted(law) for law in fitted}} if fitted else {}),
     }
 

@@ -64,7 +64,7 @@ ANSWERERS: Mapping[type[Question], Answerer] = {
     BoundQuestion: Answerer("bound:answer_bound"),
     SimulateQuestion: Answerer("simulate:answer_simulation", searches=False),
     CompareQuestion: Answerer("compare:answer_comparison"),
-    ServersQuestion: Answerer("servers.answer:answer_sizes"),
+    ServersQuestion: Answerer("servers.forms:answer_forms"),
     ScheduleQuestion: Answerer("servers.schedule:answer_schedule"),
     ProfileQuestion: Answerer("profile:answer_profile", searches=False, extra="devices"),
     ReplayQuestion: Answerer("replay:answer_replay", searches=False, extra="devices"),

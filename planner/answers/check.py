@@ -13,7 +13,7 @@ import numpy as np
 
 from truenorth.executor import twin_instance
 from truenorth.models.feasibility import check
-from truenorth.models.features import CACHED, Feature, require
+from truenorth.models.features import HELD, Feature, require
 from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.models.objective import (
     OPTIMALITY_TOLERANCE,
@@ -108,7 +108,7 @@ def checked(objective: Objective, instance: Instance, file: PlanFile) -> Checked
     UnsupportedInstanceError
         If the window has a feature whose rules the checker does not know.
     """
-    require(instance, "the checker", CACHED | {Feature.GANGS, Feature.MODES, Feature.DELAYS})
+    require(instance, "the checker", HELD | {Feature.GANGS, Feature.MODES, Feature.DELAYS})
     timeline = file.timeline
     value = None
     if bool((timeline.place != UNPLACED).all()):

@@ -100,7 +100,18 @@ class SizesQuestion(WithEstimates, Question):
 
 @dataclass(frozen=True)
 class ServersQuestion(SizesQuestion):
-    """Find the least number of servers that meets the service levels, or of priced groups the cheapest mix."""
+    """Find the least number of servers that meets the service levels, or of priced groups the cheapest mix.
+
+    Parameters
+    ----------
+    split
+        Whether fleets count, too, on which nodes prefill or decode, and never both; the cheaper fleet is ordered.
+    """
+
+    _: KW_ONLY
+    split: bool = asked(
+        False, "Try prefill apart from decode, too, in every ratio; the cheaper fleet is ordered.", OptionKind.FLAG
+    )
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,7 @@ from truenorth.planner.show.servers_words import (
     describe_size,
     engines_in_words,
     fitted_in_words,
+    forms_in_words,
     information_in_words,
     measured,
     missed_in_words,
@@ -178,6 +179,7 @@ def view(answer: ServersAnswer) -> Group:
     split = say_split(answer.sizes.scenario.instance)
     first = (
         deployable_in_words(found),
+        forms_in_words(found),
         engines_in_words(found),
         *absences_in_words(found),
         *missed_in_words(found),

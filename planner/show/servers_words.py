@@ -19,6 +19,7 @@ from truenorth.planner.answers.servers.record import (
     AssumedWindow,
     FailuresDrawn,
     Figures,
+    FormOfFleet,
     GroupOfServers,
     GrowthTaken,
     ServersRecord,
@@ -49,7 +50,12 @@ def order_in_words(found: ServersRecord) -> str:
     ]
     said = f" at {price_in_words(price)}" if found.priced else ""
     said += "".join(f"; {part}" for part in parts if part)
-    served = [f"Policy: {_who(found, best)}{_preempted(best)}", engines_in_words(found), *absences_in_words(found)]
+    served = [
+        f"Policy: {_who(found, best)}{_preempted(best)}",
+        forms_in_words(found),
+        engines_in_words(found),
+        *absences_in_words(found),
+    ]
     first = f"Recommended: {'at most ' if untried else ''}{size}{said}."
     return " ".join([first, *(f"{part}." for part in served if part)])
 
@@ -259,6 +265,7 @@ def sentences(found: ServersRecord) -> list[str]:
         said = f"With the future known, {size} {enough}; {_too_little(found)}, and what lies between is open"
     parts = [
         deployable_in_words(found),
+        forms_in_words(found),
         engines_in_words(found),
         *absences_in_words(found),
         strain_in_words(found),
@@ -317,6 +324,23 @@ def _preempted(alternative: AlternativeSize) -> str:
     metrics = alternative.metrics
     count = metrics.preemptions if isinstance(metrics, StreamMetrics) else 0
     return f", with {count:,} preemptions of requests for want of KV memory" if count else ""
+
+
+def forms_in_words(found: ServersRecord) -> str:
+    """Return what fleets take with prefill apart from decode, and together; empty if one form was asked about."""
+    if found.split is ABSENT:
+        return ""
+    together, apart = (_form(found, form) for form in (found.split.together, found.split.apart))
+    chosen = f"; {'apart' if found.split.chosen else 'together'} is recommended" if found.alternatives else ""
+    return f"Prefill and decode on the same nodes: {together}; on nodes apart: {apart}{chosen}"
+
+
+def _form(found: ServersRecord, form: FormOfFleet) -> str:
+    """Return what a form of fleet takes."""
+    if form.kinds is None:
+        return "no fleet found"
+    fleet = " + ".join(f"{count} {kind}" for kind, count in form.kinds.items() if count)
+    return f"{fleet} at {form.price_per_hour:g} per hour" if found.priced else fleet
 
 
 def engines_in_words(found: ServersRecord) -> str:

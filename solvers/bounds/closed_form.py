@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from truenorth.models import Instance, Objective
-from truenorth.models.features import CACHED, SEVERAL_AT_A_TIME, Feature, Features, missing, require
+from truenorth.models.features import HELD, SEVERAL_AT_A_TIME, Feature, Features, missing, require
 from truenorth.models.objective import charges
 from truenorth.solvers.bounds import critical_path, energetic, fluid, mean_busy_time
 from truenorth.solvers.bounds.least_computed import least_computed
@@ -48,11 +48,11 @@ METHODS: Mapping[str, Callable[[Instance, Objective], Fraction | None]] = {
 """Formulas for a value that no plan lies below: exact, in the units of `models.objective_value`; None where they do not
 apply."""
 SUPPORTS: Mapping[str, Features] = {
-    "critical_path": CACHED | {Feature.DELAYS},
+    "critical_path": HELD | {Feature.DELAYS},
     "mean_busy_time": SEVERAL_AT_A_TIME | {Feature.DELAYS},
     "energetic": SEVERAL_AT_A_TIME | {Feature.DELAYS},
     "fluid": SEVERAL_AT_A_TIME | {Feature.DELAYS},
-    "stream_prices": CACHED | {Feature.DELAYS},
+    "stream_prices": HELD | {Feature.DELAYS},
 }
 
 _PROOFS = {"energetic": energetic.prove, "fluid": fluid.prove, "stream_prices": _prove_stream_prices}
@@ -105,7 +105,7 @@ def best(
     values: dict[str, Fraction | None] = {}
     methods = [name for name in METHODS if not missing(instance, SUPPORTS[name])]
     if not methods:
-        require(instance, "the lower bound", CACHED | {Feature.DELAYS})
+        require(instance, "the lower bound", HELD | {Feature.DELAYS})
     for name in methods:
         if is_worth_a_try(instance, objective, name, left_s()):
             values[name] = METHODS[name](instance, objective)

@@ -15,7 +15,7 @@ from itertools import pairwise
 from math import lcm
 
 from truenorth.models import NEVER, WHOLE, Instance, Job, Objective
-from truenorth.models.features import CACHED, SEVERAL_AT_A_TIME, Feature, Features
+from truenorth.models.features import HELD, SEVERAL_AT_A_TIME, Feature, Features
 from truenorth.solvers.bounds.alone import LoneJobs
 from truenorth.solvers.bounds.certified import LATEST, RefusedError, as_list, get, whole
 from truenorth.solvers.bounds.least_computed import least_computed
@@ -469,9 +469,9 @@ RECOMPUTED: Mapping[str, Recompute] = {
     "stream_prices": stream_prices,
 }
 SUPPORTS: Mapping[str, Features] = {
-    "critical_path": CACHED | {Feature.DELAYS},
+    "critical_path": HELD | {Feature.DELAYS},
     "mean_busy_time": SEVERAL_AT_A_TIME | {Feature.DELAYS},
     "energetic": SEVERAL_AT_A_TIME | {Feature.DELAYS},
     "fluid": SEVERAL_AT_A_TIME | {Feature.DELAYS},
-    "stream_prices": CACHED | {Feature.DELAYS},
+    "stream_prices": HELD | {Feature.DELAYS},
 }

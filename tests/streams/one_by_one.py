@@ -61,7 +61,8 @@ class Request:
     """A request: class, prompt tokens, uncached ones, output tokens; when its job is released; what it comes after.
 
     `after` has pairs of another request's number and the microseconds that its output takes to get here. `blocks` are
-    those of its prompt, as far as the log knows them.
+    those of its prompt, as far as the log knows them. `finds` is the number of the request whose KV is held for it,
+    which is what is cached of its prompt, if it is still there.
     """
 
     kind: str
@@ -72,6 +73,7 @@ class Request:
     not_before: int = 0
     after: list[tuple[int, int]] = field(default_factory=list)
     blocks: tuple[int, ...] = ()
+    finds: int | None = None
 
     def prefixes(self, size: int) -> list[Prefix]:
         """Return every leading part of its prompt of so many whole blocks, the shortest first."""
@@ -172,6 +174,8 @@ class _Cache:
         self.used: dict[Prefix, int] = {}
         every = [prefix for request in requests for prefix in request.prefixes(node.speeds[request.kind].cached)]
         self.number = {prefix: place for place, prefix in reversed([*enumerate(every)])}
+        self.requests = requests
+        self.kept: dict[int, int] = {}  # since when KV is held for a request
 
     def size(self, kind: str) -> int:
         return self.node.speeds[kind].cached * self.node.speeds[kind].kv
@@ -195,6 +199,9 @@ class _Cache:
             for count, prefix in enumerate(self.of(running), 1):
                 if count * size <= running.request.n - running.rest:
                     self.used.setdefault(prefix, now)
+        for number, request in enumerate(self.requests):
+            if any(request.finds == running.number for running in before if running not in stays):
+                self.kept[number] = now
         needed = {prefix for running in stays for prefix in self.of(running)}
         for running in before:
             for prefix in self.of(running) if running not in stays else ():
@@ -216,8 +223,20 @@ class _Cache:
         while True:
             idle = [prefix for prefix in self.used if prefix not in needed and self.size(prefix[0])]
             if self.held(inside) + sum(self.size(kind) for kind, _ in idle) <= self.node.room or not idle:
-                return
+                break
             del self.used[min(idle, key=lambda each: (self.used[each], -len(each[1]), self.number[each]))]
+        while (size := sum(map(self.of_kept, self.kept))) and self.held(inside) + size > self.node.room:
+            del self.kept[min(filter(self.of_kept, self.kept), key=lambda each: (self.kept[each], each))]
+
+    def of_kept(self, number: int) -> int:
+        """Return the bytes that are held for a request."""
+        request = self.requests[number]
+        return (request.n - request.u) * self.node.speeds[request.kind].kv
+
+    def found(self, number: int) -> int:
+        """Return how many tokens a request finds of those that were held for it, which it takes."""
+        request = self.requests[number]
+        return 0 if self.kept.pop(number, None) is None else request.n - request.u
 
 
 def _cut(left: list[_Running], served: list[Served], node: int, now: int) -> None:
@@ -323,6 +342,9 @@ def _join(
             served[running.number].start = now
             served[running.number].cached = cache.tokens(request)
             running.rest -= served[running.number].cached
+            if request.finds is not None:
+                served[running.number].cached = cache.found(running.number)
+                running.rest = request.n - served[running.number].cached
         running.takes = min(running.rest, _budget(speed, inside))
         if speed.block:
             running.blocks = ceil(Fraction(running.of - running.rest + running.takes, speed.block))

@@ -1,6 +1,7 @@
-"""Bounds and floors where nodes cache prefixes: none above what any simulation serves, and all computed again."""
+"""Bounds and floors where nodes cache prefixes or hold KV: none above what a simulation serves; all computed again."""
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.night import by_day
 from tests.streams.test_prefix_caches import chats
-from tests.streams.worlds import POLICIES, random_cached_chats
+from tests.streams.worlds import POLICIES, random_cached_chats, random_holds
 from truenorth.executor import parse_policy, simulate
 from truenorth.models import Instance, Objective, Timeline
 from truenorth.models.identity import scenario_hash
@@ -25,9 +26,13 @@ DRAWS = 10
 SIMULATED = (*POLICIES, "prefix_affinity:precise=on", "least_tokens:limit=1")
 
 
-def drawn(rng: random.Random) -> Instance:
+Draw = Callable[[random.Random, int], Instance]
+WORLDS = pytest.mark.parametrize("world", [random_cached_chats, random_holds], ids=["caches", "holds"])
+
+
+def drawn(world: Draw, rng: random.Random) -> Instance:
     """Return requests, some with deadlines, most of whose prompts go on with others'."""
-    instance = random_cached_chats(rng, rng.randint(2, 25))
+    instance = world(rng, rng.randint(2, 25))
     jobs = (replace(job, deadline_us=rng.choice((None, rng.randint(1, 200)))) for job in instance.jobs)
     return replace(instance, jobs=tuple(jobs))
 
@@ -36,11 +41,12 @@ def served(instance: Instance, seed: int) -> list[Timeline]:
     return [simulate(instance, parse_policy(policy), seed) for policy in SIMULATED]
 
 
+@WORLDS
 @pytest.mark.parametrize("seed", by_day(range(50), 2))
-def test_no_bound_lies_above_what_is_served(seed: int) -> None:
+def test_no_bound_lies_above_what_is_served(seed: int, world: Draw) -> None:
     rng = random.Random(seed)
     for number in range(DRAWS):
-        instance = drawn(rng)
+        instance = drawn(world, rng)
         timelines = served(instance, seed)
         for timeline in timelines:
             latency = completion_us(instance, timeline) - instance.job_release_us
@@ -58,12 +64,13 @@ def test_no_bound_lies_above_what_is_served(seed: int) -> None:
                     assert again <= least, (number, objective, method)
 
 
+@WORLDS
 @pytest.mark.parametrize("seed", by_day(range(50), 2))
-def test_no_floor_lies_above_what_is_served(seed: int) -> None:
+def test_no_floor_lies_above_what_is_served(seed: int, world: Draw) -> None:
     """The limits are what a simulation reached, exactly: neither cuts nor windows at random refute its nodes."""
     rng = random.Random(seed)
     for number in range(DRAWS):
-        instance = drawn(rng)
+        instance = drawn(world, rng)
         kinds = list(dict.fromkeys(gpu.kind for gpu in instance.cluster.gpus))
         gpus = [next(gpu for gpu in instance.cluster.gpus if gpu.kind == kind) for kind in kinds]
         counts = [sum(gpu.kind == kind for gpu in instance.cluster.gpus) for kind in kinds]
@@ -71,7 +78,8 @@ def test_no_floor_lies_above_what_is_served(seed: int) -> None:
         timeline = simulate(instance, parse_policy(rng.choice(SIMULATED)), seed)
         assert timeline.served is not None
         for first_token in (False, True):
-            ends = timeline.served.first_us if first_token else timeline.end_us
+            first = timeline.served.first_us[instance.streams.first_token]  # type: ignore[union-attr]
+            ends = first if first_token else completion_us(instance, timeline)
             latency, late = np.sort(ends - release), rng.randint(0, len(release) - 1)
             assert (floor.shortest_us(first_token) <= ends - release).all(), number
             due = release + latency[len(release) - 1 - late]

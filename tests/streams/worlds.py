@@ -200,6 +200,58 @@ def random_steps(rng: random.Random, count: int, measured: bool = False) -> Inst
     return Instance(on, (), tuple(jobs))
 
 
+def random_holds(rng: random.Random, count: int) -> Instance:
+    """Return jobs of up to three calls with tools between them, whose KV is held or not, on nodes with little room."""
+    kv = rng.choice((0, 1, 1, 2, 2))
+    on = cluster(rng.randint(1, 2), rng.choice((82, 95, 120, 10_000)) * max(1, kv), rng.choice((("A",), ("A", "B"))))
+    classes = []
+    for name in rng.choice((("a",), ("a", "b"))):
+        speeds = {kind: replace(random_speed(rng, kv, rng.random() < 0.5), block=0) for kind in ("A", "B")}
+        classes.append(StreamClass(name, speeds))
+    flows = []
+    for stream in classes:
+        for holds in ((True, True), (True, False), (False, True), (False, False)):
+            edges = [
+                Edge(f"call {at}", 0, delay_us=rng.choice((0, 7, 40, 150)), hold=hold) for at, hold in enumerate(holds)
+            ]
+            later = [
+                Task.of_stream(f"call {at}", stream, None, (edge,), tied_to=edge.source)
+                for at, edge in enumerate(edges[: rng.randint(0, 2)], 1)
+            ]
+            flows.append(Workflow(f"{stream.name} {holds}", (Task.of_stream("call 0", stream), *later)))
+    jobs, release = [], 0
+    for _ in range(count):
+        release += rng.choice((0, rng.randint(0, 60)))
+        flow, tokens, context = rng.choice(flows), dict[str, Tokens](), 0
+        for task in flow.tasks:
+            new, output = rng.randint(1, 15), rng.randint(1, 12)
+            cached = rng.randint(0, context)
+            tokens[task.name] = Tokens(context + new, context + new - cached, output)
+            context += new + output
+        jobs.append(Job(flow, release, tokens=tokens))
+    return Instance(on, (), tuple(jobs))
+
+
+def holds_beside_loads(rng: random.Random, count: int) -> Instance:
+    """Return jobs whose KV is held, of two classes with models that do not both fit with much KV, and plain tasks."""
+    models = (MLModel("model a", rng.randint(20, 50)), MLModel("model b", rng.randint(20, 50)))
+    flows = [Workflow("plain", (Task("t", {"*": 7}, memory_bytes=20),))]
+    for name in "ab":
+        speed = replace(random_speed(rng, 1, True), block=0, seats=4, step_us={1: 2, 4: 9}, chunk=rng.choice((9, 30)))
+        stream = StreamClass(name, {"*": speed}, (f"model {name}",))
+        edge = Edge("call", 0, delay_us=rng.choice((0, 30, 90)), hold=True)
+        again = Task.of_stream("again", stream, None, (edge,), tied_to="call")
+        flows.append(Workflow(f"agent {name}", (Task.of_stream("call", stream), again)))
+    jobs, release = [], 0
+    for _ in range(count):
+        release += rng.choice((0, rng.randint(0, 60)))
+        flow, prompt, output = rng.choice(flows), rng.randint(1, 12), rng.randint(1, 8)
+        again = Tokens(prompt + output + 3, rng.randint(3, prompt + 3), rng.randint(1, 8))
+        tokens = {"call": Tokens(prompt, prompt, output), "again": again}
+        jobs.append(Job(flow, release, tokens=None if flow.name == "plain" else tokens))
+    return Instance(cluster(rng.randint(1, 2), rng.choice((100, 110, 140))), models, tuple(jobs))
+
+
 def plain_requests(
     instance: Instance, place: Sequence[int] | Ints, not_before: Sequence[int] | None = None
 ) -> list[Request]:
@@ -219,8 +271,15 @@ def plain_requests(
         wait = 0 if not_before is None else not_before[task]
         job = instance.jobs[int(instance.task_job[task])]
         asked = job.workflow.tasks[task - int(instance.job_first_task[int(instance.task_job[task])])]
-        found.append(Request(stream.name, *streams.tokens(task), release, wait, after, job.blocks_of(asked)))
+        held = {asked.tied_to for edge in asked.inputs if edge.hold}
+        finds = next((b for b, _ in instance.task_inputs(task) if _name(instance, b) in held), None)
+        found.append(Request(stream.name, *streams.tokens(task), release, wait, after, job.blocks_of(asked), finds))
     return found
+
+
+def _name(instance: Instance, task: int) -> str:
+    job = int(instance.task_job[task])
+    return instance.jobs[job].workflow.tasks[task - int(instance.job_first_task[job])].name
 
 
 def plain_nodes(instance: Instance, limits: Mapping[int, int] | None = None) -> list[Node]:

@@ -50,6 +50,8 @@ from truenorth.planner.answers.servers.record import (
     CoarseStamps,
     EngineToStart,
     FailuresDrawn,
+    FormOfFleet,
+    FormsTried,
     GroupOfServers,
     GrowthTaken,
     LimitsTried,
@@ -147,6 +149,9 @@ class ServersAnswer(Answer):
         Whether the search was interrupted: what was found by then.
     outages
         The draws of failures that policies were simulated in; None if none were asked about.
+    beside
+        The answer about the other form of fleet, if both were asked about: prefill apart from decode, or together.
+        Bounds and proofs are about both.
     """
 
     sizes: Sizes
@@ -172,6 +177,7 @@ class ServersAnswer(Answer):
     limited: LimitsTried | None = None
     interrupted: bool = False
     outages: Outages | None = None
+    beside: ServersAnswer | None = None
 
     def __repr__(self) -> str:
         best = self.recommended
@@ -214,8 +220,11 @@ class ServersAnswer(Answer):
 
     @property
     def proved(self) -> bool:
-        """Whether every cheaper size is refuted."""
-        return self.mix is not None and not self.undecided
+        """Whether every cheaper size is refuted, of both forms if there are two."""
+        if self.mix is None or self.undecided:
+            return False
+        other = None if self.beside is None else self.beside.least
+        return other is None or self.beside is None or self.beside.cost(other) >= self.cost(self.mix)
 
     @property
     def least(self) -> Mix | None:
@@ -234,9 +243,11 @@ class ServersAnswer(Answer):
         None where no number is enough, and of several groups: there the price has a bound, and one dear server may do
         where many cheap ones do not.
         """
-        if self.impossible or len(self.sizes.pools) > 1:
+        if self.impossible or not self.sizes.one_price:
             return None
-        return sum(self.least or self.largest) + (self.least is None)
+        own = sum(self.least or self.largest) + (self.least is None)
+        other = None if self.beside is None else self.beside.lower_bound
+        return own if other is None else min(own, other)
 
     @property
     def lower_bound_price(self) -> Fraction | None:
@@ -244,7 +255,9 @@ class ServersAnswer(Answer):
 
         None without prices, or if all of them are refuted.
         """
-        return None if self.least is None else self.sizes.price(self.least)
+        own = None if self.least is None else self.sizes.price(self.least)
+        other = None if self.beside is None else self.beside.lower_bound_price
+        return min((price for price in (own, other) if price is not None), default=None)
 
     @property
     def lower_bound_price_of_any(self) -> Fraction | None:
@@ -261,18 +274,22 @@ class ServersAnswer(Answer):
         beyond = min(each * (count + 1) for each, count in zip(per_server, most, strict=True))
         per_gpu = min(each / gpus for each, gpus in zip(prices, self.sizes.gpus_per_server, strict=True))
         outside, inside = max(beyond, self.least_gpus * per_gpu), self.lower_bound_price
-        return outside if inside is None else min(inside, outside)
+        other = None if self.beside is None else self.beside.lower_bound_price_of_any
+        return min(price for price in (outside, inside, other) if price is not None)
 
     @property
     def refutation(self) -> SizeRefutation | None:
         """The refutation of the most expensive size below the floor: it says what forces one more.
 
-        Where that is refuted by a larger one alone, the least of those.
+        Where that is refuted by a larger one alone, the least of those; None where only the other form is so cheap.
         """
         floor = None if self.least is None or self.impossible else self.cost(self.least)
+        other = None if self.beside is None or self.beside.least is None else self.beside.cost(self.beside.least)
+        lower = other is not None and (floor is None or other < floor)
+        floor = other if lower else floor
         below = [done for done in self.refutations if floor is None or self.cost(done.mix) < floor]
-        if below:
-            return max(below, key=lambda done: self.sizes.explains(done.mix))
+        if below or lower:
+            return max(below, key=lambda done: self.sizes.explains(done.mix), default=None)
         return min(self.refutations, key=lambda done: self.cost(done.mix), default=None)
 
     def cost(self, mix: Mix) -> Fraction:
@@ -312,7 +329,7 @@ class ServersAnswer(Answer):
             ],
             rounded_up=_number(rounded),
             largest=size(self.largest),
-            open_sizes=len(self.undecided),
+            open_sizes=len(self.undecided) + (0 if self.beside is None else len(self.beside.undecided)),
             minimum=minimum,
             policies=policies,
             alternatives=[
@@ -331,6 +348,7 @@ class ServersAnswer(Answer):
             requests_at_once=ABSENT if self.limited is None else self.limited,
             failures=ABSENT if self.outages is None else self._failures(self.outages),
             **self._engines(),
+            split=ABSENT if self.beside is None else self._forms(self.beside),
             away=ABSENT if self.sizes.scenario.instance.always_available else True,
             sensitivity=list(self.strains),
             refutation=None if self.refutation is None else self._refuted(self.refutation, certificate),
@@ -349,9 +367,28 @@ class ServersAnswer(Answer):
         if self.sizes.scenario.instance.streams is None:
             return {"engines": ABSENT, "no_engines": ABSENT}
         try:
-            return {"engines": [take(EngineToStart, each) for each in self.engines], "no_engines": ABSENT}
+            return {
+                "engines": [take(EngineToStart, each, role=each.role or ABSENT) for each in self.engines],
+                "no_engines": ABSENT,
+            }
         except NoEnginesError as error:
             return {"engines": ABSENT, "no_engines": str(error)}
+
+    def _forms(self, beside: ServersAnswer) -> FormsTried:
+        apart, together = (self, beside) if self.sizes.split else (beside, self)
+        return FormsTried(self.sizes.split, together.ordered, apart.ordered)
+
+    @property
+    def ordered(self) -> FormOfFleet:
+        """What this form of fleet takes, if any policy met the levels on it."""
+        best, groups = self.recommended, self.sizes.scenario.document.cluster.server_groups
+        if best is None:
+            return FormOfFleet(None, None, None)
+        counts: dict[str, int] = {}
+        for count, group in zip(best.mix, groups, strict=True):
+            counts[group.gpu.kind] = counts.get(group.gpu.kind, 0) + count
+        price = ABSENT if self.sizes.prices is None else _number(self.sizes.price(best.mix))
+        return FormOfFleet(sum(best.mix), counts, best.policy, price)
 
     def _failures(self, outages: Outages) -> FailuresDrawn:
         best = self.recommended
@@ -375,8 +412,8 @@ def _number(value: Fraction | None) -> float | None:
     return None if value is None else float(value)
 
 
-def answer_sizes(asked: SizesQuestion, scenario: Scenario, budget: Budget) -> ServersAnswer:
-    """Find the least size of a scenario within a budget."""
+def answer_sizes(asked: SizesQuestion, scenario: Scenario, budget: Budget, split: bool = False) -> ServersAnswer:
+    """Find the least size of a scenario within a budget; `split`: its groups come in pairs, of prefill and decode."""
     noise, rate, most, spare, tell = asked.noise, asked.rate, asked.most, asked.spare, budget.watch
     refuse_estimates(noise)
     stamps = coarse_stamps(scenario.instance.job_release_us)
@@ -389,7 +426,7 @@ def answer_sizes(asked: SizesQuestion, scenario: Scenario, budget: Budget) -> Se
         if is_file(name):
             raise QuestionError(f"{name!r} is a file, which fits one number of servers only; name policies", "policies")
         parse(name, scenario)
-    sizes = Sizes(scenario, any_gone=spare > 0)
+    sizes = Sizes(scenario, any_gone=spare > 0, split=split)
     outages = _draw_outages(asked, scenario, budget.seed)
     question = Sizing(sizes, chosen, candidates(sizes, most, 1, spare), budget, spare, noise, outages)
     sizes.refuse_too_many_places(question.candidates[-1])
@@ -619,12 +656,16 @@ def _write_manifests(answer: ServersAnswer, folder: Path) -> list[Path]:
     except NoEnginesError:
         return []
     origin = origin_of(answer, answer.asked)
-    window, size = origin.scenario, " + ".join(f"{each.replicas} {each.stream} on {each.gpu}" for each in engines)
+    names = [" ".join(filter(None, (each.stream, each.role))) for each in engines]
+    size = " + ".join(f"{each.replicas} {name} on {each.gpu}" for name, each in zip(names, engines, strict=True))
+    window = origin.scenario
     policy = "" if best is None else best.policy
     about = (str(answer.levels), window.jobs, window.length_s, window.hash, size, policy)
     versions = ", ".join(f"{name} {version}" for name, version in origin.versions.items() if name == "truenorth")
     lines = origin_lines(f"{origin.command} ({versions})" if versions else origin.command, *about)
-    made = {"kubernetes.yaml": kubernetes_text, "ray_serve.yaml": ray_serve_text}
+    made = {"kubernetes.yaml": kubernetes_text}
+    if all(each.role is None for each in engines):
+        made["ray_serve.yaml"] = ray_serve_text
     for name, text_of in made.items():
         write_atomically(folder / name, text_of(engines, lines))
     return [folder / name for name in made]

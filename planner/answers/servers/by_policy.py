@@ -165,7 +165,7 @@ def _simulate_in_turn(hunt: Hunt, trials: Sequence[SizeTrial], sizes: Sequence[M
         parts = len(trials) - position if position else min(2, len(trials))
         end_s = ask.left_s - max(0.0, ask.left_s - reserve_s) / parts
         least = min((each.mix for each in trials if each.mix is not None), key=ask.sizes.order, default=None)
-        for mix in _towards_least(trial, sizes, least):
+        for mix in _towards_least(trial, sizes, least, ask.sizes.likely):
             # Who has shown nothing yet, as the scenario's own size is not in question, gets its first simulation now.
             first = not trial.reached
             if not simulate_at(hunt, trial, mix, min(end_s, _reserve_s(hunt)) if first else end_s):
@@ -177,17 +177,20 @@ def _reserve_s(hunt: Hunt) -> float:
     return (1 - _FIRST_SHARE) * hunt.question.left_s if hunt.starts else 0.0
 
 
-def _towards_least(trial: SizeTrial, sizes: Sequence[Mix], least: Mix | None) -> Iterator[Mix]:
+def _towards_least(
+    trial: SizeTrial, sizes: Sequence[Mix], least: Mix | None, likely: Callable[[Sequence[Mix]], list[Mix]]
+) -> Iterator[Mix]:
     """Yield sizes in strides that double until one meets the level, then in halves below it.
 
     Of several groups each is tried alone at first, until some policy has met the level. Strides begin at the least size
-    that did for some policy. Halves of what is promising lead to a size that is nearly the least in a few simulations.
+    that did for some policy, and take those that are likely to be enough. Halves of what is promising lead to a size
+    that is nearly the least in a few simulations.
     """
     groups = len(sizes[0]) if sizes else 0
     if least is None and groups > 1:
         for group in range(groups):
             yield from _of_one_group(trial, sizes, group)
-    above = sizes if least is None else sizes[sizes.index(least) :]
+    above = likely(sizes if least is None else sizes[sizes.index(least) :])
     strides = [min(2**power, len(above)) - 1 for power in range(len(above).bit_length() + 1)] if above else []
     for position in strides:
         if trial.mix is not None:

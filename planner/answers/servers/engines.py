@@ -18,11 +18,14 @@ from truenorth.executor.policies.gateways import GatewayOptions
 from truenorth.models import GPU, Instance, StreamClass
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.instance import NONE
+from truenorth.models.scenario.disaggregated import DECODE, PREFILL
 from truenorth.models.stream_tables import StreamTables
 from truenorth.planner.answers.servers.deployable import Alternative
 
 _JOINED = re.compile(r"(\d+)x(.+)")
 """A tensor-parallel group that is described as one GPU: ``4xH100``."""
+_CONNECTOR = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
+"""By which vLLM sends KV from engine to engine: both ends say the same, and the proxy before them which is which."""
 
 
 class NoEnginesError(Exception):
@@ -51,6 +54,8 @@ class Engine:
         Tokens of the longest request in the window, prompt and answer.
     drain_s
         For how long an engine that is to go may finish what it serves.
+    role
+        What of a request it does, where prefill is apart from decode; else None.
     """
 
     stream: str
@@ -63,6 +68,7 @@ class Engine:
     kv_tokens: int | None
     longest: int
     drain_s: int
+    role: str | None = None
 
     @property
     def flags(self) -> list[str]:
@@ -87,8 +93,6 @@ def engines_of(best: Alternative) -> list[Engine]:
     instance, streams = best.ran.instance, best.ran.instance.streams
     if streams is None or (streams.template == NONE).any():
         raise NoEnginesError("not every task is a request of a language model")
-    if streams.kv_edge.any():
-        raise NoEnginesError("KV is sent from node to node, for which engines need a connector")
     served = _classes_served(best, instance, streams)
     made: dict[Engine, int] = {}
     for gpu, (stream, workflow) in enumerate(zip(served, _pools(best, instance), strict=True)):
@@ -112,6 +116,25 @@ def _classes_served(best: Alternative, instance: Instance, streams: StreamTables
     return found
 
 
+def _role(instance: Instance, streams: StreamTables, stream: int) -> str | None:
+    """Return what engines of a class do of a request: compute its prompt, decode, or both (None).
+
+    A proxy knows both sorts of engines by one name, so that their classes are to be called as ``--split`` calls them.
+    """
+    source, target, edge = instance.edges()
+    moved = streams.kv_edge[edge]
+    if not moved.any():
+        return None
+    of_task = streams.template[instance.task_template]
+    roles = {PREFILL: source[moved], DECODE: target[moved]}
+    found, own = [role for role, tasks in roles.items() if (of_task[tasks] == stream).any()], of_task == stream
+    alone = {PREFILL: streams.output[own] == 1, DECODE: streams.uncached[own] == 0}
+    name = streams.classes[stream].name
+    if len(found) != 1 or not alone[found[0]].all() or not name.endswith(f" {found[0]}"):
+        raise NoEnginesError(f"KV is sent from node to node, and {name} is no class of prefill or decode by --split")
+    return found[0]
+
+
 def _pools(best: Alternative, instance: Instance) -> list[str | None]:
     """Return per GPU the workflow that it serves alone; None where it serves all others."""
     options, own = _options(best), list[str | None]()
@@ -129,8 +152,11 @@ def _options(best: Alternative) -> GatewayOptions:
 
 def _engine(best: Alternative, streams: StreamTables, gpu: GPU, stream: int, workflow: str | None) -> Engine:
     """Return the engine on a GPU."""
-    served, kind = streams.classes[stream], _JOINED.fullmatch(gpu.kind)
-    gpus, name = (int(kind[1]), kind[2]) if kind else (1, gpu.kind)
+    served, role = streams.classes[stream], _role(best.ran.instance, streams, stream)
+    # Where prefill is apart its name and the kind of its nodes end in what they do.
+    shown, kind_name = (text.removesuffix(f" {role}") for text in (served.name, gpu.kind))
+    kind = _JOINED.fullmatch(kind_name)
+    gpus, name = (int(kind[1]), kind[2]) if kind else (1, kind_name)
     requests = streams.template[best.ran.instance.task_template] == stream
     longest, drain_s = int(streams.held[requests].max(initial=0)), ceil(gpu.drain_us / MICROSECONDS_PER_SECOND)
     weights = {model.name: model.weight_bytes for model in best.ran.instance.models}
@@ -141,10 +167,11 @@ def _engine(best: Alternative, streams: StreamTables, gpu: GPU, stream: int, wor
         **_kv(served, gpu, kv_tokens, gpus),
         **({"enable_lora": True, "max_loras": len(served.adapters)} if served.adapters else {}),
         **({"scheduling_policy": "priority"} if _is_ordered(best) else {}),
+        **({} if role is None else {"kv_transfer_config": _CONNECTOR}),
     }
     adapters = tuple(each.removeprefix(f"{served.name}/") for each in served.adapters)
     said = tuple(settings.items())
-    return Engine(served.name, name, workflow, 1, gpus, said, adapters, kv_tokens, longest, drain_s)
+    return Engine(shown, name, workflow, 1, gpus, said, adapters, kv_tokens, longest, drain_s, role)
 
 
 def _limits(best: Alternative, served: StreamClass, gpu: GPU) -> Iterator[tuple[str, int]]:

@@ -56,10 +56,10 @@ def kubernetes_text(engines: Sequence[Engine], origin: Sequence[str]) -> str:
         f"  {KIND_LABEL}: the kind as your nodes are labelled, such as NVIDIA-H100-80GB-HBM3",
         "A Service spreads requests at random: put the gateway of the answer's policy before the engines.",
     ]
-    classes = list(dict.fromkeys(each.stream for each in engines))
+    classes = list(dict.fromkeys(map(_class, engines)))
     class_names = dict(zip(classes, _names(classes), strict=True))
     deployments = [
-        _deployment(each, name, class_names[each.stream])
+        _deployment(each, name, class_names[_class(each)])
         for each, name in zip(engines, _names(list(map(_label, engines))), strict=True)
     ]
     documents = [*map(_service, class_names.values()), *deployments]
@@ -107,7 +107,8 @@ def _fill_in(engines: Sequence[Engine]) -> list[str]:
     adapters = any(each.adapters for each in engines)
     ordered = any(name == "scheduling_policy" for each in engines for name, _ in each.settings)
     named = [each for each in engines if each.kv_tokens is not None]
-    rooms = [f"{each.stream} on {_gpus(each)} {each.longest:,} and {each.kv_tokens:,}" for each in named]
+    apart = any(each.role is not None for each in engines)
+    rooms = [f"{_class(each)} on {_gpus(each)} {each.longest:,} and {each.kv_tokens:,}" for each in named]
     return [
         "Fill in:",
         f"  {MODEL_PATH}: the path or name of the model",
@@ -115,6 +116,14 @@ def _fill_in(engines: Sequence[Engine]) -> list[str]:
         *(
             ["  priority of each request (the lowest number goes first), in the order that is said above"]
             if ordered
+            else []
+        ),
+        *(
+            [
+                "  a proxy that sends each request to an engine of prefill and then to one of decode (NixlConnector)",
+                "  an image with nixl, whose transport suits your network (UCX_TLS, UCX_NET_DEVICES)",
+            ]
+            if apart
             else []
         ),
         *([f"  --max-model-len between the longest request and the KV tokens: {'; '.join(rooms)}"] if rooms else []),
@@ -147,9 +156,14 @@ def _names(texts: Sequence[str]) -> list[str]:
     return found
 
 
+def _class(engine: Engine) -> str:
+    """Return what an engine serves: a class, or what it does of its requests where prefill is apart from decode."""
+    return " ".join(filter(None, (engine.stream, engine.role)))
+
+
 def _label(engine: Engine) -> str:
     """Return what tells a sort of engine from the others."""
-    return " ".join(filter(None, (engine.stream, _gpus(engine), engine.workflow)))
+    return " ".join(filter(None, (_class(engine), _gpus(engine), engine.workflow)))
 
 
 def _gpus(engine: Engine) -> str:
@@ -192,6 +206,9 @@ def _deployment(engine: Engine, name: str, class_name: str) -> dict[str, Any]:
         "resources": {"limits": {"nvidia.com/gpu": engine.gpus}},
         "readinessProbe": {"httpGet": {"path": "/health", "port": _PORT}},
     }
+    if engine.role is not None:  # other engines find it at the address of its pod
+        address = {"fieldRef": {"fieldPath": "status.podIP"}}
+        container["env"] = [{"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "valueFrom": address}]
     shared: dict[str, Any] = {}
     if engine.gpus > 1:  # the processes of an engine talk by shared memory, of which containers have little
         container["volumeMounts"] = [{"name": "shm", "mountPath": "/dev/shm"}]  # noqa: S108

@@ -147,6 +147,7 @@ class EngineToStart:
     flags: list[str]
     kv_tokens: int | None
     longest: int
+    role: str = ABSENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +157,25 @@ class FailuresDrawn:
     rate: str
     seed: int
     outages: list[int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class FormOfFleet:
+    """What a form of fleet takes: servers, how many of each kind, and the policy; None where none met the level."""
+
+    servers: int | None
+    kinds: Mapping[str, int] | None
+    policy: str | None
+    price_per_hour: float | None = ABSENT
+
+
+@dataclass(frozen=True, slots=True)
+class FormsTried:
+    """Whether prefill is apart from decode in what is ordered, and what either form takes."""
+
+    chosen: bool
+    together: FormOfFleet
+    apart: FormOfFleet
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +239,7 @@ class ServersRecord:
     fitted: list[Fitted] = ABSENT
     requests_at_once: LimitsTried = ABSENT
     failures: FailuresDrawn = ABSENT
+    split: FormsTried = ABSENT
     away: bool = ABSENT
     engines: list[EngineToStart] = ABSENT
     no_engines: str = ABSENT

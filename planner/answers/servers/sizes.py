@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import chain, product
+from itertools import chain, pairwise, product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from truenorth.models import GPU, Cluster, Instance, InstanceError, Job, MLModel
 from truenorth.models.branches import branch_of
 from truenorth.models.cluster import Interval
 from truenorth.models.errors import QuestionError
-from truenorth.models.features import CACHED, Feature, require
+from truenorth.models.features import HELD, Feature, require
 from truenorth.models.places import Places
 from truenorth.models.scenario import InputError, Scenario, ScenarioDocument
 from truenorth.models.scenario.build import build_cluster, build_initial, build_restrictions
@@ -162,6 +162,8 @@ class Sizes:
         With a group for each layout of a server where its engines are to be chosen.
     any_gone
         Whether any server may be gone, and not the last of its group first.
+    split
+        Whether groups come in pairs, of prefill and of decode, which share the count of one.
 
     Attributes
     ----------
@@ -175,9 +177,11 @@ class Sizes:
 
     scenario: Scenario
     any_gone: bool = False
+    split: bool = False
     pools: tuple[Pool, ...] = field(init=False)
     grouped: bool = field(init=False)
     sorts: Mapping[EngineSort, GPU] = field(init=False)
+    _taken_s: tuple[float, ...] = field(init=False, default=())
 
     def __post_init__(self) -> None:
         grouped = self.scenario.document.cluster.groups is not None
@@ -189,8 +193,11 @@ class Sizes:
         for gpu in self.scenario.instance.cluster.gpus:
             sorts.setdefault(EngineSort(gpu.group, gpu.gpus), gpu)
         object.__setattr__(self, "sorts", sorts)
+        if self.split:
+            taken_s = tuple(_taken_s(self.scenario.instance, gpu) for gpu in sorts.values())
+            object.__setattr__(self, "_taken_s", taken_s)
         document = self.scenario.document
-        supports = CACHED | {Feature.GANGS, Feature.DELAYS, Feature.DEGREES}
+        supports = HELD | {Feature.GANGS, Feature.DELAYS, Feature.DEGREES}
         require(self.scenario.instance, "the question of how many servers", supports)
         if self.chooses_engines and document.cluster.away:
             problem = "has servers that are away, whose engines are to be chosen; write engines, or leave away out"
@@ -278,6 +285,11 @@ class Sizes:
         return network.within == network.between or not any(task.inputs or task.input_bytes for task in tasks)
 
     @property
+    def one_price(self) -> bool:
+        """Whether all servers cost the same: they are of one group, or of both that one was made into."""
+        return len(self.pools) == (2 if self.split else 1)
+
+    @property
     def prices(self) -> tuple[Fraction, ...] | None:
         """Price of a server of each group for an hour; None if the one group there is has none.
 
@@ -287,7 +299,7 @@ class Sizes:
             If some of several groups have no price.
         """
         prices = [group.price_per_hour for group in self.scenario.document.cluster.server_groups]
-        if len(self.pools) == 1 and None in prices:
+        if self.one_price and None in prices:
             return None
         if any(price is None for price in prices):
             raise QuestionError(f"{self.scenario.source.file}: every one of several groups needs a price_per_hour here")
@@ -311,9 +323,11 @@ class Sizes:
         return [by_sort[EngineSort(there[gpu.group], gpu.gpus)] for gpu in cluster.gpus]
 
     def of_pools(self, mix: Mix) -> Mix:
-        """Return how many servers of each pool a mix has, whatever their engines."""
+        """Return how many servers of each pool a mix has, whatever their engines, and those of its pair with them."""
+        shared = 2 if self.split else 1
+        own = [pool // shared for pool in self.pool_of]
         return tuple(
-            sum(n for n, pool in zip(mix, self.pool_of, strict=True) if pool == each.position) for each in self.pools
+            sum(n for n, of in zip(mix, own, strict=True) if of == each.position // shared) for each in self.pools
         )
 
     def said(self, cluster: Mapping[str, Any], mix: Mix) -> dict[str, Any]:
@@ -342,16 +356,29 @@ class Sizes:
 
     def cost(self, mix: Mix) -> Fraction:
         """Return what is to be least: the price of a mix of several groups for an hour, the servers of one."""
-        paid = self.price(mix) if len(self.pools) > 1 else None
+        paid = None if self.one_price else self.price(mix)
         return Fraction(sum(mix)) if paid is None else paid
 
     def rank(self, mix: Mix) -> tuple[Fraction, int]:
         """Return by what a size is better than another: the cheapest, then the fewest servers."""
         return self.cost(mix), sum(mix)
 
-    def order(self, mix: Mix) -> tuple[Fraction, int, Mix]:
-        """Return what sizes are sorted by: the best first."""
-        return *self.rank(mix), mix
+    def order(self, mix: Mix) -> tuple[Fraction, int, float, Mix]:
+        """Return what sizes are sorted by: the best first, of equal ones the likeliest to be enough last."""
+        return *self.rank(mix), self._throughput(mix), mix
+
+    def likely(self, sizes: Sequence[Mix]) -> list[Mix]:
+        """Return of sizes in order the likeliest to be enough of each cost, where prefill is apart; else all."""
+        if not self.split:
+            return list(sizes)
+        return [mix for mix, after in pairwise((*sizes, ())) if not after or self.rank(mix) != self.rank(after)]
+
+    def _throughput(self, mix: Mix) -> float:
+        """Return how often per second the engines of prefill, or those of decode if these are slower, do all work."""
+        rates = [0.0, 0.0]
+        for sort, count, taken_s in zip(self.sorts, self.engines(mix), self._taken_s, strict=bool(self._taken_s)):
+            rates[sort.pool % 2] += count / taken_s
+        return min(rates)
 
     def explains(self, mix: Mix) -> tuple[Fraction, int, int]:
         """Return what sizes below a floor are compared by: the dearest says most, of those the one of most groups."""
@@ -359,7 +386,7 @@ class Sizes:
 
     def size(self, mix: Mix | None) -> Size:
         """Return how many servers, and of priced groups also how many of each and for how much an hour."""
-        if self.prices is None and self.chooses_engines:
+        if self.prices is None and (self.chooses_engines or self.split):
             return Size(None, None) if mix is None else Size(sum(mix), list(mix))
         if self.prices is None:
             return Size(None if mix is None else sum(mix))
@@ -440,6 +467,20 @@ class Sizes:
         restrictions = document.restrictions.model_copy(update={"pin": pinned, "forbid": forbidden})
         options = document.options.model_copy(update={"initial_residency": tuple(initial)})
         return document.model_copy(update={"cluster": cluster, "restrictions": restrictions, "options": options})
+
+
+def _taken_s(instance: Instance, gpu: GPU) -> float:
+    """Return about how long an engine takes for all requests that it can serve: prompts, and steps of full seats."""
+    streams, taken_us = instance.streams, 1.0
+    if streams is not None:
+        stream_of = streams.template[instance.task_template]
+        for stream, of in enumerate(streams.classes):
+            if (speed := of.speed_on(gpu.kind)) is not None:
+                own = stream_of == stream
+                decodes = streams.output[own] - (streams.uncached[own] > 0)
+                taken_us += speed.prefill_us(int(streams.uncached[own].sum()))
+                taken_us += float(decodes.sum()) * speed.tau[-1] / speed.seats
+    return taken_us / 1e6
 
 
 def _is_bound(job: Job) -> bool:
@@ -636,4 +677,5 @@ def candidates(sizes: Sizes, most: int | None, least_gpus: int, spare: int = 0) 
         what = "fleets of the servers' engines" if sizes.chooses_engines else "mixes of the groups"
         raise QuestionError(f"there are more than {MOST_MIXES} {what}; allowed are fewer", "most")
     mixes = [mix for parts in product(*fleets) if sum(mix := tuple(chain.from_iterable(parts)))]
+    mixes = [mix for mix in mixes if is_within(sizes.of_pools(mix), tuple(upto))] if sizes.split else mixes
     return sorted(mixes, key=sizes.order)

@@ -188,7 +188,7 @@ def _weightings(sizes: Sizes) -> list[tuple[Fraction, ...]]:
     """Return weights of engines: by their GPUs, by price, and each sort apart from the others."""
     sorts = list(sizes.sorts)
     found = [tuple(Fraction(sort.gpus) for sort in sorts)]
-    if len(sizes.pools) > 1:
+    if not sizes.one_price:
         prices = sizes.price_per_gpu
         found.append(tuple(max(prices[sort.pool] * sort.gpus, Fraction(1, _APART)) for sort in sorts))
     if len(sorts) > 1:

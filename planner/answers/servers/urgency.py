@@ -68,7 +68,8 @@ def try_pools(hunt: Hunt, trials: list[SizeTrial], policy: str, order: Sequence[
     It joins the trials with the cheapest size found that meets the levels for less than what is known.
     """
     ask = hunt.question
-    if not order or set(ask.sizes.gpus_per_server) != {1}:
+    # Where prefill is apart the first nodes are those of prefill alone.
+    if not order or set(ask.sizes.gpus_per_server) != {1} or ask.sizes.split:
         return
     reserve_s = (1 - share) * ask.left_s
     one_kind = len(ask.sizes.counts) == 1

@@ -68,6 +68,9 @@ def import_(
             metavar="none|ideal|node", help="Prefix cache of tokens: none, all blocks seen before, or one per node."
         ),
     ] = "none",
+    split: Annotated[
+        bool, typer.Option("--split", help="Requests with tokens: prefill on nodes of its own, and decode on others.")
+    ] = False,
     skip_malformed: Annotated[bool, typer.Option("--skip-malformed", help="Count malformed rows and go on.")] = False,
     spread: Annotated[
         bool, typer.Option("--spread", help="Spread requests evenly within the ticks of the log's clock.")
@@ -121,6 +124,7 @@ def import_(
             driven=None if workflows is None else Driven.load(workflows),
             catalogue=None if catalogue is None else Catalogued.load(catalogue),
             cache=cast("Cache", cache),
+            split=split,
             skip_malformed=skip_malformed,
             spread=spread,
             seed=seed,

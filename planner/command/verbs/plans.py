@@ -194,8 +194,8 @@ def servers(
     if output is not None:
         manners.prepare_folder(output)
     if by is not None:
-        if asked.spare or replications > 1:
-            raise manners.UsageError("--by: is given with --replications or --spare; allowed is one of them")
+        if asked.spare or asked.split or replications > 1:
+            raise manners.UsageError("--by: is given with --replications, --spare or --split; allowed is one of them")
         schedule = take(ScheduleQuestion, asked, by_us=read("--by", BY, by), folder=output)
         return _by_interval(schedule, loaded, as_json)
     if replications > 1:

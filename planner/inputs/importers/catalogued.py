@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from numpy.typing import NDArray
 from truenorth.models.cluster import GPU, engine_kind
 from truenorth.models.errors import QuestionError
 from truenorth.models.instance import Ints
+from truenorth.models.scenario import scenario_from
+from truenorth.models.scenario.disaggregated import disaggregated_sections
 from truenorth.models.scenario.errors import Plain, quote
 from truenorth.models.slo import ServiceLevel, ServiceLevels
 from truenorth.models.units import gigabytes, gigabytes_per_s, seconds
@@ -26,7 +29,7 @@ from truenorth.planner.inputs.importers.catalogue import CatalogueDocument, Cata
 from truenorth.planner.inputs.importers.rows import Tally
 from truenorth.planner.inputs.importers.streamed import Cache, model_of_each, streamed_workload
 from truenorth.planner.inputs.importers.tables import DagJobs, Requests, Texts, TokenRequests
-from truenorth.planner.inputs.importers.target import Target, model_names, work_sections
+from truenorth.planner.inputs.importers.target import Target, least_jobs, model_names, work_sections
 from truenorth.planner.inputs.importers.workload import (
     MEMORY,
     Classes,
@@ -317,7 +320,7 @@ class Catalogued(Target):
     def content(self, workload: Workload, arrivals: dict[str, Any]) -> dict[str, Any]:
         """Return the content of the scenario file."""
         document = self.document
-        return {
+        content = {
             "cluster": {"groups": [self._group(kind) for kind in document.kinds], "network": self._network()},
             "models": {
                 model: {"weights": gigabytes(document.models[model].weights)} for model in model_names(workload)
@@ -327,6 +330,7 @@ class Catalogued(Target):
             **self._resident(workload),
             **self._levels(workload),
         }
+        return _split(content, workload) if workload.split else content
 
     def _resident(self, workload: Workload) -> dict[str, Any]:
         """Return the section of options, if models are on all GPUs from the start."""
@@ -399,3 +403,15 @@ class Catalogued(Target):
             }
             network["within_server"] = {key: value for key, value in given.items() if value is not None}
         return network
+
+
+def _split(content: dict[str, Any], workload: Workload) -> dict[str, Any]:
+    """Return the content of a scenario file with prefill apart from decode."""
+    if workload.served is None:
+        raise ValueError("jobs that are no requests have no prefill")
+    several = pd.Series(workload.served.tokens[:, 2] > 1).groupby(workload.workflow).agg(["sum", "size"])
+    shares = {
+        workload.workflows[at].name: Fraction(int(some), int(all_)) for at, some, all_ in several.itertuples(name=None)
+    }
+    sections = disaggregated_sections(scenario_from(content | {"workload": {"jobs": least_jobs(workload)}}), shares)
+    return sections | {"workload": content["workload"]}

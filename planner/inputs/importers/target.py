@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from math import comb
 from pathlib import Path
@@ -21,6 +21,7 @@ from truenorth.models.instance import Ints
 from truenorth.models.places import MAX_PLACES
 from truenorth.models.record import guard
 from truenorth.models.scenario import InputError, Scenario, load_scenario, scenario_from
+from truenorth.models.scenario.disaggregated import DECODE, PREFILL
 from truenorth.models.scenario.errors import Plain, quote
 from truenorth.models.scenario.files import read_text
 from truenorth.models.scenario.requests import BLOCKS_COLUMN, TOKEN_COLUMNS
@@ -31,7 +32,7 @@ from truenorth.models.units import gigabytes, gigabytes_per_s, say_size, seconds
 from truenorth.models.workload import ANY_KIND, WHOLE, Task, Workflow
 from truenorth.planner.inputs.importers.format import Hardware
 from truenorth.planner.inputs.importers.tables import DagJobs, Requests, Texts
-from truenorth.planner.inputs.importers.workload import REQUEST, Workload
+from truenorth.planner.inputs.importers.workload import REQUEST, Served, Workload
 
 
 class Target(Protocol):
@@ -250,10 +251,13 @@ def _by_name(workflows: Sequence[Workflow], models: Texts) -> Ints | None:
 
 def assert_valid(target: Target, workload: Workload) -> None:
     """Refuse what a scenario file may not say, by building the scenario with one job of every workflow."""
-    jobs: list[dict[str, Any]] = [{"release": "0 s", "workflow": each.name} for each in workload.workflows]
-    if workload.served is not None:
-        jobs = [job | {"tokens": {REQUEST: [1, 1, 1]}} for job in jobs]
-    scenario_from(target.content(workload, {"jobs": jobs}))
+    scenario_from(target.content(replace(workload, split=False), {"jobs": least_jobs(workload)}))
+
+
+def least_jobs(workload: Workload) -> list[dict[str, Any]]:
+    """Return one job of every workflow, as a scenario's section ``workload.jobs`` has it."""
+    tokens = {} if workload.served is None else {"tokens": {REQUEST: [1, 1, 1]}}
+    return [{"release": "0 s", "workflow": each.name, **tokens} for each in workload.workflows]
 
 
 def document(hardware: Hardware, workload: Workload, arrivals: dict[str, Any]) -> dict[str, Any]:
@@ -395,6 +399,27 @@ def _demand(share: int, memory_bytes: int) -> dict[str, Any]:
     return section | ({"memory": gigabytes(memory_bytes)} if memory_bytes else {})
 
 
+def _requests(served: Served, workflow: Ints, split: bool) -> pd.DataFrame:
+    """Return the columns of the tokens of requests, prefill apart from decode if they are split."""
+    computed = PREFILL if split else REQUEST
+    table = pd.DataFrame(served.tokens, columns=[f"{computed}.{what}" for what in TOKEN_COLUMNS])
+    if served.blocks is not None:  # which say what is cached
+        del table[f"{computed}.uncached"]
+        table[f"{computed}.{BLOCKS_COLUMN}"] = [" ".join(map(str, blocks)) for blocks in served.blocks]
+    if not split:
+        return table
+    rest = table.pop(f"{PREFILL}.output") - 1
+    several = rest > 0
+    # The first token is of the prompt from which a decode goes on; see `models.scenario.disaggregated.parts`.
+    decodes = {f"{DECODE}.prompt": served.tokens[:, 0] + 1, f"{DECODE}.output": rest}
+    for name, column in decodes.items():
+        table[name] = pd.Series(column).where(several).astype("Int64")
+    both = several.groupby(workflow).transform("nunique") > 1
+    if both.any():
+        table["path"] = pd.Series(np.where(several, 0, 1)).where(both).astype("Int64")
+    return table
+
+
 def trace_text(workload: Workload) -> str:
     """Return the arrivals as the CSV file of a trace."""
     names = pd.Index([guard(workflow.name) for workflow in workload.workflows])
@@ -406,11 +431,7 @@ def trace_text(workload: Workload) -> str:
     if workload.weight is not None:
         table["weight"] = workload.weight
     if workload.served is not None:
-        for at, what in enumerate(TOKEN_COLUMNS):
-            table[f"{REQUEST}.{what}"] = workload.served.tokens[:, at]
-        if workload.served.blocks is not None:  # which say what is cached
-            del table[f"{REQUEST}.uncached"]
-            table[f"{REQUEST}.{BLOCKS_COLUMN}"] = [" ".join(map(str, blocks)) for blocks in workload.served.blocks]
+        table = pd.concat([table, _requests(workload.served, workload.workflow, workload.split)], axis=1)
     if workload.line is not None:
         table["line"] = workload.line
     if workload.label is not None:

@@ -21,6 +21,7 @@ from truenorth.models.errors import chosen as choose
 from truenorth.models.instance import Ints
 from truenorth.models.objective import Objective
 from truenorth.models.scenario import InputError, Scenario, promise, scenario_from, write_atomically
+from truenorth.models.scenario.disaggregated import disaggregate
 from truenorth.models.scenario.errors import allowed
 from truenorth.models.scenario.quantities import MAX_JOBS, MAX_TIME_US
 from truenorth.models.units import QuantityError, parse_time, seconds
@@ -161,6 +162,10 @@ LISTED_USERS = 10
 
 
 _SPLIT = "and are split into tasks of one GPU, which plans may run at different times"
+_APART = (
+    "prefill is apart from decode: each kind of the catalogue becomes two groups of as many servers, KIND prefill and "
+    "KIND decode; KV is sent from one to the other and takes no memory on the way (docs/language_models.md)"
+)
 _RAN_BEFORE = "releases are of a clock that ran before the log: time zero is the first of them"
 
 
@@ -248,7 +253,8 @@ class Imported:
         for name, values in (("line", work.line), ("label", work.label)):
             for job, value in zip(jobs, () if values is None else values.tolist(), strict=False):
                 job[name] = value
-        return scenario_from(self.target.content(work, {"jobs": jobs}) | self._objective)
+        made = scenario_from(self.target.content(replace(work, split=False), {"jobs": jobs}) | self._objective)
+        return disaggregate(made) if work.split else made
 
     @property
     def _objective(self) -> dict[str, str]:
@@ -371,6 +377,7 @@ def import_trace(
     driven: Driven | None = None,
     catalogue: Catalogued | None = None,
     cache: Cache = "none",
+    split: bool = False,
     skip_malformed: bool = False,
     spread: bool = False,
     seed: int = 0,
@@ -398,6 +405,8 @@ def import_trace(
     cache
         Of prompts with tokens: ``none``, ``ideal``, whatever blocks an earlier request of the window had, or ``node``,
         what each node has kept when a request joins there.
+    split
+        Whether requests with tokens are computed on one node and decoded on another.
     skip_malformed
         Whether malformed rows are counted rather than refused.
     spread, seed
@@ -416,7 +425,7 @@ def import_trace(
     """
     chosen, reader = parse_format(format_text)
     assert_each_once(files)
-    _assert_fits(chosen, catalogue, cache, runtime_classes, rate_factor)
+    _assert_fits(chosen, catalogue, cache, split, runtime_classes, rate_factor)
     if objective is not None and driven is not None:
         raise QuestionError("is that of the scenario; allowed is without workflows of one", "objective")
     minimised = None if objective is None else choose(Objective, objective, "objective").value
@@ -445,7 +454,8 @@ def import_trace(
         if isinstance(found, TokenRequests):
             if catalogue is None:
                 raise ValueError("requests with tokens take a catalogue")
-            workload = catalogue.streamed(found, rows, release_us, cache, tally)
+            workload = replace(catalogue.streamed(found, rows, release_us, cache, tally), split=split)
+            tally.notes += [_APART] if split else []
         elif driven:
             workload = driven.workload(found, rows, release_us)
         elif catalogue:
@@ -462,11 +472,18 @@ def import_trace(
 
 
 def _assert_fits(
-    chosen: Format, catalogue: Catalogued | None, cache: Cache, runtime_classes: str, rate_factor: Fraction
+    chosen: Format,
+    catalogue: Catalogued | None,
+    cache: Cache,
+    split: bool,
+    runtime_classes: str,
+    rate_factor: Fraction,
 ) -> None:
     """Refuse what the format cannot do, and a rate that nothing can."""
     if cache != "none" and chosen.name != TOKENS:
         raise QuestionError(f"{cache} is about tokens; allowed is with the format tokens", "cache")
+    if split and chosen.name != TOKENS:
+        raise QuestionError("is about tokens; allowed is with the format tokens", "split")
     if chosen.name == TOKENS and (catalogue is None or runtime_classes != "auto"):
         raise QuestionError("tokens takes --catalogue with streams; allowed is with it, and without runtime classes")
     if not 0 < rate_factor <= MAX_JOBS:

@@ -255,6 +255,8 @@ class Workload:
         What rounding run times up cost; None: they are as they were.
     served
         Where every job is a request of a stream.
+    split
+        Whether these are computed on one node and decoded on another.
     suits
         What is minimised unless a person says otherwise; None: what is for any scenario.
     line, label
@@ -273,6 +275,7 @@ class Workload:
     suits: Objective | None = None
     line: Ints | None = None
     label: Texts | None = None
+    split: bool = False
 
     @property
     def gangs(self) -> bool:

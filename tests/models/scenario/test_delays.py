@@ -101,7 +101,7 @@ AFTER = "{call: {bytes: 1 KB, delay: 3 s}}"
         (
             "delay: 3 s}",
             "hold: true}",
-            "9: workflows.agent.tasks.again.after.call.hold: KV cannot be held between requests yet; leave hold out",
+            "7: workflows.agent.tasks: workflow agent: KV of call is held for again, which has to be a request of the ",
         ),
         (
             "delay: {again: 1 s,",

@@ -239,3 +239,42 @@ def test_what_is_asked_for_in_vain(tmp_path: Path) -> None:
         imported(tmp_path, AZURE, "azure-llm:model=chat")
     with pytest.raises(QuestionError, match=r"is about tokens; allowed is with the format tokens"):
         imported(tmp_path, AZURE, "azure-llm", cache="ideal")
+
+
+def test_split_reads_as_prefill_and_decode(tmp_path: Path) -> None:
+    made = imported(tmp_path, lines(*MOONCAKE), split=True)
+    scenario, trace = made.save(tmp_path / "s.yaml")
+    # The third answer is one token, which is the prefill's: its job takes the branch without decode.
+    assert trace.read_text() == (
+        "time_us,workflow,prefill.prompt,prefill.uncached,decode.prompt,decode.output,path\n"
+        "0,chat,1500,1500,1501,9,0\n"
+        "1000000,chat,1100,1100,1101,4,0\n"
+        "2000000,chat,1024,1024,,,1\n"
+        "3000000,chat,1500,1500,1501,1,0\n"
+    )
+    read = load_scenario(scenario)
+    assert scenario_hash(read.instance) == scenario_hash(made.scenario.instance)
+    kinds = ["H100 prefill"] * 8 + ["H100 decode"] * 8 + ["L40S prefill"] * 4 + ["L40S decode"] * 4
+    assert [gpu.kind for gpu in read.cluster.gpus] == kinds
+    assert [float(group.price_per_hour or 0) for group in read.document.cluster.server_groups] == [4, 4, 1.5, 1.5]
+    (workflow,) = read.workflows
+    assert [float(branch.probability) for branch in workflow.branches] == [0.75, 0.25]
+    # Figures of the log stay those of its requests.
+    assert made.summary.as_dict()["jobs"] == 4
+
+
+@pytest.mark.parametrize("cache", ["ideal", "node"])
+def test_split_computes_what_no_cache_has(tmp_path: Path, cache: Literal["ideal", "node"]) -> None:
+    made = imported(tmp_path, lines(*MOONCAKE[:2]), cache=cache, split=True)
+    read = load_scenario(made.save(tmp_path / "s.yaml")[0])
+    second = read.jobs[1].tokens_of(read.jobs[1].workflow.tasks[0])
+    assert second == ((1100, 76, 1) if cache == "ideal" else (1100, 1100, 1))
+    assert scenario_hash(read.instance) == scenario_hash(made.scenario.instance)
+    streams = read.instance.streams
+    assert streams is not None
+    assert [stream.prefix_block for stream in streams.classes] == ([0, 0] if cache == "ideal" else [512, 0])
+
+
+def test_split_is_about_tokens(tmp_path: Path) -> None:
+    with pytest.raises(QuestionError, match=r"split: is about tokens; allowed is with the format tokens"):
+        import_trace("table", [tmp_path / "log"], split=True)

@@ -264,7 +264,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         (["--by", "soon"], "--by: 'soon' is no time"),
         (["--by", "0 s"], "--by: '0 s' is no length of an interval; allowed is at least 1 us"),
         (["--by", "1 us"], "by: makes 6000001 intervals; allowed are 10000"),
-        (["--by", "1 s", "--replications", "2"], "--by: is given with --replications or --spare; allowed is"),
+        (["--by", "1 s", "--replications", "2"], "--by: is given with --replications, --spare or --split; allowed is"),
     ):
         assert run(app, [*asked, *given]) == 2
         assert problem in capsys.readouterr().err
