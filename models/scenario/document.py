@@ -343,7 +343,7 @@ class TaskSection(Section):
     after: _After = Field(
         default_factory=dict,
         description="Predecessors: a list, or a mapping to the bytes of the edge (null: the output's; kv: its KV), or "
-        "to its bytes and delay.",
+        "to its bytes, delay and hold.",
     )
     input: Size = Field(
         default="0 B",

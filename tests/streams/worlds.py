@@ -246,8 +246,8 @@ def holds_beside_loads(rng: random.Random, count: int) -> Instance:
     for _ in range(count):
         release += rng.choice((0, rng.randint(0, 60)))
         flow, prompt, output = rng.choice(flows), rng.randint(1, 12), rng.randint(1, 8)
-        again = Tokens(prompt + output + 3, rng.randint(3, prompt + 3), rng.randint(1, 8))
-        tokens = {"call": Tokens(prompt, prompt, output), "again": again}
+        second = Tokens(prompt + output + 3, rng.randint(3, prompt + 3), rng.randint(1, 8))
+        tokens = {"call": Tokens(prompt, prompt, output), "again": second}
         jobs.append(Job(flow, release, tokens=None if flow.name == "plain" else tokens))
     return Instance(cluster(rng.randint(1, 2), rng.choice((100, 110, 140))), models, tuple(jobs))
 

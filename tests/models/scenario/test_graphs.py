@@ -84,7 +84,7 @@ def test_what_is_no_plain_digraph_is_refused() -> None:
     with pytest.raises(InputError, match=r"tasks\.1: two nodes are named '1'"):
         workflow_section(nx.DiGraph([(1, "1")]))
     with pytest.raises(
-        InputError, match=r"tasks\.b\.after\.a: unknown attribute 'weight'; allowed are bytes and delay"
+        InputError, match=r"tasks\.b\.after\.a: unknown attribute 'weight'; allowed are bytes, delay and hold"
     ):
         workflow_section(nx.DiGraph([("a", "b", {"weight": 3})]))
     graph = diamond()
