@@ -231,7 +231,7 @@ class Task:
                 problem = f"two modes take {other.gpus} GPUs, or stand out of order"
                 raise ValueError(f"task {self.name}: {problem}; allowed is one for each number, with a time per kind")
         own = self.gpus, self.across, self.runtime_us
-        if self.modes and own != (self.modes[-1].gpus, 1, _fastest_of(self.modes)):
+        if self.modes and own != (self.modes[-1].gpus, Fraction(1), _fastest_of(self.modes)):
             raise ValueError(f"task {self.name}: differs from its modes")
         if self.gpus > 1 and (self.share != WHOLE or self.batch is not None or self.stream is not None):
             raise ValueError(f"task {self.name}: takes {self.gpus} GPUs; allowed is a share, batch or stream on 1")

@@ -11,6 +11,7 @@ from math import inf
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from truenorth.models.features import MOLDABLE, missing
 from truenorth.models.formulations.gangs import pools
@@ -158,9 +159,13 @@ def _tabulate(instance: Instance, objective: Objective, servers: Sequence[tuple[
     wide_run = np.full(len(mode_size), NEVER, np.int64)
     groups: dict[int, list[int]] = {}
     spans: dict[int, int] = {}
-    for place, gpus in enumerate(instance.places.gpus):
-        wide = mode_size == len(gpus)
-        row = np.where(wide, instance.run_us[mode_template, instance.place_class[place]], NEVER)
+    # Places of one class are many, and alike.
+    of_sort: dict[int, tuple[NDArray[np.bool_], Ints]] = {}
+    for gpus, sort in zip(instance.places.gpus, instance.place_class.tolist(), strict=True):
+        if sort not in of_sort:
+            as_many = mode_size == len(gpus)
+            of_sort[sort] = as_many, np.where(as_many, instance.run_us[mode_template, sort], NEVER)
+        wide, row = of_sort[sort]
         first, last = position[gpus[0]], position[gpus[-1]]
         if first == last:
             inside[:, first] = np.maximum(inside[:, first], row)

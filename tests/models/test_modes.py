@@ -67,8 +67,9 @@ def test_what_a_run_takes_says_how_long(tmp_path: Path) -> None:
     made = load_scenario(_written(tmp_path)).instance
     times = {made.places.gpus[place]: made.run_time(0, place) for place in made.eligible_places(0)}
     # Four GPUs are two servers of two: 1.3 times as long.
-    wide = dict.fromkeys([(0, 1, 2, 3), (4, 5, 6, 7)], 12 * MINUTE * 13 // 10)
-    assert times == {**{(gpu,): 40 * MINUTE for gpu in range(8)}, **wide}
+    wide_us = 12 * MINUTE * 13 // 10
+    wide: dict[tuple[int, ...], int] = {(0, 1, 2, 3): wide_us, (4, 5, 6, 7): wide_us}
+    assert times == {(gpu,): 40 * MINUTE for gpu in range(8)} | wide
     # P_j is that of the fastest mode on the fastest kind, here or not.
     assert made.job_critical_us.tolist() == [6 * MINUTE]
 
