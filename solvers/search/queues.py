@@ -204,32 +204,30 @@ def timeline_of(queues: Queues, instance: Instance) -> Timeline:
         np.where(of_stream, streams.output, 0),
         limits,
     )
-    residencies = _swapped(queues, instance, streams, limits) if plan.swaps.any() else _kept(queues, instance)
+    residencies = [stay for gpu in range(instance.n_gpus) for stay in _residencies(queues, instance, gpu)]
+    if plan.swaps.any():
+        residencies += _swapped(queues, instance, streams, limits)
     return Timeline(plan.gpu.copy(), plan.start.copy(), plan.end.copy(), tuple(residencies), served=served)
 
 
 def _swapped(queues: Queues, instance: Instance, streams: StreamTables, limits: Mapping[int, int]) -> list[Residency]:
-    """Return what lies on GPUs some of which swap: as they are served by the rules."""
-    plan = queues.plan
+    """Return what lies on the GPUs that swap: as they are served by the rules, step by step."""
+    plan, n_gpus = queues.plan, instance.n_gpus
     queue = [plan.queue[gpu, :length].tolist() for gpu, length in enumerate(plan.length.tolist())]
-    most = [limits.get(gpu, 0) for gpu in range(instance.n_gpus)]
-    eager = (plan.swaps == KEEPS).tolist()
-    decided = Decisions(queue, plan.not_before.tolist(), most, eager)
-    gpus, ends = range(instance.n_gpus), [FAR] * instance.n_tasks
-    served = serve(Window(instance, streams), decided, gpus, plan.gpu.tolist(), ends)
+    most = [limits.get(gpu, 0) for gpu in range(n_gpus)]
+    decided = Decisions(queue, plan.not_before.tolist(), most, [False] * n_gpus)
+    swapping = [gpu for gpu, how in enumerate(plan.swaps.tolist()) if how != KEEPS]
+    served = serve(Window(instance, streams), decided, swapping, plan.gpu.tolist(), plan.end.tolist())
     if served is None:
         raise ValueError("compiled queues serve requests that the rules do not let join")
     return [stay for each in served for stay in each.stays]
 
 
-def _kept(queues: Queues, instance: Instance) -> list[Residency]:
-    """Return what lies on GPUs that keep what they load."""
-    return [stay for gpu in range(instance.n_gpus) for stay in _residencies(queues, instance, gpu)]
-
-
 def _residencies(queues: Queues, instance: Instance, gpu: int) -> list[Residency]:
-    """Return what lies on a GPU: what was there, then what its queue needs, loaded one after the other."""
+    """Return what lies on a GPU that keeps it: what was there, then what its queue needs, one after the other."""
     requests, users = queues.requests, queues.plan.users[gpu] > 0
+    if queues.plan.swaps[gpu] != KEEPS:
+        return []
     found = [
         Residency(there.model, gpu, 0, 0, None, there.slot, initial=True)
         for there in instance.initial

@@ -1065,11 +1065,17 @@ def _pass_turn(on: Queues, random: RandomState, task: int) -> bool:
     if random_below(random, 2) == 0:
         if beyond == plan.length[gpu]:
             return False
-        _pass(on, gpu, begin if whole else place, beyond, _beyond(on, gpu, beyond))
+        after = _beyond(on, gpu, beyond)
+        if random_below(random, 4) == 0:
+            after -= random_below(random, after - beyond)
+        _pass(on, gpu, begin if whole else place, beyond, after)
     else:
         if begin == 0:
             return False
-        _pass(on, gpu, _begin_of(on, gpu, begin - 1), begin, beyond if whole else place + 1)
+        before = _begin_of(on, gpu, begin - 1)
+        if random_below(random, 4) == 0:
+            before += random_below(random, begin - before)
+        _pass(on, gpu, before, begin, beyond if whole else place + 1)
     return True
 
 

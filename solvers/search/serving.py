@@ -331,7 +331,7 @@ class Node:
             return False
         request = self._window.request(task, self._gpu)
         lacking = state.lacks_kv(request)
-        if lacking <= 0 or (request.speed.block and self._stride is not None):
+        if lacking <= 0 or self._stride is not None or state.refuse_boundary(self._now) is not None:
             return False
         held, chain, request.kv_bytes, request.chain = request.kv_bytes, request.chain, 0, ()
         others = state.refuse_request(request, self._limit)
