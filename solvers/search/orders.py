@@ -344,7 +344,7 @@ class Orders:
 
 
 def improve(search: Search, seed: int, iterations: int | None) -> bool:
-    """Offer ever better plans until the time, or the number of moves, is used up; say whether it could begin."""
+    """Offer ever better plans until the time, or the work of so many moves, is used up; say whether it could begin."""
     instance = search.instance
     if instance.streams is None or search.timeline is None:
         return False
@@ -352,23 +352,22 @@ def improve(search: Search, seed: int, iterations: int | None) -> bool:
     if orders.total == inf:
         return False
     random, share = Random(seed), orders.total / len(instance.jobs)
-    least, offered_s = orders.total, search.clock.elapsed_s
-    best = orders.timeline()
-    search.offer(best, PlanOrigin.START)
-    begun_s, allowed_s, done, kept = search.clock.elapsed_s, search.clock.left_s, 0, True
+    search.offer(orders.timeline(), PlanOrigin.START)
+    least, best, offered_s = orders.total, None, search.clock.elapsed_s
+    begun_s, allowed_s, done = search.clock.elapsed_s, search.clock.left_s, 0
     while search.clock.left_s > 0 and not search.proved and (iterations is None or done < iterations):
         passed = (search.clock.elapsed_s - begun_s) / allowed_s if iterations is None else done / iterations
         temperature = share * _HOT * (_COLD / _HOT) ** passed
-        change = orders.propose(random)
-        done += 1
-        search.clock.count(1)
-        if change is None or not orders.try_change(change, -temperature * log(1 - random.random())):
-            continue
-        if orders.total < least:
-            least, best, kept = orders.total, orders.timeline(), False
-        if not kept and search.clock.elapsed_s - offered_s > _OFFER_EVERY_S:
+        before, change = orders.served_anew, orders.propose(random)
+        made = change is not None and orders.try_change(change, -temperature * log(1 - random.random()))
+        work = 1 + _MOVES_OF_ONE * (orders.served_anew - before)
+        search.clock.count(work)
+        done += work
+        if made and orders.total < least:
+            least, best = orders.total, orders.timeline()
+        if best is not None and search.clock.elapsed_s - offered_s > _OFFER_EVERY_S:
             search.offer(best)
-            kept, offered_s = True, search.clock.elapsed_s
-    if not kept:
+            best, offered_s = None, search.clock.elapsed_s
+    if best is not None:
         search.offer(best)
     return True

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorth.models.features import SERVING, Feature, missing
+from truenorth.models.features import CACHED, SERVING, Feature, Features, missing
 from truenorth.models.instance import NEVER, NONE, Instance, Ints
 from truenorth.models.objective import Objective
 from truenorth.models.stream_tables import StreamTables
@@ -21,6 +21,7 @@ from truenorth.models.timeline import Residency, ServedRequests, Timeline, file_
 from truenorth.solvers.compiled import random_state
 from truenorth.solvers.incumbents import PlanOrigin
 from truenorth.solvers.result import Search
+from truenorth.solvers.search import orders
 from truenorth.solvers.search.decoder_state import FAR
 from truenorth.solvers.search.decoder_tables import tabulate
 from truenorth.solvers.search.queues_kernel import (
@@ -63,15 +64,16 @@ def improve(search: Search, seed: int, iterations: int | None) -> None:
 
     Cost: a move runs what follows it on one or two GPUs again, or all where jobs go across GPUs.
     """
-    annealing = None if search.timeline is None else _Annealing.of(search)
-    if annealing is None:
-        lacking = ", ".join(missing(search.instance, SUPPORTS))
-        unsupported = f"the plan that is known stands: search has no support for {lacking}"
-        kept = "a plan in which every GPU keeps what it loads could not be begun with"
-        search.left_out["search"] = unsupported if lacking else kept
+    lacking = ", ".join(missing(search.instance, SUPPORTS))
+    if lacking:
+        search.left_out["search"] = f"the plan that is known stands: search has no support for {lacking}"
         return
-    annealing.offer(PlanOrigin.START)
-    annealing.anneal(seed, iterations)
+    annealing = None if search.timeline is None else _Annealing.of(search)
+    if annealing is not None:
+        annealing.offer(PlanOrigin.START)
+        annealing.anneal(seed, iterations)
+    elif not orders.improve(search, seed, iterations):
+        search.left_out["search"] = "the plan that is known stands: its orders alone do not make a plan"
 
 
 class _Annealing:
@@ -130,7 +132,9 @@ class _Annealing:
             self.offer(PlanOrigin.SEARCH)
 
 
-SUPPORTS = SERVING - {Feature.ENGINES, Feature.REPLICAS, Feature.ABSENCES, Feature.ADAPTERS} | {Feature.DELAYS}
+SUPPORTS: Features = CACHED | {Feature.DELAYS}
+"""What compiled iterations do not have is served by the rules, step by step."""
+_COMPILED: Features = SERVING - {Feature.ENGINES, Feature.REPLICAS, Feature.ABSENCES, Feature.ADAPTERS} | {Feature.DELAYS}
 """The compiled iterations have neither contexts nor mixed iterations, shared budgets or KV that grows."""
 
 
@@ -143,7 +147,7 @@ def new_queues(instance: Instance, objective: Objective, swaps: bool = False) ->
         Whether GPUs may swap whose models do not fit all at once.
     """
     streams = instance.streams
-    if streams is None or missing(instance, SUPPORTS) or instance.n_tasks * instance.n_gpus > _MOST_NUMBERS:
+    if streams is None or missing(instance, _COMPILED) or instance.n_tasks * instance.n_gpus > _MOST_NUMBERS:
         return None
     tables = tabulate(instance, objective, idle_first=False)
     requests = _tabulate_requests(instance, streams, not objective.is_sum, swaps)

@@ -195,7 +195,9 @@ class Node:
             if serving.preempted:
                 if not serving.requests:
                     serving.wait_until(now)
+                    there = set(state.memory.ready)
                     self._free(state.lacks_to_go_on(), ())
+                    self._left |= there - state.memory.ready
                 state.rejoin(self._limit)
             if serving.requests:
                 self._stride = state.next_stride()
@@ -211,6 +213,8 @@ class Node:
         """Take a stride, to the boundary that is now."""
         self._stride = None
         came = self._state.advance(stride, self._limit)
+        if came.back:
+            self._joined_us = self._now
         for task in came.first:
             self.served.first[self._at[task]] = self._now
         for task in came.ended:
@@ -257,6 +261,7 @@ class Node:
         uncached = state.begin_request(request, now)
         at = self._position
         self.served.start[at], self.served.cached[at] = now, request.tokens.uncached - uncached
+        self._joined_us = now
         self._position += 1
         return True
 
@@ -312,8 +317,7 @@ class Node:
         if use == FAR or (use > self._position and not self._eager):
             return False
         load_us = self._instance.load_time(model, self._gpu)
-        grows = state.serving is not None and state.serving.speed.block > 0
-        if load_us == NEVER or self._now + load_us > self._goes_us or (grows and not self._is_at_boundary()):
+        if load_us == NEVER or self._now + load_us > self._goes_us or not self._may_load(model):
             return False
         lacking = self._window.weight_bytes[model] - memory.free_bytes
         if not self._free(lacking, (), use):
@@ -321,6 +325,19 @@ class Node:
         state.begin_load(model, self._now + load_us)
         self.served.stays.append(Residency(model, self._gpu, self._now, self._now + load_us))
         return True
+
+    def _may_load(self, model: int) -> bool:
+        """Say whether memory may be taken now: where KV grows at boundaries, from nobody who joins there or waits.
+
+        What has left for those who wait does not come back before all have ended, or it would do so time and again.
+        """
+        serving = self._state.serving
+        if serving is None or not serving.speed.block:
+            self._left.clear()
+            return True
+        if serving.preempted or model in self._left:
+            return False
+        return self._joined_us < self._now and self._is_at_boundary()
 
     def _make_room(self) -> bool:
         """Have idle models leave where they alone keep the next of the queue from its memory; say whether any has."""
@@ -397,6 +414,8 @@ class Node:
         self._state = GPUState(instance.cluster.gpus[self._gpu], self._window.weight_bytes, instance.overlap_loads)
         self._state.cache = cache_on(self._window.streams, self._class)
         self._stride: Stride | None = None
+        self._joined_us = NONE
+        self._left: set[int] = set()
         self._stride_ends_us = self._run_ends_us = FAR
         for there in instance.initial if self._interval == 0 else ():
             if there.gpu == self._gpu and there.model in self._uses:
