@@ -7,7 +7,7 @@ other: where models swap, requests go to other turns of their class, and parts o
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from math import inf, log
@@ -103,7 +103,9 @@ class Orders:
         gpus = sorted({*change.queues, *change.limits, *change.eager, *(self._place[task] for task in change.holds)})
         if not self._window.apart:
             gpus = list(range(self._instance.n_gpus))
-        served = None if self._has_too_many_replicas() else serve(self._window, self._plan, gpus, self._place, self._ends)
+        served = (
+            None if self._has_too_many_replicas() else serve(self._window, self._plan, gpus, self._place, self._ends)
+        )
         self.served_anew += sum(len(self._plan.queue[gpu]) for gpu in gpus)
         if served is not None:
             jobs = {self._job[task] for gpu in gpus for task in self._plan.queue[gpu]}
@@ -270,9 +272,10 @@ class Orders:
         begin, beyond = turns[number]
         release, output = self._instance.job_release_us, self._streams.output
         kind = random.randrange(3)
-        key: Callable[[int], int] = lambda each: int(  # noqa: E731
-            release[self._job[each]] if not kind else output[each] * (1 if kind == 1 else -1)
-        )
+
+        def key(each: int) -> int:
+            return int(output[each] * (2 * kind - 3) if kind else release[self._job[each]])
+
         return Change({gpu: [*queue[:begin], *sorted(queue[begin:beyond], key=key), *queue[beyond:]]})
 
     def _send(self, random: Random, task: int) -> Change | None:
@@ -313,7 +316,7 @@ class Orders:
         for by in range(len(queue)):
             for near in (at + by, at - 1 - by):
                 if 0 <= near < len(queue) and stream[queue[near]] == stream[task]:
-                    queue.insert(near if near < at else near, task)
+                    queue.insert(near, task)
                     return
         queue.insert(at, task)
 
@@ -351,7 +354,7 @@ def improve(search: Search, seed: int, iterations: int | None) -> bool:
     orders = Orders(search, instance.streams, search.timeline)
     if orders.total == inf:
         return False
-    random, share = Random(seed), orders.total / len(instance.jobs)
+    random, share = Random(seed), orders.total / len(instance.jobs)  # noqa: S311
     search.offer(orders.timeline(), PlanOrigin.START)
     least, best, offered_s = orders.total, None, search.clock.elapsed_s
     begun_s, allowed_s, done = search.clock.elapsed_s, search.clock.left_s, 0

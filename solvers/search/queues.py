@@ -46,7 +46,7 @@ CHANCES = np.array([*np.cumsum([0.02, 0.2, 0.05, 0.58, 0.13]), np.inf, np.inf])
 of a turn that passes the next one; else a request joins another turn."""
 _ON_ONE_GPU = np.array([*np.cumsum([0.35, 0.4, 0.0, 0.0, 0.2]), np.inf, np.inf])
 """The same where there is no other GPU."""
-_SWAPPING = np.cumsum([0.02, 0.2, 0.05, 0.2, 0.1, 0.01, 0.12])
+SWAPPING = np.cumsum([0.02, 0.2, 0.05, 0.2, 0.1, 0.01, 0.12])
 _SWAPPING_ON_ONE = np.cumsum([0.1, 0.25, 0.0, 0.0, 0.1, 0.01, 0.2])
 """The same where models swap."""
 _SLICE_S, _FIRST_MOVES = 0.1, 20
@@ -83,7 +83,7 @@ class _Annealing:
         self._search, self._queues = search, queues
         several, swaps = search.instance.n_gpus > 1, queues.requests.swaps
         if swaps:
-            self._chances = _SWAPPING if several else _SWAPPING_ON_ONE
+            self._chances = SWAPPING if several else _SWAPPING_ON_ONE
         else:
             self._chances = CHANCES if several else _ON_ONE_GPU
         self._least = float(queues.plan.total[0])
@@ -134,7 +134,9 @@ class _Annealing:
 
 SUPPORTS: Features = CACHED | {Feature.DELAYS}
 """What compiled iterations do not have is served by the rules, step by step."""
-_COMPILED: Features = SERVING - {Feature.ENGINES, Feature.REPLICAS, Feature.ABSENCES, Feature.ADAPTERS} | {Feature.DELAYS}
+_COMPILED: Features = SERVING - {Feature.ENGINES, Feature.REPLICAS, Feature.ABSENCES, Feature.ADAPTERS} | {
+    Feature.DELAYS
+}
 """The compiled iterations have neither contexts nor mixed iterations, shared budgets or KV that grows."""
 
 

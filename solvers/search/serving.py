@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 from truenorth.models.cluster import FOREVER
@@ -79,7 +80,7 @@ class Window:
         self.needs = [instance.needs[each] for each in template]
         self.inputs = [list(instance.task_inputs(task)) for task in range(instance.n_tasks)]
         first = instance.job_first_task.tolist()
-        self.apart = all(len(streams.together[template[at]]) == end - at for at, end in zip(first, first[1:]))
+        self.apart = all(len(streams.together[template[at]]) == end - at for at, end in pairwise(first))
         self.weight_bytes: list[int] = instance.weight_bytes.tolist()
         self.gpu_class: list[int] = instance.gpu_class.tolist()
         self._requests: list[dict[int, Request]] = [{} for _ in instance.class_gpu]
@@ -445,9 +446,9 @@ class Node:
         self._become_available()
 
 
-def serve(window: Window, decisions: Decisions, gpus: Sequence[int], place: Sequence[int], ends: list[int]) -> (
-    list[Served] | None
-):
+def serve(
+    window: Window, decisions: Decisions, gpus: Sequence[int], place: Sequence[int], ends: list[int]
+) -> list[Served] | None:
     """Serve the queues of these GPUs, and return what comes of them; None if somebody can never be served.
 
     Parameters
