@@ -44,7 +44,7 @@ def drawn(seed: int) -> dict[str, Any]:
     }
 
 
-def swaps(draws: int = 20, moves: int = 300_000) -> None:
+def swaps(draws: int = 20, moves: int = 60_000) -> None:
     """Print a row per draw, and by how much plans of so many moves are better in the mean."""
     print("| draw | models | nodes | requests | objective | turns | plan | better by |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")

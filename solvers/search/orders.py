@@ -18,6 +18,7 @@ import numpy as np
 from truenorth.models.instance import NONE
 from truenorth.models.stream_tables import StreamTables
 from truenorth.models.timeline import ServedRequests, Timeline, end_with_gpu, file_order
+from truenorth.solvers.clock import MOVE_S
 from truenorth.solvers.incumbents import PlanOrigin
 from truenorth.solvers.result import Search
 from truenorth.solvers.search.decoder_tables import tabulate
@@ -90,10 +91,12 @@ class Orders:
         self._costs = _Costs(search)
         self._cost, self._job_end = [0.0] * len(instance.jobs), [0] * len(instance.jobs)
         self.total = inf
-        self._able = [frozenset(instance.eligible_gpus(task)) for task in range(instance.n_tasks)]
+        able = {gpu for gpu, each in enumerate(instance.cluster.gpus) if not each.slots}
+        self._able = [able & set(instance.eligible_gpus(task)) for task in range(instance.n_tasks)]
         self._most = dict(instance.restrictions.max_replicas)
         self.served_anew = 0
-        self.try_change(Change(queues=dict(enumerate(queue))), inf)
+        if all(gpu in able for gpu in self._place):
+            self.try_change(Change(queues=dict(enumerate(queue))), inf)
 
     # -- what comes of a plan -------------------------------------------------------------------------------------
 
@@ -346,14 +349,16 @@ class Orders:
         return None if limit == (self._plan.limit[gpu] or seats) else Change(limits={gpu: limit})
 
 
-def improve(search: Search, seed: int, iterations: int | None) -> bool:
-    """Offer ever better plans until the time, or the work of so many moves, is used up; say whether it could begin."""
+def improve(search: Search, seed: int, iterations: int | None) -> str | None:
+    """Offer ever better plans until the time, or the work of so many moves, is used up; return why it did not begin."""
     instance = search.instance
     if instance.streams is None or search.timeline is None:
-        return False
+        return "there is no plan of requests to begin with"
+    if search.clock.left_s < _MOVES_OF_ONE * MOVE_S * instance.n_tasks:
+        return "serving all requests once more takes longer than the time that is left"
     orders = Orders(search, instance.streams, search.timeline)
     if orders.total == inf:
-        return False
+        return "its orders alone do not make a plan"
     random, share = Random(seed), orders.total / len(instance.jobs)  # noqa: S311
     search.offer(orders.timeline(), PlanOrigin.START)
     least, best, offered_s = orders.total, None, search.clock.elapsed_s
@@ -373,4 +378,4 @@ def improve(search: Search, seed: int, iterations: int | None) -> bool:
             best, offered_s = None, search.clock.elapsed_s
     if best is not None:
         search.offer(best)
-    return True
+    return None

@@ -1,8 +1,8 @@
 """Plans of requests: which GPU serves each, in what order, who is held back, and how many at once.
 
 Simulated annealing over queues, from the best plan that is known. Every GPU loads what its queue needs first, one model
-after the other, and evicts nothing; where that does not fit, or servers come and go, or replicas are limited, nothing
-is searched and the plan to start from stands.
+after the other, and evicts nothing; where the plan to start from does not fit that, GPUs swap models as their queues
+ask for them. What compiled iterations do not have, `orders` searches instead.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def improve(search: Search, seed: int, iterations: int | None) -> None:
     if annealing is not None:
         annealing.offer(PlanOrigin.START)
         annealing.anneal(seed, iterations)
-    elif not orders.improve(search, seed, iterations):
-        search.left_out["search"] = "the plan that is known stands: its orders alone do not make a plan"
+    elif (reason := orders.improve(search, seed, iterations)) is not None:
+        search.left_out["search"] = f"the plan that is known stands: {reason}"
 
 
 class _Annealing:

@@ -97,7 +97,7 @@ def test_models_that_left_for_requests_that_wait_do_not_come_back_time_and_again
     instance = beside_loads(random.Random(38))
     search = Search(instance, list(Objective)[38 % 7], 600.0)
     search.offer(simulate(instance, parse_policy("least_tokens")))
-    assert orders.improve(search, 38, 8_000)
+    assert orders.improve(search, 38, 8_000) is None
 
 
 @pytest.mark.parametrize("seed", by_day(range(30), 8))
@@ -107,7 +107,7 @@ def test_tiny_windows_end_as_the_best_of_all_orders(seed: int) -> None:
     search = Search(instance, objective, 600.0)
     search.offer(simulate(instance, parse_policy("turns:hold=20us")))
     queues.improve(search, seed, iterations=20_000)
-    orders.improve(search, seed, iterations=200_000)
+    orders.improve(search, seed, iterations=40_000)
     assert search.value is not None
     assert search.value <= best_order(instance, objective)
 
@@ -132,7 +132,7 @@ def test_limits_of_an_operator_hold() -> None:
     search = Search(held, Objective.MEAN_LATENCY, 600.0)
     search.offer(simulate(held, parse_policy("least_tokens")))
     before = search.value
-    assert orders.improve(search, 0, 6_000)
+    assert orders.improve(search, 0, 6_000) is None
     assert search.value is not None
     assert before is not None
     assert search.value <= before
