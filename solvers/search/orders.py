@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from math import inf, log
 from random import Random
+from typing import TypeVar
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from truenorth.solvers.result import Search
 from truenorth.solvers.search.decoder_tables import tabulate
 from truenorth.solvers.search.serving import FAR, Decisions, Served, Window, serve
 
+_Entry = TypeVar("_Entry")
 _HOT, _COLD = 0.03, 0.001
 """First and last temperature, as multiples of a job's average share of the cost."""
 _NEAR = 8
@@ -41,6 +43,12 @@ class Change:
     holds: dict[int, int] = field(default_factory=dict)
     limits: dict[int, int] = field(default_factory=dict)
     eager: dict[int, bool] = field(default_factory=dict)
+
+
+def _exchange(rows: list[_Entry], new: dict[int, _Entry]) -> None:
+    """Put what is new in place of what is there, and the other way round."""
+    for at in new:
+        rows[at], new[at] = new[at], rows[at]
 
 
 class _Costs:
@@ -136,14 +144,10 @@ class Orders:
     def _exchange(self, change: Change) -> None:
         """Put what a change says in place of what is decided, and the other way round."""
         plan = self._plan
-        for rows, new in (
-            (plan.queue, change.queues),
-            (plan.not_before, change.holds),
-            (plan.limit, change.limits),
-            (plan.eager, change.eager),
-        ):
-            for at in new:
-                rows[at], new[at] = new[at], rows[at]  # type: ignore[index, assignment]
+        _exchange(plan.queue, change.queues)
+        _exchange(plan.not_before, change.holds)
+        _exchange(plan.limit, change.limits)
+        _exchange(plan.eager, change.eager)
         for gpu in change.queues:
             for task in plan.queue[gpu]:
                 self._place[task] = gpu

@@ -143,6 +143,9 @@ class Node:
         self.served = Served([FAR] * count, [NONE] * count, [FAR] * count, [0] * count, [])
         self.failed = False
         self._held_until: dict[int, int] = {}
+        self._left: set[int] = set()
+        self._stride: Stride | None = None
+        self._stride_ends_us = self._run_ends_us = FAR
         self._position, self._interval, self._ready_us, self._asked = 0, -1, 0, NONE
         self._become_available()
 
@@ -414,9 +417,9 @@ class Node:
         instance = self._instance
         self._state = GPUState(instance.cluster.gpus[self._gpu], self._window.weight_bytes, instance.overlap_loads)
         self._state.cache = cache_on(self._window.streams, self._class)
-        self._stride: Stride | None = None
+        self._stride = None
         self._joined_us = NONE
-        self._left: set[int] = set()
+        self._left.clear()
         self._stride_ends_us = self._run_ends_us = FAR
         for there in instance.initial if self._interval == 0 else ():
             if there.gpu == self._gpu and there.model in self._uses:
