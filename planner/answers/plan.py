@@ -220,7 +220,7 @@ BATCHING_STARTS = ("clockwork",)
 STREAM_STARTS = ("least_tokens:known=yes", "least_tokens", "least_requests", "prefix_affinity", "round_robin")
 """In place of them, where tasks are requests of streams."""
 CACHING_STARTS = ("prefix_affinity:precise=on", "least_delay")
-"""Before these, where nodes cache prefixes: search has no moves of its own there."""
+"""Before these, where nodes cache prefixes."""
 GANG_STARTS = ("sjf", "qssf", "easy")
 """In place of them, where tasks run on several GPUs."""
 

@@ -1,16 +1,18 @@
 """Plans of requests: which GPU serves each, in what order, who is held back, and how many at once.
 
 Simulated annealing over queues, from the best plan that is known. Every GPU loads what its queue needs first, one model
-after the other, and evicts nothing; where that does not fit, or servers come and go, or replicas are limited, nothing
-is searched and the plan to start from stands.
+after the other, and evicts nothing; where the plan to start from does not fit that, GPUs swap models as their queues
+ask for them. What compiled iterations do not have, `orders` searches instead.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorth.models.features import SERVING, Feature, missing
+from truenorth.models.features import CACHED, SERVING, Feature, Features, missing
 from truenorth.models.instance import NEVER, NONE, Instance, Ints
 from truenorth.models.objective import Objective
 from truenorth.models.stream_tables import StreamTables
@@ -19,9 +21,11 @@ from truenorth.models.timeline import Residency, ServedRequests, Timeline, file_
 from truenorth.solvers.compiled import random_state
 from truenorth.solvers.incumbents import PlanOrigin
 from truenorth.solvers.result import Search
+from truenorth.solvers.search import orders
 from truenorth.solvers.search.decoder_state import FAR
 from truenorth.solvers.search.decoder_tables import tabulate
 from truenorth.solvers.search.queues_kernel import (
+    KEEPS,
     NOTED,
     NodeStates,
     QueuedPlan,
@@ -33,13 +37,18 @@ from truenorth.solvers.search.queues_kernel import (
     open_gpu,
     run,
 )
+from truenorth.solvers.search.serving import Decisions, Window, serve
 
 _HOT, _COLD = 0.1, 0.001
 """First and last temperature, as multiples of a job's average share of the cost."""
-CHANCES = np.cumsum([0.02, 0.2, 0.05, 0.58, 0.13, 0.02])
-"""How often each kind of move is tried, or one before it: near, far, another GPU, an exchange, a hold, a limit."""
-_ON_ONE_GPU = np.cumsum([0.35, 0.4, 0.0, 0.0, 0.2, 0.05])
+CHANCES = np.array([*np.cumsum([0.02, 0.2, 0.05, 0.58, 0.13]), np.inf, np.inf])
+"""How often each kind of move is tried, or one before it: near, far, another GPU, an exchange, a hold, a limit, a part
+of a turn that passes the next one; else a request joins another turn."""
+_ON_ONE_GPU = np.array([*np.cumsum([0.35, 0.4, 0.0, 0.0, 0.2]), np.inf, np.inf])
 """The same where there is no other GPU."""
+SWAPPING = np.cumsum([0.02, 0.2, 0.05, 0.2, 0.1, 0.01, 0.12])
+_SWAPPING_ON_ONE = np.cumsum([0.1, 0.25, 0.0, 0.0, 0.1, 0.01, 0.2])
+"""The same where models swap."""
 _SLICE_S, _FIRST_MOVES = 0.1, 20
 """How long moves are tried between two looks at the clock; how many at first."""
 _OFFER_EVERY_S = 1.0
@@ -55,15 +64,16 @@ def improve(search: Search, seed: int, iterations: int | None) -> None:
 
     Cost: a move runs what follows it on one or two GPUs again, or all where jobs go across GPUs.
     """
-    annealing = None if search.timeline is None else _Annealing.of(search)
-    if annealing is None:
-        lacking = ", ".join(missing(search.instance, SUPPORTS))
-        unsupported = f"the plan that is known stands: search has no support for {lacking}"
-        kept = "a plan in which every GPU keeps what it loads could not be begun with"
-        search.left_out["search"] = unsupported if lacking else kept
+    lacking = ", ".join(missing(search.instance, SUPPORTS))
+    if lacking:
+        search.left_out["search"] = f"the plan that is known stands: search has no support for {lacking}"
         return
-    annealing.offer(PlanOrigin.START)
-    annealing.anneal(seed, iterations)
+    annealing = None if search.timeline is None else _Annealing.of(search)
+    if annealing is not None:
+        annealing.offer(PlanOrigin.START)
+        annealing.anneal(seed, iterations)
+    elif (reason := orders.improve(search, seed, iterations)) is not None:
+        search.left_out["search"] = f"the plan that is known stands: {reason}"
 
 
 class _Annealing:
@@ -71,16 +81,24 @@ class _Annealing:
 
     def __init__(self, search: Search, queues: Queues) -> None:
         self._search, self._queues = search, queues
-        self._chances = CHANCES if search.instance.n_gpus > 1 else _ON_ONE_GPU
+        several, swaps = search.instance.n_gpus > 1, queues.requests.swaps
+        if swaps:
+            self._chances = SWAPPING if several else _SWAPPING_ON_ONE
+        else:
+            self._chances = CHANCES if several else _ON_ONE_GPU
         self._least = float(queues.plan.total[0])
 
     @classmethod
     def of(cls, search: Search) -> _Annealing | None:
         """Return what starts from the plan of a search; None if it cannot be begun with."""
-        queues = new_queues(search.instance, search.objective)
-        if queues is None or search.timeline is None or not enqueue(queues, search.instance, search.timeline):
-            return None
-        return cls(search, queues)
+        # Where every GPU can keep what it loads, that is searched.
+        for swaps in (False, True) if not search.instance.restrictions.no_swaps else (False,):
+            queues = new_queues(search.instance, search.objective, swaps)
+            if queues is None or search.timeline is None:
+                return None
+            if enqueue(queues, search.instance, search.timeline):
+                return cls(search, queues)
+        return None
 
     def offer(self, origin: PlanOrigin) -> None:
         """Offer the plan as it is."""
@@ -114,17 +132,27 @@ class _Annealing:
             self.offer(PlanOrigin.SEARCH)
 
 
-SUPPORTS = SERVING - {Feature.ENGINES, Feature.REPLICAS, Feature.ABSENCES, Feature.ADAPTERS} | {Feature.DELAYS}
+SUPPORTS: Features = CACHED | {Feature.DELAYS}
+"""What compiled iterations do not have is served by the rules, step by step."""
+_COMPILED: Features = SERVING - {Feature.ENGINES, Feature.REPLICAS, Feature.ABSENCES, Feature.ADAPTERS} | {
+    Feature.DELAYS
+}
 """The compiled iterations have neither contexts nor mixed iterations, shared budgets or KV that grows."""
 
 
-def new_queues(instance: Instance, objective: Objective) -> Queues | None:
-    """Return empty queues of an instance; None where its plans are not of this form, or numbers would not fit."""
+def new_queues(instance: Instance, objective: Objective, swaps: bool = False) -> Queues | None:
+    """Return empty queues of an instance; None where its plans are not of this form, or numbers would not fit.
+
+    Parameters
+    ----------
+    swaps
+        Whether GPUs may swap whose models do not fit all at once.
+    """
     streams = instance.streams
-    if streams is None or missing(instance, SUPPORTS) or instance.n_tasks * instance.n_gpus > _MOST_NUMBERS:
+    if streams is None or missing(instance, _COMPILED) or instance.n_tasks * instance.n_gpus > _MOST_NUMBERS:
         return None
     tables = tabulate(instance, objective, idle_first=False)
-    requests = _tabulate_requests(instance, streams, peaked=not objective.is_sum)
+    requests = _tabulate_requests(instance, streams, not objective.is_sum, swaps)
     if requests is None:
         return None
     seats, n_rows = requests.tau.shape[2] - 1, -(-instance.n_tasks // requests.every)
@@ -132,8 +160,8 @@ def new_queues(instance: Instance, objective: Objective) -> Queues | None:
         tables,
         requests,
         _new_plan(instance, requests, seats),
-        _new_states(instance.n_gpus, seats),
-        _new_trial(instance, n_rows if requests.apart else 1, NOTED + 4 * seats),
+        _new_states(instance.n_gpus, seats, len(instance.models)),
+        _new_trial(instance, n_rows if requests.apart else 1, NOTED + 4 * seats + len(instance.models)),
     )
 
 
@@ -182,13 +210,30 @@ def timeline_of(queues: Queues, instance: Instance) -> Timeline:
         np.where(of_stream, streams.output, 0),
         limits,
     )
-    residencies = tuple(stay for gpu in range(instance.n_gpus) for stay in _residencies(queues, instance, gpu))
-    return Timeline(plan.gpu.copy(), plan.start.copy(), plan.end.copy(), residencies, served=served)
+    residencies = [stay for gpu in range(instance.n_gpus) for stay in _residencies(queues, instance, gpu)]
+    if plan.swaps.any():
+        residencies += _swapped(queues, instance, streams, limits)
+    return Timeline(plan.gpu.copy(), plan.start.copy(), plan.end.copy(), tuple(residencies), served=served)
+
+
+def _swapped(queues: Queues, instance: Instance, streams: StreamTables, limits: Mapping[int, int]) -> list[Residency]:
+    """Return what lies on the GPUs that swap: as they are served by the rules, step by step."""
+    plan, n_gpus = queues.plan, instance.n_gpus
+    queue = [plan.queue[gpu, :length].tolist() for gpu, length in enumerate(plan.length.tolist())]
+    most = [limits.get(gpu, 0) for gpu in range(n_gpus)]
+    decided = Decisions(queue, plan.not_before.tolist(), most, [False] * n_gpus)
+    swapping = [gpu for gpu, how in enumerate(plan.swaps.tolist()) if how != KEEPS]
+    served = serve(Window(instance, streams), decided, swapping, plan.gpu.tolist(), plan.end.tolist())
+    if served is None:
+        raise ValueError("compiled queues serve requests that the rules do not let join")
+    return [stay for each in served for stay in each.stays]
 
 
 def _residencies(queues: Queues, instance: Instance, gpu: int) -> list[Residency]:
-    """Return what lies on a GPU: what was there, then what its queue needs, loaded one after the other."""
+    """Return what lies on a GPU that keeps it: what was there, then what its queue needs, one after the other."""
     requests, users = queues.requests, queues.plan.users[gpu] > 0
+    if queues.plan.swaps[gpu] != KEEPS:
+        return []
     found = [
         Residency(there.model, gpu, 0, 0, None, there.slot, initial=True)
         for there in instance.initial
@@ -203,7 +248,7 @@ def _residencies(queues: Queues, instance: Instance, gpu: int) -> list[Residency
     return found
 
 
-def _tabulate_requests(instance: Instance, streams: StreamTables, peaked: bool) -> RequestTables | None:
+def _tabulate_requests(instance: Instance, streams: StreamTables, peaked: bool, swaps: bool) -> RequestTables | None:
     """Return what requests take; None if numbers would not fit. A task that is no request has a kind of its own."""
     plain = np.flatnonzero(streams.template == NONE)
     kind_of_template = streams.template.copy()
@@ -246,12 +291,13 @@ def _tabulate_requests(instance: Instance, streams: StreamTables, peaked: bool) 
         for first, workflow in zip(instance.template_first.tolist(), instance.workflows, strict=False)
     )
     kv_row, kv_us = _kv_times(instance, streams)
+    able = _able(instance, streams)
     return RequestTables(
         kind=task_kind,
         uncached=streams.uncached.copy(),
         output=np.where(is_request, streams.output, 1),
         held=held,
-        able=_able(instance, streams),
+        able=able,
         tau=tau,
         seats=figures[0].copy(),
         chunk=figures[1].copy(),
@@ -270,6 +316,8 @@ def _tabulate_requests(instance: Instance, streams: StreamTables, peaked: bool) 
         every=max(1, -(-2 * instance.n_tasks * (NOTED + 4 * seats_most) // _NOTED_NUMBERS)),
         apart=apart,
         peaked=peaked,
+        swaps=swaps,
+        largest=np.where(able > 0, held[:, None] * figures[4][task_kind], 0).max(axis=0),
     )
 
 
@@ -330,11 +378,12 @@ def _new_plan(instance: Instance, requests: RequestTables, seats: int) -> Queued
         users=np.zeros((n_gpus, n_kinds), np.int64),
         room=np.zeros(n_gpus, np.int64),
         open_us=np.zeros((n_gpus, n_kinds), np.int64),
+        swaps=np.zeros(n_gpus, np.int64),
         total=np.zeros(2),
     )
 
 
-def _new_states(n_gpus: int, seats: int) -> NodeStates:
+def _new_states(n_gpus: int, seats: int, n_models: int) -> NodeStates:
     def lists() -> Ints:
         return np.zeros((n_gpus, seats + 1), np.int64)
 
@@ -342,7 +391,8 @@ def _new_states(n_gpus: int, seats: int) -> NodeStates:
         return np.zeros(n_gpus, np.int64)
 
     state = np.zeros((n_gpus, NOTED), np.int64)
-    return NodeStates(state, lists(), lists(), lists(), lists(), each(), each(), each(), each())
+    held = np.full((n_gpus, n_models), FAR, np.int64)
+    return NodeStates(state, lists(), lists(), lists(), lists(), each(), each(), each(), each(), held)
 
 
 def _new_trial(instance: Instance, n_rows: int, width: int) -> QueueTrial:
@@ -367,7 +417,7 @@ def _new_trial(instance: Instance, n_rows: int, width: int) -> QueueTrial:
         since=np.full(n_gpus, FAR, np.int64),
         until=np.full(n_gpus, NONE, np.int64),
         grown=np.zeros(1),
-        change=zeros(2 * largest + 2, 4),
+        change=zeros(2 * largest + 2, 5),
         row=zeros(2, n_rows, width),
         row_side=zeros(n_rows),
         row_stamp=zeros(n_rows),

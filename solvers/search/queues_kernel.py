@@ -5,6 +5,9 @@ strides of equal iterations. Where no job has tasks on two GPUs, a GPU is run al
 the first change, until it is empty where it was empty before: what follows is as it was.
 
 A task that is no request is one of a class of its own: one seat, no prompt, one step as long as its run.
+
+A GPU that swaps loads what the next of its queue lacks as soon as there is room, in place of idle models: those that
+its queue needs latest.
 """
 
 from __future__ import annotations
@@ -19,12 +22,14 @@ from truenorth.solvers.compiled import Floats, RandomState, inlined, kernel, ran
 from truenorth.solvers.search.decoder_state import FAR
 from truenorth.solvers.search.decoder_tables import InstanceTables
 
-NOTED = 9
+NOTED = 11
 """Numbers of a noted state before its lists."""
-BOUNDARY, ITERATION, BUDGET, DECODES, FRESH, PROMPTS, SERVED, USED, KIND = range(NOTED)
+BOUNDARY, ITERATION, BUDGET, DECODES, FRESH, PROMPTS, SERVED, USED, KIND, ROOM, COPIED = range(NOTED)
 NOW, TOUCHED, JOBS, ROWS, CHANGES = range(5)
-PLACE, HOLD, LIMIT = range(3)
-"""What a change was: a place in a queue, a hold, a limit."""
+PLACE, HOLD, LIMIT, PASSED = range(4)
+"""What a change was: a place in a queue, a hold, a limit, a part of a queue that has passed the one behind it."""
+KEEPS, SWAPS, LOOKS_AHEAD = range(3)
+"""Whether a GPU keeps what it loads, or swaps; and then, whether what gives way depends on what comes in the queue."""
 _ASKED = NONE
 """Stands for the end of the next stride of a GPU that is to be settled first."""
 _NEAR, _SEARCHED = 8, 4
@@ -63,6 +68,10 @@ class RequestTables(NamedTuple):
         Whether no job has tasks on two GPUs, and no task waits for more than its GPU.
     peaked
         Whether the worst job counts.
+    swaps
+        Whether a GPU may load and evict where not all that its queue needs fits beside the longest request.
+    largest
+        Most bytes of KV that a request holds. Shape [GPU classes].
     """
 
     kind: Ints
@@ -88,6 +97,8 @@ class RequestTables(NamedTuple):
     every: int
     apart: bool
     peaked: bool
+    swaps: bool
+    largest: Ints
 
 
 class QueuedPlan(NamedTuple):
@@ -109,6 +120,8 @@ class QueuedPlan(NamedTuple):
         Tasks of a kind on a GPU. Shape [GPUs, kinds].
     room, open_us
         Bytes that models leave on a GPU, below 0 if they do not fit; when those of a kind are ready there.
+    swaps
+        Per GPU: one of KEEPS to LOOKS_AHEAD; if it swaps, `room` and `open_us` are those of an empty GPU.
     total
         Cost of the plan, and the worst of it.
     """
@@ -128,6 +141,7 @@ class QueuedPlan(NamedTuple):
     users: Ints
     room: Ints
     open_us: Ints
+    swaps: Ints
     total: Floats
 
 
@@ -137,7 +151,8 @@ class NodeStates(NamedTuple):
     Attributes
     ----------
     state
-        Numbers BOUNDARY to KIND. Shape [GPUs, NOTED].
+        Numbers BOUNDARY to COPIED, the last two of which are bytes that models leave, and when the copy engine is free.
+        Shape [GPUs, NOTED].
     decodes
         A heap of iteration x tasks + task: after which iteration whose last token comes. Shape [GPUs, seats].
     fresh, prompt, rest
@@ -146,6 +161,8 @@ class NodeStates(NamedTuple):
         Per GPU: who is next in its queue.
     strides, length_us, ends_us
         The stride to come: iterations, length of each, its end; FAR if none.
+    held
+        When each model is ready on a GPU that swaps; FAR if it is not there. Shape [GPUs, models].
     """
 
     state: Ints
@@ -157,6 +174,7 @@ class NodeStates(NamedTuple):
     strides: Ints
     length_us: Ints
     ends_us: Ints
+    held: Ints
 
 
 class QueueTrial(NamedTuple):
@@ -175,7 +193,7 @@ class QueueTrial(NamedTuple):
     grown
         By how much jobs of one task that have ended cost more than before.
     change
-        What was changed: one of PLACE to LIMIT, and what it was before. Shape [changes, 4].
+        What was changed: one of PLACE to PASSED, and what it was before. Shape [changes, 5].
     row, row_side, row_stamp, rows
         Noted states on two sides, one of which is that of the plan.
     """
@@ -326,7 +344,77 @@ def _fits(on: Queues, gpu: int, task: int) -> bool:
     kind, c = requests.kind[task], on.tables.gpu_class[gpu]
     if state[gpu, SERVED] >= min(requests.seats[kind, c], on.plan.limit[gpu]):
         return False
-    return bool(state[gpu, USED] + requests.held[task] * requests.token_bytes[kind, c] <= on.plan.room[gpu])
+    return bool(state[gpu, USED] + requests.held[task] * requests.token_bytes[kind, c] <= state[gpu, ROOM])
+
+
+# Models of a GPU that swaps
+
+
+@inlined
+def _next_use(on: Queues, gpu: int, model: int) -> int:
+    """Return the place in a queue, from its next on, of the first task that needs a model; FAR if none does."""
+    for at in range(on.nodes.position[gpu], on.plan.length[gpu]):
+        if on.requests.needs[on.requests.kind[on.plan.queue[gpu, at]], model] == 1:
+            return at
+    return int(FAR)
+
+
+@inlined
+def _idles(on: Queues, gpu: int, model: int, kind: int) -> bool:
+    """Say whether a model is there, and neither what is served nor a task of a kind needs it."""
+    state, needs = on.nodes.state, on.requests.needs
+    if on.nodes.held[gpu, model] >= FAR or needs[kind, model] == 1:
+        return False
+    return bool(state[gpu, SERVED] == 0 or needs[state[gpu, KIND], model] == 0)
+
+
+@inlined
+def _free(on: Queues, gpu: int, lacking: int, kind: int) -> bool:
+    """Have idle models leave until no bytes are lacking, none if that would not do; say whether none are lacking."""
+    weights, held, idle = on.tables.weight_bytes, on.nodes.held, 0
+    if lacking <= 0:
+        return True
+    for model in range(len(weights)):
+        if _idles(on, gpu, model, kind):
+            idle += weights[model]
+    if idle < lacking:
+        return False
+    left = lacking
+    while left > 0:
+        latest, leaves = -1, 0
+        for model in range(len(weights)):
+            if _idles(on, gpu, model, kind):
+                # Where it is the only one its next use is not asked for: what was noted before depends on nothing else.
+                use = _next_use(on, gpu, model) if on.plan.swaps[gpu] == LOOKS_AHEAD else 0
+                if use >= latest:
+                    latest, leaves = use, model
+        held[gpu, leaves] = FAR
+        on.nodes.state[gpu, ROOM] += weights[leaves]
+        left -= weights[leaves]
+    return True
+
+
+@inlined
+def _load_for(on: Queues, gpu: int, task: int) -> int:
+    """Load what a task lacks that is next in its queue, as far as there is room; return when all is ready, or FAR."""
+    requests, state, held = on.requests, on.nodes.state, on.nodes.held
+    kind, c, ready = requests.kind[task], on.tables.gpu_class[gpu], 0
+    for model in range(held.shape[1]):
+        if requests.needs[kind, model] == 0:
+            continue
+        if held[gpu, model] >= FAR:
+            # Loads that stop computing wait until nobody is served.
+            if not on.tables.overlap_loads and state[gpu, SERVED] > 0:
+                return int(FAR)
+            lacking = on.tables.weight_bytes[model] + state[gpu, USED] - state[gpu, ROOM]
+            if not _free(on, gpu, lacking, kind):
+                return int(FAR)
+            # Room may be given before the copy engine is free: nobody joins before this task.
+            state[gpu, COPIED] = max(state[gpu, COPIED], state[gpu, BOUNDARY]) + on.tables.load_us[model, c]
+            state[gpu, ROOM] -= on.tables.weight_bytes[model]
+            held[gpu, model] = state[gpu, COPIED]
+        ready = max(ready, held[gpu, model])
+    return int(ready)
 
 
 @inlined
@@ -361,6 +449,19 @@ def _set_stride(on: Queues, gpu: int) -> None:
 
 
 @inlined
+def _makes_room(on: Queues, gpu: int, task: int) -> bool:
+    """Have idle models leave for the KV of a task that is next, has arrived and has a seat; say whether it fits now."""
+    requests, state = on.requests, on.nodes.state
+    kind, c = requests.kind[task], on.tables.gpu_class[gpu]
+    if state[gpu, SERVED] >= min(requests.seats[kind, c], on.plan.limit[gpu]):
+        return False
+    if _arrival(on, task, gpu) > state[gpu, BOUNDARY]:
+        return False
+    lacking = state[gpu, USED] + requests.held[task] * requests.token_bytes[kind, c] - state[gpu, ROOM]
+    return _free(on, gpu, lacking, kind)
+
+
+@inlined
 def _settle(on: Queues, gpu: int) -> bool:
     """Let everybody join who may at this boundary, and say how far it goes from there; False if somebody never fits."""
     requests, plan, nodes, state = on.requests, on.plan, on.nodes, on.nodes.state
@@ -369,9 +470,14 @@ def _settle(on: Queues, gpu: int) -> bool:
         task = plan.queue[gpu, nodes.position[gpu]]
         kind = requests.kind[task]
         empty = state[gpu, SERVED] == 0
-        if not empty and (kind != state[gpu, KIND] or state[gpu, BUDGET] < 1 or not _fits(on, gpu, task)):
+        swaps, loaded = plan.swaps[gpu] != KEEPS, 0
+        if swaps:
+            loaded = _load_for(on, gpu, task)
+        if not empty and (kind != state[gpu, KIND] or state[gpu, BUDGET] < 1):
             break
-        ready = _arrival(on, task, gpu)
+        if not empty and not _fits(on, gpu, task) and not (swaps and _makes_room(on, gpu, task)):
+            break
+        ready = max(_arrival(on, task, gpu), loaded)
         if not empty and ready > state[gpu, BOUNDARY]:
             break
         if empty:
@@ -379,14 +485,14 @@ def _settle(on: Queues, gpu: int) -> bool:
                 break
             begin = max(state[gpu, BOUNDARY], ready)
             # From here on all is as in the plan: the rest of the queue need not be run again.
-            unchanged = requests.apart and nodes.position[gpu] > on.trial.until[gpu]
+            unchanged = requests.apart and not swaps and nodes.position[gpu] > on.trial.until[gpu]
             if unchanged and plan.alone[task] == 1 and plan.start[task] == begin:
                 nodes.position[gpu] = plan.length[gpu]
                 break
             state[gpu, BOUNDARY], state[gpu, ITERATION], state[gpu, USED] = begin, 0, 0
             state[gpu, BUDGET], state[gpu, KIND] = requests.chunk[kind, c], kind
             # It does not fit an empty GPU, so it never will.
-            if not _fits(on, gpu, task):
+            if not _fits(on, gpu, task) and not (swaps and _makes_room(on, gpu, task)):
                 return False
         _join(on, gpu, task, int(empty))
         nodes.position[gpu] += 1
@@ -476,6 +582,10 @@ def _note(on: Queues, gpu: int) -> None:
         trial.row[side, row, at] = nodes.prompt[gpu, index]
         trial.row[side, row, at + 1] = nodes.rest[gpu, index]
         at += 2
+    if plan.swaps[gpu] != KEEPS:
+        for model in range(nodes.held.shape[1]):
+            trial.row[side, row, at] = nodes.held[gpu, model]
+            at += 1
 
 
 @inlined
@@ -492,6 +602,8 @@ def _go_back(on: Queues, gpu: int) -> None:
     if position <= 0:
         for index in range(NOTED):
             nodes.state[gpu, index] = 0
+        nodes.state[gpu, ROOM] = plan.room[gpu]
+        _begin_with(on, gpu)
         return
     row = plan.queue[gpu, position] // requests.every
     side, at = trial.row_side[row], NOTED
@@ -509,6 +621,27 @@ def _go_back(on: Queues, gpu: int) -> None:
         nodes.rest[gpu, index] = trial.row[side, row, at + 1]
         _keep(on, nodes.prompt[gpu, index])
         at += 2
+    if plan.swaps[gpu] != KEEPS:
+        for model in range(nodes.held.shape[1]):
+            nodes.held[gpu, model] = trial.row[side, row, at]
+            at += 1
+
+
+@inlined
+def _begin_with(on: Queues, gpu: int) -> None:
+    """Have on a GPU that swaps the models of time 0 that its queue needs."""
+    requests, held = on.requests, on.nodes.held
+    if on.plan.swaps[gpu] == KEEPS:
+        return
+    for model in range(held.shape[1]):
+        held[gpu, model] = FAR
+        if requests.initial[gpu, model] == 0:
+            continue
+        for kind in range(requests.needs.shape[0]):
+            if requests.needs[kind, model] == 1 and on.plan.users[gpu, kind] > 0:
+                held[gpu, model] = 0
+        if held[gpu, model] == 0:
+            on.nodes.state[gpu, ROOM] -= on.tables.weight_bytes[model]
 
 
 @inlined
@@ -669,7 +802,7 @@ def _forget_changes(on: Queues) -> None:
 def open_gpu(on: Queues, gpu: int) -> None:
     """Say what memory models leave on a GPU, and when those of each kind are ready: all are loaded first."""
     tables, requests, plan = on.tables, on.requests, on.plan
-    c, ready_us, used = tables.gpu_class[gpu], 0, 0
+    c, ready_us, used, models = tables.gpu_class[gpu], 0, 0, 0
     n_kinds = requests.needs.shape[0]
     for kind in range(n_kinds):
         plan.open_us[gpu, kind] = 0
@@ -678,6 +811,7 @@ def open_gpu(on: Queues, gpu: int) -> None:
         needed = False
         for kind in range(n_kinds):
             needed = needed or (requests.needs[kind, model] == 1 and plan.users[gpu, kind] > 0)
+        models += int(needed)
         if requests.initial[gpu, model] == 1:
             used += tables.weight_bytes[model]
         elif needed:
@@ -690,12 +824,19 @@ def open_gpu(on: Queues, gpu: int) -> None:
         for kind in range(n_kinds):
             plan.open_us[gpu, kind] = ready_us
     plan.room[gpu] = tables.memory_bytes[gpu] - used
+    plan.swaps[gpu] = KEEPS
+    if requests.swaps and plan.room[gpu] < requests.largest[c]:
+        plan.swaps[gpu] = SWAPS if models <= 2 else LOOKS_AHEAD
+        plan.room[gpu] = tables.memory_bytes[gpu]
+        for kind in range(n_kinds):
+            plan.open_us[gpu, kind] = 0
 
 
 @inlined
 def _changed(on: Queues, gpu: int, first: int, last: int) -> None:
     trial = on.trial
-    trial.since[gpu], trial.until[gpu] = min(trial.since[gpu], first), max(trial.until[gpu], last)
+    since = 0 if on.plan.swaps[gpu] == LOOKS_AHEAD else first
+    trial.since[gpu], trial.until[gpu] = min(trial.since[gpu], since), max(trial.until[gpu], last)
 
 
 @inlined
@@ -741,6 +882,35 @@ def _remember(on: Queues, what: int, of: int, was: int, where: int) -> None:
 
 
 @inlined
+def _turn_round(on: Queues, gpu: int, first: int, beyond: int) -> None:
+    """Put a part of a queue into the opposite order."""
+    plan, low, high = on.plan, first, beyond - 1
+    while low < high:
+        plan.queue[gpu, low], plan.queue[gpu, high] = plan.queue[gpu, high], plan.queue[gpu, low]
+        low, high = low + 1, high - 1
+    for at in range(first, beyond):
+        plan.place[plan.queue[gpu, at]] = at
+
+
+@inlined
+def _rotate(on: Queues, gpu: int, first: int, cut: int, beyond: int) -> None:
+    """Have the part of a queue before a place pass the one behind it."""
+    _turn_round(on, gpu, first, cut)
+    _turn_round(on, gpu, cut, beyond)
+    _turn_round(on, gpu, first, beyond)
+    _changed(on, gpu, first, beyond - 1)
+
+
+@inlined
+def _pass(on: Queues, gpu: int, first: int, cut: int, beyond: int) -> None:
+    """Have a part of a queue pass the one behind it, and remember that."""
+    at = on.trial.counter[CHANGES]
+    _remember(on, PASSED, gpu, first, first + beyond - cut)
+    on.trial.change[at, 4] = beyond
+    _rotate(on, gpu, first, cut, beyond)
+
+
+@inlined
 def _relocate(on: Queues, task: int, gpu: int, place: int) -> None:
     _remember(on, PLACE, task, on.plan.gpu[task], on.plan.place[task])
     _move(on, task, gpu, place)
@@ -754,6 +924,8 @@ def _undo(on: Queues) -> None:
         what, of = trial.change[index, 0], trial.change[index, 1]
         if what == PLACE:
             _move(on, of, trial.change[index, 2], trial.change[index, 3])
+        elif what == PASSED:
+            _rotate(on, of, trial.change[index, 2], trial.change[index, 3], trial.change[index, 4])
         elif what == HOLD:
             plan.not_before[of] = trial.change[index, 2]
         else:
@@ -776,6 +948,36 @@ def _place_at(on: Queues, gpu: int, now: int) -> int:
 
 
 @inlined
+def _begin_of(on: Queues, gpu: int, place: int) -> int:
+    """Return the first place of a turn: of the tasks of one class behind each other, that at a place among them."""
+    plan, kind, at = on.plan, on.requests.kind, place
+    while at > 0 and kind[plan.queue[gpu, at - 1]] == kind[plan.queue[gpu, place]]:
+        at -= 1
+    return at
+
+
+@inlined
+def _beyond(on: Queues, gpu: int, place: int) -> int:
+    """Return the place behind a turn, of which a place is given."""
+    plan, kind, at = on.plan, on.requests.kind, place + 1
+    while at < plan.length[gpu] and kind[plan.queue[gpu, at]] == kind[plan.queue[gpu, place]]:
+        at += 1
+    return at
+
+
+@inlined
+def _near_own(on: Queues, gpu: int, kind: int, place: int) -> int:
+    """Return the place of a queue nearest to one that is in a turn of a kind; that place itself if there is none."""
+    plan = on.plan
+    for by in range(plan.length[gpu] + 1):
+        if place - by > 0 and on.requests.kind[plan.queue[gpu, place - by - 1]] == kind:
+            return place - by
+        if place + by < plan.length[gpu] and on.requests.kind[plan.queue[gpu, place + by]] == kind:
+            return place + by
+    return place
+
+
+@inlined
 def _go_to(on: Queues, task: int, gpu: int, around: int) -> bool:
     """Move a task, and all that is tied to it, to another GPU, each where its own start falls; False if one cannot."""
     tables, requests, plan = on.tables, on.requests, on.plan
@@ -788,8 +990,10 @@ def _go_to(on: Queues, task: int, gpu: int, around: int) -> bool:
             return False
     for entry in range(first, beyond):
         tied = task + requests.tie_offset[entry]
-        place = _place_at(on, gpu, plan.start[tied])
-        _relocate(on, tied, gpu, max(0, place + around))
+        place = max(0, _place_at(on, gpu, plan.start[tied]) + around)
+        if plan.swaps[gpu] != KEEPS:
+            place = _near_own(on, gpu, requests.kind[tied], min(place, plan.length[gpu]))
+        _relocate(on, tied, gpu, place)
     return True
 
 
@@ -800,9 +1004,12 @@ def _draw_around(random: RandomState, reach: int) -> int:
 
 @inlined
 def _shift(on: Queues, random: RandomState, task: int, reach: int) -> bool:
-    """Move a task to the front or the back of its queue, so many places at most."""
+    """Move a task to the front or the back of its queue, so many places at most; where models swap, of its turn."""
     plan, gpu = on.plan, on.plan.gpu[task]
-    put = min(max(plan.place[task] + _draw_around(random, reach), 0), plan.length[gpu] - 1)
+    first, last = 0, plan.length[gpu] - 1
+    if plan.swaps[gpu] != KEEPS:
+        first, last = _begin_of(on, gpu, plan.place[task]), _beyond(on, gpu, plan.place[task]) - 1
+    put = min(max(plan.place[task] + _draw_around(random, reach), first), last)
     if put == plan.place[task]:
         return False
     _relocate(on, task, gpu, put)
@@ -851,6 +1058,52 @@ def _set_limit(on: Queues, random: RandomState, task: int) -> bool:
 
 
 @inlined
+def _pass_turn(on: Queues, random: RandomState, task: int) -> bool:
+    """Have the end of a turn from a task on, or all of it, pass the next turn; or its beginning the one before."""
+    plan, gpu, place = on.plan, on.plan.gpu[task], on.plan.place[task]
+    begin, beyond, whole = _begin_of(on, gpu, place), _beyond(on, gpu, place), random_below(random, 4) == 0
+    if random_below(random, 2) == 0:
+        if beyond == plan.length[gpu]:
+            return False
+        after = _beyond(on, gpu, beyond)
+        if random_below(random, 4) == 0:
+            after -= random_below(random, after - beyond)
+        _pass(on, gpu, begin if whole else place, beyond, after)
+    else:
+        if begin == 0:
+            return False
+        before = _begin_of(on, gpu, begin - 1)
+        if random_below(random, 4) == 0:
+            before += random_below(random, begin - before)
+        _pass(on, gpu, before, begin, beyond if whole else place + 1)
+    return True
+
+
+@inlined
+def _join_turn(on: Queues, random: RandomState, task: int) -> bool:
+    """Have a task join the next turn of its class, or the one before, anywhere in it."""
+    plan, kind, gpu = on.plan, on.requests.kind, on.plan.gpu[task]
+    at, own = plan.place[task], kind[task]
+    if random_below(random, 2) == 0:
+        at = _beyond(on, gpu, at)
+        while at < plan.length[gpu] and kind[plan.queue[gpu, at]] != own:
+            at += 1
+        if at == plan.length[gpu]:
+            return False
+        # Counted without it, places behind it are one less.
+        _relocate(on, task, gpu, at - 1 + random_below(random, _beyond(on, gpu, at) - at + 1))
+    else:
+        at = _begin_of(on, gpu, at) - 1
+        while at >= 0 and kind[plan.queue[gpu, at]] != own:
+            at -= 1
+        if at < 0:
+            return False
+        begin = _begin_of(on, gpu, at)
+        _relocate(on, task, gpu, begin + random_below(random, at - begin + 2))
+    return True
+
+
+@inlined
 def _propose(on: Queues, random: RandomState, chances: Floats) -> bool:
     """Change something at random; False if what was drawn is no change."""
     plan, task = on.plan, random_below(random, len(on.plan.start))
@@ -864,7 +1117,11 @@ def _propose(on: Queues, random: RandomState, chances: Floats) -> bool:
         return other != plan.gpu[task] and _go_to(on, task, other, _draw_around(random, _NEAR))
     if drawn < chances[3]:
         return _exchange(on, random, task)
-    return _hold(on, random, task) if drawn < chances[4] else _set_limit(on, random, task)
+    if drawn < chances[4]:
+        return _hold(on, random, task)
+    if drawn < chances[5]:
+        return _set_limit(on, random, task)
+    return _pass_turn(on, random, task) if drawn < chances[6] else _join_turn(on, random, task)
 
 
 @inlined
@@ -872,7 +1129,7 @@ def _at_stake(on: Queues) -> float:
     """Return what those cost whose places change: so much may be gained in the end, others' gains aside."""
     cost = 0.0
     for index in range(on.trial.counter[CHANGES]):
-        if on.trial.change[index, 0] == LIMIT:
+        if on.trial.change[index, 0] in (LIMIT, PASSED):
             return np.inf
         cost += on.plan.cost[on.tables.task_job[on.trial.change[index, 1]]]
     return cost

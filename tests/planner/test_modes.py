@@ -15,7 +15,7 @@ from tests.gangs import moldable, servers, window
 from truenorth.models.objective import Status
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.uncertain.spec import tell_means
-from truenorth.planner.command.manners import BAD_INPUT, DONE, run
+from truenorth.planner.command.manners import DONE, run
 from truenorth.planner.inputs.told import stretch_workflow
 
 PAGE = Path(__file__).parents[2] / "docs" / "training.md"
@@ -80,8 +80,3 @@ def test_means_and_factors_are_told_of_every_mode() -> None:
 @pytest.mark.parametrize("policy", ["easy", "offline"])
 def test_policies_are_told_wrongly_of_such_jobs(scenario: Path, policy: str) -> None:
     assert tn.simulate(tn.load(scenario), policy, noise="told=lognormal:0.5").value >= 2448
-
-
-def test_servers_refuse_them(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(app, ["servers", str(scenario), "--slo", "mean latency <= 90 min"]) == BAD_INPUT
-    assert "has no support for tasks with a choice of numbers of GPUs" in capsys.readouterr().err

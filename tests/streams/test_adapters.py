@@ -9,16 +9,27 @@ from typing import Any
 
 import pytest
 
-import truenorth as tn
 from tests.streams.worlds import cluster
 from truenorth.executor import parse_policy, simulate
-from truenorth.models import Instance, Job, MLModel, StreamClass, Task, Timeline, Tokens, Workflow, check, scenario_hash
+from truenorth.models import (
+    Instance,
+    Job,
+    MLModel,
+    Objective,
+    StreamClass,
+    Task,
+    Timeline,
+    Tokens,
+    Workflow,
+    check,
+    scenario_hash,
+)
 from truenorth.models.errors import UserError
-from truenorth.models.features import Feature
 from truenorth.models.objective import completion_us
 from truenorth.models.scenario import scenario_from
 from truenorth.models.scenario.writing import document_of
 from truenorth.models.streams import StreamSpeed
+from truenorth.solvers.result import Search
 from truenorth.solvers.search import queues
 
 NAMES = ("a", "b", "c")
@@ -140,9 +151,16 @@ def test_bad_adapters_are_refused(change: Any, said: str) -> None:
     assert said in str(refused.value)
 
 
-def test_searches_over_requests_do_not_know_adapters() -> None:
-    assert Feature.ADAPTERS not in queues.SUPPORTS
-    answer = tn.plan(scenario_from(data()), time_limit=2)
-    assert answer.result.value == Fraction(43, 22)
-    assert answer.result.lower_bound is not None
-    assert answer.result.lower_bound <= Fraction(43, 22)
+def test_search_lets_requests_of_one_adapter_join_together() -> None:
+    """With room for one adapter each change takes 20 us: `a b a b a b` in turn loads six times, a plan twice."""
+    instance = served([(0, name) for name in "ababab"], 130, seats=1)
+    search = Search(instance, Objective.MEAN_LATENCY, 60.0)
+    search.offer(run(instance)[1])
+    assert search.value is not None
+    before = search.value
+    queues.improve(search, 0, iterations=20_000)
+    assert search.timeline is not None
+    assert len(search.timeline.residencies) == 3
+    # Three of 20 us each from 120 on, then `b` from 180 to 200, and three more.
+    assert search.value == Fraction(140 + 160 + 180 + 220 + 240 + 260, 6)
+    assert search.value < before

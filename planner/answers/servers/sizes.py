@@ -197,7 +197,7 @@ class Sizes:
             taken_s = tuple(_taken_s(self.scenario.instance, gpu) for gpu in sorts.values())
             object.__setattr__(self, "_taken_s", taken_s)
         document = self.scenario.document
-        supports = HELD | {Feature.GANGS, Feature.DELAYS, Feature.DEGREES}
+        supports = HELD | {Feature.GANGS, Feature.MODES, Feature.DELAYS, Feature.DEGREES}
         require(self.scenario.instance, "the question of how many servers", supports)
         if self.chooses_engines and document.cluster.away:
             problem = "has servers that are away, whose engines are to be chosen; write engines, or leave away out"
