@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from truenorth.executor import POLICIES
+from truenorth.executor.policies.on_places import rule_on_places
 from truenorth.models import Instance, InstanceError, ServiceLevels, Timeline, scenario_hash
 from truenorth.models.cluster import FOREVER, MICROSECONDS_PER_SECOND, Availability
 from truenorth.models.errors import QuestionError
+from truenorth.models.features import missing
 from truenorth.models.instance import Ints
 from truenorth.models.record import ABSENT, encode, take
 from truenorth.models.scenario import Scenario, TimelineHeader, load_scenario, write_atomically, write_timeline
@@ -525,7 +528,9 @@ def default_policies(instance: Instance, noise: str | None, order: Sequence[str]
         names = stream_policies(instance, noise)
         return (*names, *([first_come_first(names[0], order)] if order else []))
     if instance.gangs:
-        return SIZING_GANG_POLICIES
+        return tuple(
+            name for name in SIZING_GANG_POLICIES if not missing(instance, rule_on_places(POLICIES[name]).supports)
+        )
     if instance.n_tasks > LONG_TRACE:
         return LONG_TRACE_POLICIES
     return (*DEFAULT_POLICIES, *(BATCHING_POLICIES if instance.batches else ()))
