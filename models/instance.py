@@ -5,6 +5,7 @@ Tasks are numbered 0 to n - 1, job by job in release order, inside a job in the 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -351,7 +352,7 @@ class Instance:
             return f"it lists run times for {', '.join(sorted(task.runtime_us))}, the cluster has {', '.join(kinds)}"
         numbers = [mode.gpus for mode in task.choices]
         if task.gpus > 1 and not any(len(place) in numbers for place in self.places.gpus):
-            return f"there is no place of {' or '.join(map(str, numbers))} GPUs"
+            return f"there is no place of {' or '.join(map(str, numbers))} GPUs{self._places_there_are()}"
         eligible = [gpu for gpu in self.class_gpu if task.runtime_on(gpu.kind) is not None]
         if task.stream is not None and all(gpu.slots for gpu in eligible):
             return "it is a request of a stream, and every eligible GPU has slots"
@@ -364,6 +365,13 @@ class Instance:
             held = f"its models ({sum(sizes)} bytes) and the {task.memory_bytes} bytes that it holds beside them"
             return f"{held} fit no eligible GPU together"
         return "the restrictions leave none"
+
+    def _places_there_are(self) -> str:
+        """Return in words which numbers of GPUs have places; none where places are listed."""
+        if not isinstance(self.cluster.places, str):
+            return ", as cluster.places lists them"
+        held = max(Counter(gpu.server for gpu in self.cluster.gpus).values())
+        return f" (a server has {held} at most; beyond it a task takes whole servers of a group)"
 
     def locate(self, template: int) -> tuple[Workflow, int]:
         """Return the workflow of a template and the task's position in it."""

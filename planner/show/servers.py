@@ -143,7 +143,7 @@ def alternatives_table(found: ServersRecord) -> Table[AlternativeSize]:
         Column("utilisation", lambda row: row.metrics.compute_busy, ".0%"),
         Column("work in GPU-s", lambda row: f"{row.work.gpu_seconds:.4g} of {row.work.offered_gpu_seconds:.4g}"),
     ]
-    title = "Alternatives within 10 % of the best price"
+    title = "Alternatives: the least for each kind of information used, and up to 10 % more"
     return Table(title, columns, found.alternatives)
 
 

@@ -91,7 +91,8 @@ def price_in_words(price: float) -> str:
 def traffic_in_words(growth: GrowthTaken) -> str:
     """Return how much more traffic a size takes."""
     if growth.fails is None:
-        return f"handles {_percent(growth.holds, floor)} more, the most that was tried"
+        as_fast = f"the same jobs {growth.holds:g} times as fast"
+        return f"handles {_percent(growth.holds, floor)} more ({as_fast}), the most that was tried"
     if growth.holds == 1:
         return f"does not handle {_percent(growth.fails, ceil)} more"
     return f"handles {_percent(growth.holds, floor)} more, not {_percent(growth.fails, ceil)}"

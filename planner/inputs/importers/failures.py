@@ -21,6 +21,9 @@ FOR_GOOD = frozenset(("failed", "fail", "failure", "error", "crashed", "out_of_m
 BY_CHANCE = frozenset(("node_fail", "boot_fail", "preempted", "evicted", "revoked", "requeued", "lost"))
 """Of jobs that something else brought down: a retry, which the log lists as a row of its own, may succeed."""
 
+ENDED_OTHERWISE = frozenset(("timeout", "timelimit", "deadline", "cancelled", "canceled", "killed"))
+"""Of jobs that somebody, or a time limit, ended: they held their GPUs and count like others."""
+
 
 def until(text: str) -> int:
     """Read how long failed jobs run: ``run``, as long as in the log, or ``stop:TIME``, that long at most; in us.

@@ -152,14 +152,14 @@ class Rows:
         words = pd.Series(self.columns[column], dtype=object).str.strip().str.lower()
         self.leave_out(words.isin((*ABSENT, *more)).to_numpy(np.bool_), f"no {column}")
 
-    def leave_out_failed(self, column: str, success: Collection[str], failed: Collection[str] = ()) -> None:
+    def leave_out_failed(self, column: str, success: Collection[str], held: Collection[str] = ()) -> None:
         """Set aside rows whose status is none of these words, in any case, counted by what it says.
 
         What follows the word is of no account: Slurm says by whom a job was cancelled.
         """
         text = pd.Series(self.columns[column], dtype=object).str.strip()
         said = text.str.lower()
-        wanted = (*success, *failed)
+        wanted = (*success, *held)
         good = said.isin(wanted) | said.str.split().str[0].isin(wanted)
         if success is SUCCESS:
             good |= said.str.fullmatch(r"2\d\d")

@@ -19,7 +19,7 @@ from truenorth.models.scenario.errors import quote
 from truenorth.models.scenario.quantities import MAX_BATCH, MAX_NUMBER, MAX_SIZE_BYTES, MAX_TIME_US
 from truenorth.models.units import microseconds
 from truenorth.models.workload import WHOLE
-from truenorth.planner.inputs.importers.failures import BY_CHANCE, FOR_GOOD, outcomes, until
+from truenorth.planner.inputs.importers.failures import BY_CHANCE, ENDED_OTHERWISE, FOR_GOOD, outcomes, until
 from truenorth.planner.inputs.importers.formats.shapes import (
     TABLES,
     Shape,
@@ -409,8 +409,8 @@ class TableReader:
         if self.steps:
             rows.leave_out(np.array(["." in text for text in rows.text(self.steps)], np.bool_), "step of a job")
         if self.status:
-            failed = () if self.failed is None else (*FOR_GOOD, *BY_CHANCE)
-            rows.leave_out_failed(self.status, SUCCESS if self.success is None else self.success, failed)
+            held = () if self.failed is None else (*FOR_GOOD, *BY_CHANCE, *ENDED_OTHERWISE)
+            rows.leave_out_failed(self.status, SUCCESS if self.success is None else self.success, held)
         for column in filter(None, (self.start, self.end)):
             rows.leave_out_absent(column, *absent)
         for column in (

@@ -79,3 +79,20 @@ def test_what_cannot_fail(tmp_path: Path) -> None:
         tn.import_trace("table:failed=run", [log])
     with pytest.raises(QuestionError, match="'stop' is not run or stop:TIME"):
         tn.import_trace("helios:failed=stop", [log])
+
+
+def test_jobs_that_a_limit_or_their_user_ended_held_their_gpus(tmp_path: Path) -> None:
+    """As sacct writes them: who never started is left out, whoever held a GPU stays."""
+    log = tmp_path / "sacct.txt"
+    log.write_text(
+        "JobIDRaw|State|Submit|Start|End|ElapsedRaw|AllocTRES\n"
+        "1|COMPLETED|2025-06-05T10:00:00|2025-06-05T10:00:00|2025-06-05T11:00:00|3600|gres/gpu=1\n"
+        "2|TIMEOUT|2025-06-05T10:00:00|2025-06-05T10:00:00|2025-06-05T12:00:00|7200|gres/gpu=2\n"
+        "3|CANCELLED by 7|2025-06-05T10:00:00|2025-06-05T10:00:00|2025-06-05T13:00:00|10800|gres/gpu=2\n"
+        "4|CANCELLED by 7|2025-06-05T10:00:00|Unknown|Unknown|0|\n"
+        "5|FAILED|2025-06-05T10:00:00|2025-06-05T10:00:00|2025-06-05T12:00:00|7200|gres/gpu=1\n"
+        "6|PENDING|2025-06-05T10:00:00|Unknown|Unknown|0|\n"
+    )
+    for options in ("status=State,failed=run", "failed=run,status=State"):
+        made = tn.import_trace(f"table:{options}", [log], gpus_per_server=2)
+        assert _of_jobs(made) == [(1, 1), (2, 1), (3, 1), (2, 0)]
