@@ -262,9 +262,9 @@ class Node:
         # Where KV grows it is known only at the boundary whether there is room.
         if state.refuse_boundary(now) is not None or state.refuse_request(request, self._limit) is not None:
             return False
-        uncached = state.begin_request(request, now)
+        cached = state.begin_request(request, now)
         at = self._position
-        self.served.start[at], self.served.cached[at] = now, request.tokens.uncached - uncached
+        self.served.start[at], self.served.cached[at] = now, cached
         self._joined_us = now
         self._position += 1
         return True
