@@ -44,7 +44,7 @@ DIFFERENT = [
         ("jit", "compass:period=100ms"), noise="told=mean", time_limit_s=7.0, warmup=TENTH, regret=("jit",),
         ray="auto", workers=1, seed=4,
     ),
-    ServersQuestion(LEVELS, **SIZES, spare=1, time_limit_s=7.0, workers=1, seed=4),
+    ServersQuestion(LEVELS, **SIZES, spare=1, split=True, time_limit_s=7.0, workers=1, seed=4),
     ScheduleQuestion(LEVELS, **SIZES, time_limit_s=7.0, workers=1, seed=4, by_us=90_000_000),
     ProfileQuestion("cuda", runner="synthetic", rounds=3, beside=2, memory=True, ray="auto"),
     ReplayQuestion(Path("a b.json"), device="cuda", **DEVICES, check_outputs=True, seed=4),
@@ -109,7 +109,7 @@ def test_every_question_and_every_option_is_tried() -> None:
         if getattr(asked, each.name) == each.default
     }
     asked = {name for name in alike if not name.endswith((".estimates", ".progress"))}  # they become --noise
-    assert asked <= {"ScheduleQuestion.spare"}  # which the command refuses with --by
+    assert asked <= {"ScheduleQuestion.spare", "ScheduleQuestion.split"}  # which the command refuses with --by
 
 
 def test_the_command_quotes_what_the_shell_would_split() -> None:

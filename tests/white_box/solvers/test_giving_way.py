@@ -77,7 +77,7 @@ def test_a_milp_of_too_many_terms_leaves_the_rest_of_the_time_to_local_search(mo
     def give_up(*_: object, **__: object) -> None:
         raise GivenUpError("too many terms")
 
-    monkeypatch.setattr(milp, "formulate", give_up)
+    monkeypatch.setattr("truenorth.models.formulations.milp.formulate", give_up)
     # A GPU holds one model of two: each is loaded once, for 10 us, and used by three jobs of 2 us.
     jobs = [Job(make.chain(make.task("t", 2, [model]), name=model), 0) for model in "ab"] * 3
     built = make.instance(jobs, {"a": 10, "b": 10})

@@ -87,7 +87,7 @@ def test_stops_when_told() -> None:
 
 def test_an_instance_too_large_to_build_in_time_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     # 100 jobs have about 390 tasks: 390**2 pairs on 5 GPUs take HiGHS over a minute.
-    monkeypatch.setattr(milp, "formulate", None)
+    monkeypatch.setattr("truenorth.models.formulations.milp.formulate", None)
     result = milp.solve(_tight(100), Objective.MEAN_LATENCY, 5.0)
     assert result.status is Status.NO_SOLUTION
 
@@ -132,7 +132,7 @@ def test_a_solution_that_contradicts_itself_is_no_plan(monkeypatch: pytest.Monke
     def refuse(*_: object) -> None:
         raise ContradictoryOrderError("a cycle")
 
-    monkeypatch.setattr(milp, "read_timeline", refuse)
+    monkeypatch.setattr("truenorth.models.formulations.milp_plans.read_timeline", refuse)
     result = milp.solve(instance([Job(chain(task("a", 5)), 0)]), Objective.MAKESPAN, 20)
     assert result.status is Status.NO_SOLUTION
     assert result.lower_bound == 5
