@@ -120,6 +120,8 @@ def require(instance: Instance, who: str, supports: Features) -> None:
         refuse_open_engines(instance)
     if lacking:
         problem = f"{who} has no support for {', '.join(lacking)}"
+        if lacking == [Feature.HOLDS]:
+            raise UnsupportedInstanceError(f"{problem}; simulate, bound and servers have, or write hold: false")
         raise UnsupportedInstanceError(f"{problem}; choose another method or leave them out of the scenario")
 
 

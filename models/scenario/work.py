@@ -95,7 +95,8 @@ def _task(document: ScenarioDocument, classes: _Classes, workflow: str, section:
         if source not in section.tasks:
             raise FieldError((*where, "after", source), f"unknown task; {allowed(source, section.tasks)}")
     if task.tied_to is not None and task.tied_to not in section.tasks:
-        problem = f"unknown task {quote(task.tied_to)}; {allowed(task.tied_to, section.tasks)}"
+        others = [each for each in section.tasks if each != name]
+        problem = f"unknown task {quote(task.tied_to)}; {allowed(task.tied_to, others)}"
         raise FieldError((*where, "with"), problem)
     inputs = _inputs(task, section)
     if task.batch is not None:

@@ -18,6 +18,8 @@ def verify_document(scenario: Scenario, document: object) -> Verdict:
     """Compute what a certificate claims again and accept or refuse it; bad content never raises."""
     if isinstance(document, dict) and document.get("method") == METHOD:
         return verify_floor(scenario, document)
+    if isinstance(document, dict) and "method" not in document and "tasks" in document:
+        return Verdict(False, None, "this is a plan and no certificate; truenorth check reads plans")
     return verify(scenario.instance, document)
 
 

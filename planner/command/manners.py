@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from truenorth.planner.answers.whatif import Sweep
     from truenorth.solvers.result import Result
 
-_PIPE_WIDTH = 150
+_PIPE_WIDTH, _ENDLESS = 150, 10_000
 _STANDARD_ERROR = 2
 DONE, NOT_ACHIEVED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
@@ -151,10 +151,20 @@ def _show_in_words(view: object) -> None:
     """Print what a person reads."""
     from rich.console import Console
 
-    # A table squeezed into the 80 columns that a pipe is supposed to have helps nobody.
-    width = None if sys.stdout.isatty() else _PIPE_WIDTH
+    # A table squeezed into the 80 columns that a pipe is supposed to have helps nobody, nor does one that is cut.
+    is_terminal = sys.stdout.isatty()
+    width = None if is_terminal else max(_PIPE_WIDTH, _least_width(view))
     # Whatever a view says is data: no name is mark-up, an emoji's code, or a command to the terminal.
-    Console(markup=False, emoji=False, width=width).print(_Spelt(view))
+    Console(markup=False, emoji=False, width=width).print(_Spelt(view), crop=is_terminal)
+
+
+def _least_width(view: object) -> int:
+    """Return how wide a view is in which no word is broken."""
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    endless = Console(width=_ENDLESS)
+    return Measurement.get(endless, endless.options, view).minimum if hasattr(view, "__rich_measure__") else 0
 
 
 @dataclass(frozen=True, slots=True)

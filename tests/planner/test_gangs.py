@@ -13,7 +13,7 @@ import truenorth as tn
 from tests.command import app
 from truenorth.models.objective import Status
 from truenorth.planner.answers.compare import GANG_POLICIES
-from truenorth.planner.command.manners import DONE, run
+from truenorth.planner.command.manners import DONE, NOT_ACHIEVED, run
 
 PAGE = Path(__file__).parents[2] / "docs" / "training.md"
 MINUTE = 60
@@ -56,6 +56,13 @@ def test_the_command_writes_a_comparison_and_its_report(scenario: Path, tmp_path
     # Beyond the eight GPUs: all sets of three in each server of four, and both servers together.
     assert len(instance["places"]) == 2 * 4 + 1
     assert run(app, ["verify", str(scenario), str(folder / "certificate.json")]) == DONE
+
+
+def test_a_plan_is_no_certificate(scenario: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = tmp_path / "plan.json"
+    run(app, ["plan", str(scenario), "--time-limit", "2", "-o", str(plan)])
+    assert run(app, ["verify", str(scenario), str(plan)]) == NOT_ACHIEVED
+    assert "this is a plan and no certificate; truenorth check" in capsys.readouterr().out
 
 
 def test_a_long_job_of_no_weight_comes_last() -> None:

@@ -33,7 +33,7 @@ def _budget(method: Method = Method.CP_SAT, iterations: int | None = None) -> Bu
     return Budget(time_limit_s=60.0, workers=2, seed=0, method=method, iterations=iterations)
 
 
-@pytest.mark.parametrize("seed", by_day(range(700), 40))
+@pytest.mark.parametrize("seed", by_day(range(700), 20))
 def test_cp_sat_proves_what_the_oracle_finds(seed: int) -> None:
     rng = random.Random(seed)
     made, objective = draw(rng), rng.choice(list(Objective))
@@ -82,7 +82,7 @@ def test_a_proof_by_cp_sat_is_confirmed() -> None:
     assert (found.bound_method, found.confirmed_by) == ("cp-sat", "milp")
 
 
-@pytest.mark.parametrize("seed", by_day(range(1_000, 1_700), 40))
+@pytest.mark.parametrize("seed", by_day(range(1_000, 1_700), 20))
 def test_orders_reach_the_optimum_and_bounds_stay_below(seed: int) -> None:
     rng = random.Random(seed)
     made, objective = draw(rng), rng.choice(list(Objective))
@@ -92,7 +92,7 @@ def test_orders_reach_the_optimum_and_bounds_stay_below(seed: int) -> None:
     assert found.lower_bound is None or found.lower_bound <= best
 
 
-@pytest.mark.parametrize("seed", by_day(range(2_000, 2_600), 30))
+@pytest.mark.parametrize("seed", by_day(range(2_000, 2_600), 15))
 def test_bounds_of_the_torn_twin_hold_and_verify(seed: int) -> None:
     rng = random.Random(seed)
     made, objective = draw(rng), rng.choice(list(Objective))

@@ -226,7 +226,7 @@ def test_bounds_count_what_is_found() -> None:
 
 
 def test_plans_are_not_searched_for() -> None:
-    with pytest.raises(UnsupportedInstanceError, match="KV that is held between requests"):
+    with pytest.raises(UnsupportedInstanceError, match="KV that is held between requests; simulate, bound"):
         tn.plan(scenario_from(AGENT), time_limit="1 s")
 
 

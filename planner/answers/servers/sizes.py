@@ -664,7 +664,7 @@ def candidates(sizes: Sizes, most: int | None, least_gpus: int, spare: int = 0) 
     Raises
     ------
     QuestionError
-        If there are too many mixes.
+        If there are too many mixes, or none that leaves a server when all that is spare is gone.
     """
     upto = [pool.count if most is None else most for pool in sizes.pools]
     # Mere servers have no count of their own that would be the most; of groups there are as many as there are.
@@ -678,4 +678,7 @@ def candidates(sizes: Sizes, most: int | None, least_gpus: int, spare: int = 0) 
         raise QuestionError(f"there are more than {MOST_MIXES} {what}; allowed are fewer", "most")
     mixes = [mix for parts in product(*fleets) if sum(mix := tuple(chain.from_iterable(parts)))]
     mixes = [mix for mix in mixes if is_within(sizes.of_pools(mix), tuple(upto))] if sizes.split else mixes
+    if (largest := max(map(sum, mixes))) <= spare:
+        problem = f"{spare} spare servers of at most {largest} leave none; allowed are fewer, or more servers (--max)"
+        raise QuestionError(problem, "spare")
     return sorted(mixes, key=sizes.order)

@@ -17,7 +17,9 @@ import pytest
 from tests.command import app, run
 from truenorth.models import Objective
 from truenorth.planner.answers.versions import versions
+from truenorth.planner.command import manners
 from truenorth.planner.command.console import ProgressLine
+from truenorth.planner.show.table import Column, Table, terminal
 from truenorth.solvers.clock import Clock
 from truenorth.solvers.incumbents import Progress
 
@@ -198,7 +200,9 @@ def test_a_plan_of_another_scenario_is_refused(command: Command, scenario_file: 
 
 LONG = """\
 import os, sys
+from truenorth.planner.command import manners
 from truenorth.planner.command.console import ProgressLine
+from truenorth.planner.show.table import Column, Table, terminal
 from truenorth.planner.command.start import main
 note, numbers = ProgressLine.watch, [{number}]
 def interrupt(line, progress):
@@ -278,3 +282,11 @@ def test_the_progress_line_says_at_once_that_no_plan_will_be_in_time(monkeypatch
     assert "the limit of 3 s is too short for a first plan, which follows" in str(line)
     line.watch(Progress(3.2, Fraction(1), None))
     assert "too short" not in str(line)
+
+
+def test_nothing_of_a_table_is_cut_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    columns = [Column[int](f"column{at:02}", lambda _: "cell" * 3) for at in range(20)]
+    manners._show_in_words(terminal(Table("wide", columns, [0])))
+    shown = capsys.readouterr().out.splitlines()
+    assert "column19" in shown[2]
+    assert len(shown[2]) == 20 * 15 + 1

@@ -13,7 +13,7 @@ from truenorth.models.formulations.allowance import GivenUpError
 from truenorth.solvers import portfolio
 from truenorth.solvers.bounds.lagrangian.improve import improve as raise_bound
 from truenorth.solvers.budget import Budget, Method
-from truenorth.solvers.exact import milp, start_orders
+from truenorth.solvers.exact import start_orders
 from truenorth.solvers.exact.start_orders_tables import ComputeRate
 from truenorth.solvers.incumbents import Progress
 from truenorth.solvers.result import Result, Search

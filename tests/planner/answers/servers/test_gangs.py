@@ -181,6 +181,8 @@ def test_any_server_may_be_gone() -> None:
     two = training([(2, 10, 0), (2, 10, 0)])
     answer = tn.servers(two, slo="p100 latency <= 10 s", spare=1, time_limit=10)
     assert (answer.servers, answer.proved) == (3, True)
+    with pytest.raises(QuestionError, match="3 spare servers of at most 3 leave none; allowed are fewer"):
+        tn.servers(two, slo="p100 latency <= 10 s", spare=3, max=3)
     with pytest.raises(InputError, match="with runs on several servers, any of which may be gone"):
         tn.servers(training([(4, 10, 0)]), slo="p100 latency <= 10 s", spare=1)
 

@@ -18,6 +18,8 @@ from truenorth.executor.devices.nodes import Nodes, RayNode
 from truenorth.executor.devices.records import SET_ASIDE, STARTED_AGAIN
 
 pytest.importorskip("ray")
+# Two nodes take minutes to start where they share two cores.
+pytestmark = pytest.mark.nightly
 
 TASKS, JOBS = 4, 4
 
