@@ -158,7 +158,7 @@ def _show_in_words(view: object) -> None:
     Console(markup=False, emoji=False, width=width).print(_Spelt(view), crop=is_terminal)
 
 
-def _least_width(view: object) -> int:
+def _least_width(view: Any) -> int:
     """Return how wide a view is in which no word is broken."""
     from rich.console import Console
     from rich.measure import Measurement
