@@ -237,7 +237,8 @@ class ServersAnswer(Answer):
     @property
     def impossible(self) -> bool:
         """Whether it is proved that no number of servers is enough."""
-        return any(done.however_many for done in self.refutations)
+        own = any(done.however_many for done in self.refutations)
+        return own and (self.beside is None or self.beside.impossible)
 
     @property
     def lower_bound(self) -> int | None:
@@ -443,7 +444,7 @@ def answer_sizes(asked: SizesQuestion, scenario: Scenario, budget: Budget, split
         if not long and floor_takes_s(scenario.instance, allowed) > _QUICK_SHARE * budget.time_limit_s:
             try_own_size(hunt, trials)
         tell("fluid bound")
-        floor = floor_of(scenario.instance, allowed, _FLOOR_SHARE * question.left_s)
+        floor = floor_of(_of_any_size(question), allowed, _FLOOR_SHARE * question.left_s)
         least_gpus, question.candidates = floor.gpus, candidates(sizes, most, floor.gpus, spare)
         sizes.refuse_too_many_places(question.candidates[-1])
         hunt.apply_floor(floor)
@@ -501,6 +502,17 @@ def _draw_outages(asked: SizesQuestion, scenario: Scenario, seed: int) -> Outage
     if asked.failures is not None and asked.spare:
         raise QuestionError("is given with spare servers, which are gone all the time; ask for one of them", "failures")
     return None if asked.failures is None else Outages.of(asked.failures, scenario, seed)
+
+
+def _of_any_size(question: Sizing) -> Instance | None:
+    """Return the window on servers on which no run takes longer than on any others; None with too many places."""
+    sizes = question.sizes
+    if not sizes.scenario.instance.gangs:
+        return sizes.scenario.instance
+    try:
+        return question.scenario(sizes.with_all_places(sizes.counts)).instance
+    except InstanceError:
+        return None
 
 
 _TICKS_S, _ON_TICKS, _COINCIDING = (3600, 60, 1), 0.9, 0.5

@@ -50,9 +50,15 @@ def floor_takes_s(instance: Instance, level_tolerances: list[Tolerance]) -> floa
     return len(level_tolerances) * fluid.longest_s(torn(instance))
 
 
-def floor_of(instance: Instance, level_tolerances: list[Tolerance], limit_s: float) -> Floor:
-    """Return the highest fluid bound over the tolerances; one GPU, if that may take longer than a limit."""
-    if floor_takes_s(instance, level_tolerances) > limit_s:
+def floor_of(instance: Instance | None, level_tolerances: list[Tolerance], limit_s: float) -> Floor:
+    """Return the highest fluid bound over the tolerances; one GPU, if that may take longer than a limit.
+
+    Parameters
+    ----------
+    instance
+        The window where no run takes longer than at any size; None: nothing is known of that.
+    """
+    if instance is None or floor_takes_s(instance, level_tolerances) > limit_s:
         return Floor(1, None, level_tolerances[0])
     relaxed = torn(instance)
     floors = [
@@ -176,7 +182,7 @@ class Hunt:
         again = (proof(left) for left in (() if dearest is None else ask.left_of(dearest)))
         self.refutations += [found for found in again if found is not None][:1]
 
-    def _by_floor(self, mix: Mix, floor: Floor) -> SizeRefutation:
+    def _by_floor(self, mix: Mix, floor: Floor) -> SizeRefutation | None:
         try:
             instance = self.question.scenario(mix).instance
         except InstanceError as error:
@@ -190,6 +196,8 @@ class Hunt:
         goal = floor.tolerance.goal(instance)
         bound = fluid.bound(goal.relaxed, goal.objective)
         if bound is None or bound <= goal.most:
+            if instance.gangs:
+                return None  # where there are fewer places runs are torn into other parts
             raise ValueError("the fluid bound of all sizes and that of one disagree")
         document = closed_form_document(goal.instance, goal.objective, "fluid", bound)
         return SizeRefutation(mix, "fluid", goal, bound, document, words)
@@ -208,12 +216,23 @@ class Hunt:
         except InstanceError as error:
             found = nowhere(mix, error)
         if found is not None and found.method == LONGEST_PATH:
-            # One server more than anybody looks at, of every group: a path is nowhere shorter.
-            most = [max(mix[group] for mix in (ask.sizes.counts, ask.candidates[-1])) + 1 for group in range(len(mix))]
-            found = refuted_however_many(ask.scenario(tuple(most)), tuple(most), ask.levels) or found
+            found = self._refute_all() or found
         if found is not None:
             self.refutations.append(found)
         return found is not None
+
+    def _refute_all(self) -> SizeRefutation | None:
+        """Refute every size by a longest path, on servers on which it is nowhere shorter, if that can be."""
+        ask = self.question
+        # One server more than anybody looks at, of every group, and every sort of place there is.
+        more = tuple(max(counts) + 1 for counts in zip(ask.sizes.counts, ask.candidates[-1], strict=True))
+        most = ask.sizes.with_all_places(more)
+        try:
+            return refuted_however_many(ask.scenario(most), most, ask.levels)
+        except InstanceError:  # too many places
+            if not ask.sizes.scenario.instance.gangs:
+                raise
+            return None
 
     def bisect(self, share: float) -> None:
         """Refute by formulas from below, for at most a share of the time left."""

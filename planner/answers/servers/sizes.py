@@ -248,6 +248,15 @@ class Sizes:
             problem = f"{error} (asked about are up to {sum(largest)} servers)"
             raise InputError(self.scenario.source.file, None, "cluster", problem) from None
 
+    def with_all_places(self, mix: Mix) -> Mix:
+        """Return a mix with as many servers more as it takes to have every sort of place that some size has.
+
+        Runs on several GPUs may be faster where a place of more GPUs, or of another kind, begins to be there: what is
+        to hold for every size is asked of this one.
+        """
+        widest = max(sizes_of(self.scenario.instance.workflows))
+        return tuple(max(count, -(-widest // per)) for count, per in zip(mix, self.gpus_per_server, strict=True))
+
     @property
     def counts(self) -> Mix:
         """Servers of each group in the scenario itself."""

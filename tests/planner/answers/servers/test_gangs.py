@@ -17,6 +17,7 @@ from tests.night import by_day
 from truenorth.models import InstanceError
 from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import InputError, Scenario, scenario_from
+from truenorth.planner.answers.servers import hunt
 from truenorth.planner.answers.servers.goal import goals
 from truenorth.planner.answers.servers.sizes import Mix, remainders
 from truenorth.planner.command.manners import DONE, run
@@ -167,6 +168,35 @@ def test_the_number_of_gpus_is_chosen_at_every_size() -> None:
         answer = tn.servers(scenario_from(made), slo=f"p100 latency <= {limit_s} s", time_limit=10)
         assert (answer.servers, answer.proved) == (least, True)
     assert {row.policy: row.mix for row in answer.policies} == dict.fromkeys(("sjf", "easy", "qssf", "fifo"), (2,))
+
+
+def chosen(modes: dict[int, int], jobs: int) -> Scenario:
+    """Return equal jobs on a server of one GPU, with seconds by number of GPUs."""
+    run = {"modes": [{"gpus": gpus, "runtime": f"{run_s} s"} for gpus, run_s in modes.items()]}
+    made = written([(1, 1, 0)] * jobs, servers=1, gpus_per_server=1)
+    made["workflows"] = {f"w{at}": {"tasks": {"run": run}} for at in range(jobs)}
+    return scenario_from(made)
+
+
+def test_what_begins_to_fit_on_more_servers_is_not_refuted_beforehand() -> None:
+    """Sixteen servers have a place for the mode that ends in time; what few of them say holds for no more."""
+    one = chosen({1: 100, 16: 10}, 1)
+    few = tn.servers(one, slo="p100 latency <= 20 s", max=3, time_limit=5)
+    assert (few.servers, few.impossible, few.lower_bound) == (None, False, 4)
+    assert tn.servers(one, slo="p100 latency <= 20 s", time_limit=10).servers == 16
+    # On one GPU eight jobs take 320 GPU-seconds, on four 256: all that these give in 64 s.
+    assert tn.servers(chosen({1: 40, 4: 8}, 8), slo="p100 latency <= 64 s", time_limit=10).servers == 4
+
+
+def test_a_floor_knows_kinds_that_have_no_place_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four runs on two GPUs, of A for 5 s, of B for 50 s: two servers of A do them within 60 s, the file has one."""
+    made = mixed([{"runtime": {"A": "5 s", "B": "50 s"}, "gpus": 2}] * 4, ("A", 1, 2), ("B", 1, 1))
+    made = made.changed({"cluster.groups[0].count": 1})
+    for longest in (hunt.LONG_TRACE, 1):
+        monkeypatch.setattr(hunt, "LONG_TRACE", longest)
+        answer = tn.servers(made, slo="p100 latency <= 60 s", max=4, time_limit=10)
+        assert answer.mix == (2, 0)
+        assert not any(done.mix[0] >= 2 for done in answer.refutations)
 
 
 def test_cp_sat_alone_refutes_no_size_but_two_solvers_do() -> None:
