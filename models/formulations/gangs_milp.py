@@ -129,7 +129,7 @@ class GangVariables(MilpCosts):
             for t, ways in enumerate(choices.options)
         ]
         self._declare_costs(choices, scaled)
-        meeting = [{gpu for t_, gpu in self.on if t_ == t} for t in tasks]
+        meeting = [set(choices.on(t)) for t in tasks]
         pairs = [pair for t, u in combinations(tasks, 2) if meeting[t] & meeting[u] for pair in ((t, u), (u, t))]
         self.before = {(t, u): self._binary(f"before[{t},{u}]") for t, u in pairs}
 
