@@ -50,23 +50,23 @@ def improve(search: Search, budget: Budget) -> tuple[tuple[Fraction, str], Price
         orders.improve(search, budget.seed, budget.workers, budget.iterations)
         return formula, None
     if budget.method is Method.CP_SAT:
-        _prove(search, budget)
+        _prove(search.in_ticks(), budget)
         return formula, None
     if budget.method is Method.MILP:
         from truenorth.solvers.exact import milp
 
-        milp.improve(search, budget.workers, budget.seed)
+        milp.improve(search.in_ticks(), budget.workers, budget.seed)
         return formula, None
     exact = budget.method is Method.AUTO and instance.n_tasks <= shares.exact_tasks
     if exact:
-        _prove(search.part(shares.gangs_exact_share * search.clock.left_s), budget)
+        _prove(search.part(shares.gangs_exact_share * search.clock.left_s).in_ticks(), budget)
     if search.proved:
         return formula, None
     left_s = search.clock.left_s * (shares.gangs_exact_share if exact else 1.0)
     priced = _anneal_and_bound(search.part(left_s), twin, budget)
     # What was left open by then has another turn, from a better plan.
     if exact and not search.proved:
-        _prove(search, budget)
+        _prove(search.in_ticks(), budget)
     return formula, priced
 
 

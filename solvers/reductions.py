@@ -23,7 +23,7 @@ find its plans in a fraction of the time that batches take to arrange.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -47,7 +47,7 @@ from truenorth.models import (
     assert_feasible,
 )
 from truenorth.models.cluster import FOREVER, Availability
-from truenorth.models.features import NO_RULES, SEVERAL_AT_A_TIME, Feature, missing, require
+from truenorth.models.features import MOLDABLE, NO_RULES, SEVERAL_AT_A_TIME, Feature, missing, require
 from truenorth.models.instance import NEVER, NONE, Instance, Ints
 from truenorth.models.objective import Term, charges
 from truenorth.models.restrictions import Restrictions
@@ -290,7 +290,7 @@ def ticks_of(instance: Instance, objective: Objective) -> Ticks | None:
     """Return the twin of a window that counts in a longer unit; None if there is none, or the window is large."""
     # Batches of a class that run side by side start a microsecond apart.
     apart = bool(instance.batches) and bool((instance.template_share < WHOLE).any())
-    supported = SEVERAL_AT_A_TIME | {Feature.DELAYS}
+    supported = SEVERAL_AT_A_TIME | MOLDABLE | {Feature.DELAYS}
     if apart or missing(instance, supported) or instance.n_tasks > _MOST_IN_TICKS:
         return None
     tick_us = gcd(*(abs(time) for time in _times_us(instance, objective) if time not in (NEVER, FOREVER)))
@@ -326,16 +326,18 @@ def _divided(instance: Instance, by: int) -> Instance:
     def link(old: Link) -> Link:
         return Link(old.latency_us // by, None if old.bandwidth is None else old.bandwidth * by)
 
+    def shorter(times: Mapping[Any, int]) -> dict[Any, int]:
+        return {key: max(1, time // by) for key, time in times.items()}
+
     def batch(old: BatchClass | None) -> BatchClass | None:
         if old is None:
             return None
-        tables = {kind: {n: max(1, time // by) for n, time in t.items()} for kind, t in old.runtime_us.items()}
-        return replace(old, runtime_us=tables)
+        return replace(old, runtime_us={kind: shorter(times) for kind, times in old.runtime_us.items()})
 
     def task(old: Task) -> Task:
-        times = {kind: max(1, time // by) for kind, time in old.runtime_us.items()}
+        modes = tuple(replace(mode, runtime_us=shorter(mode.runtime_us)) for mode in old.modes)
         inputs = tuple(replace(edge, delay_us=edge.delay_us // by) for edge in old.inputs)
-        return replace(old, runtime_us=times, batch=batch(old.batch), inputs=inputs)
+        return replace(old, runtime_us=shorter(old.runtime_us), batch=batch(old.batch), inputs=inputs, modes=modes)
 
     def workflow(old: Workflow) -> Workflow:
         ideal_us = None if old.ideal_us is None else max(1, old.ideal_us // by)
@@ -355,9 +357,9 @@ def _divided(instance: Instance, by: int) -> Instance:
 
     network = instance.cluster.network
     links = replace(network, between=link(network.between), within=link(network.within))
-    cluster = Cluster(tuple(map(gpu, instance.cluster.gpus)), links)
-    shorter = instance.with_workflows(workflow, catalogue=())
-    return replace(shorter, cluster=cluster, jobs=tuple(map(job, shorter.jobs)))
+    cluster = replace(instance.cluster, gpus=tuple(map(gpu, instance.cluster.gpus)), network=links)
+    made = instance.with_workflows(workflow, catalogue=())
+    return replace(made, cluster=cluster, jobs=tuple(map(job, made.jobs)))
 
 
 def close(twin: Instance, timeline: Timeline) -> Timeline:

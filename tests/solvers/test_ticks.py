@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
 from experiments.benchmarks.textbook import draw
+from tests import gangs
 from tests import instances as make
 from truenorth.executor import parse_policy, simulate
 from truenorth.models import BatchClass, Instance, Job, Objective, Task, check, timeline_value
@@ -63,6 +66,26 @@ def test_a_plan_off_the_grid_is_a_plan_of_the_twin_and_no_worse(seed: int) -> No
     assert timeline_value(scenario.objective, ticks.twin, rounded) * ticks.value <= timeline_value(
         scenario.objective, scenario.instance, late
     )
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(("of", "least"), [(gangs.draw, gangs.optimum), (gangs.draw_moldable, gangs.moldable_optimum)])
+def test_runs_on_several_gpus_are_counted_in_their_unit(
+    of: Callable[[random.Random], Instance], least: Callable[[Instance, Objective], Fraction], seed: int
+) -> None:
+    rng = random.Random(seed)
+    drawn, objective = of(rng), rng.choice(list(Objective))
+    longer = drawn.with_tasks(lambda task: task.with_times(lambda us: 2 * SECOND * us))
+    jobs = tuple(
+        replace(job, release_us=2 * SECOND * job.release_us, deadline_us=2 * SECOND * (job.deadline_us or 0))
+        for job in longer.jobs
+    )
+    window = replace(longer, jobs=jobs, catalogue=())
+    ticks = ticks_of(window, objective)
+    assert ticks is not None
+    assert ticks.tick_us % SECOND == 0
+    assert ticks.twin.places.gpus == window.places.gpus
+    assert least(ticks.twin, objective) * ticks.value == least(window, objective)
 
 
 def test_a_bound_between_two_seconds_is_rounded_up_to_the_next() -> None:
