@@ -219,7 +219,8 @@ def _new_plan(instance: Instance, prepared: _Prepared, order: Ints, mode: Ints) 
     start, server, taken = (np.zeros(n, np.int64) for _ in range(3))
     instant, used = (np.zeros((len(prepared.servers), instants), np.int64) for _ in range(2))
     length, done = np.zeros(len(prepared.servers), np.int64), np.zeros(len(instance.jobs), np.int64)
-    shaped = instant, used, length, done, np.full(1, float(FAR))
+    open_us = np.zeros((len(prepared.servers), int(prepared.tables.held.max()) + 1), np.int64)
+    shaped = instant, used, length, open_us, done, np.full(1, float(FAR))
     return GangPlan(order.copy(), mode.copy(), start, server, taken, *shaped)
 
 

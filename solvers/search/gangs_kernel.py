@@ -82,6 +82,8 @@ class GangPlan(NamedTuple):
         Per task: when and where, for a run across servers the first of them; the bits of the GPUs that it takes there.
     instant, used, length
         Per server: from when on what is taken. Shape [servers, instants]; [servers].
+    free_from
+        Per server and number of GPUs: before this so many are free at no time. Shape [servers, GPUs + 1].
     done
         Per job: its completion. Shape [jobs].
     cost
@@ -96,6 +98,7 @@ class GangPlan(NamedTuple):
     instant: Ints
     used: Ints
     length: Ints
+    free_from: Ints
     done: Ints
     cost: Floats
 
@@ -124,11 +127,21 @@ def _block(used: int, size: int, held: int) -> int:
 
 
 @kernel
-def _earliest(tables: GangTables, plan: GangPlan, server: int, size: int, release: int, run: int) -> tuple[int, int]:
-    """Return when a server first has GPUs for so long, and which (any: how many)."""
-    at, held, any_gpus = _segment(plan, server, release), tables.held[server], tables.any_gpus[0]
+def _earliest(
+    tables: GangTables, plan: GangPlan, server: int, size: int, release: int, run: int, latest: int
+) -> tuple[int, int]:
+    """Return when a server first has GPUs for so long, and which (any: how many); FAR if that is after `latest`."""
+    held, any_gpus, open_us = tables.held[server], tables.any_gpus[0], plan.free_from[server, size]
+    at = _segment(plan, server, max(release, open_us))
+    if release <= open_us:
+        # What is taken stays so while runs are added: whoever comes next need not look there again.
+        while plan.used[server, at] + size > held if any_gpus else _block(plan.used[server, at], size, held) == 0:
+            at += 1
+        plan.free_from[server, size] = max(open_us, plan.instant[server, at])
     while True:
         start = max(release, plan.instant[server, at])
+        if start > latest:
+            return FAR, 0
         until, taken, here, blocked = start + run, 0, at, False
         while here < plan.length[server] and plan.instant[server, here] < until:
             if any_gpus:
@@ -173,8 +186,8 @@ def _place(tables: GangTables, plan: GangPlan, task: int) -> int:
         run = tables.run[mode, server]
         if run < 0:
             continue
-        start, taken = _earliest(tables, plan, server, size, release, run)
-        if start + run <= best:
+        start, taken = _earliest(tables, plan, server, size, release, run, best - run)
+        if start < FAR:
             used = plan.used[server, _segment(plan, server, start)]
             if start + run < best or used > best_used:
                 best, best_server, best_taken, best_used = start + run, server, taken, used
@@ -225,6 +238,7 @@ def _all_free(plan: GangPlan, server: int, start: int, run: int) -> int:
 @kernel
 def decode(tables: GangTables, plan: GangPlan) -> float:
     """Plan the runs in their order; return what the plan costs."""
+    plan.free_from.fill(0)
     for server in range(len(tables.held)):
         plan.instant[server, 0], plan.used[server, 0], plan.length[server] = 0, 0, 1
     for job in range(len(plan.done)):
