@@ -17,7 +17,7 @@ import numpy as np
 from truenorth.models import tables
 from truenorth.models.cluster import GPU, Cluster
 from truenorth.models.errors import UserError
-from truenorth.models.places import Places
+from truenorth.models.places import Places, ways_between
 from truenorth.models.prefixes import Prefixes
 from truenorth.models.restrictions import (
     InitialResidency,
@@ -470,7 +470,8 @@ class Instance:
         if source == target:
             return 0
         if max(source, target) >= self.n_gpus:
-            ways = self.places.ways(source, target, self.gpu_class, self.gpu_server)
+            gpus = self.places.gpus
+            ways = ways_between(gpus[source], gpus[target], self.gpu_class, self.gpu_server)
             return min((int(self.transfer_us[edge, a, b, same_server]) for a, b, same_server in ways), default=0)
         same_server = int(self.gpu_server[source] == self.gpu_server[target])
         return int(self.transfer_us[edge, self.gpu_class[source], self.gpu_class[target], same_server])

@@ -6,7 +6,7 @@ GPUs that some task asks for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, groupby, pairwise
 from math import comb
@@ -75,18 +75,6 @@ class Places:
         within = np.arange(len(each), dtype=np.int64) - np.repeat(np.cumsum(size[places]) - size[places], size[places])
         return each, gpu[first[places[each]] + within]
 
-    def ways(
-        self, source: int, target: int, gpu_class: Sequence[int] | Ints, gpu_server: Sequence[int] | Ints
-    ) -> set[tuple[int, int, int]]:
-        """Return the ways between two places: classes of a GPU here and there, and 1 if both are in one server.
-
-        None if the places share a GPU: then nothing travels (rule G4).
-        """
-        if not set(self.gpus[source]).isdisjoint(self.gpus[target]):
-            return set()
-        here, there = ({(gpu_class[gpu], gpu_server[gpu]) for gpu in self.gpus[place]} for place in (source, target))
-        return {(int(a), int(b), int(one == other)) for a, one in here for b, other in there}
-
     def settle(self, start_us: Ints, end_us: Ints, among: Sequence[tuple[Sequence[int], int]]) -> Ints:
         """Return the place of each run: of the GPUs that it is given, the lowest that are free, as many as it takes.
 
@@ -111,6 +99,19 @@ class Places:
             free_us.update(dict.fromkeys(taken, int(end_us[run])))
             place[run] = self.number[taken]
         return place
+
+
+def ways_between(
+    source: Collection[int], target: Collection[int], gpu_class: Sequence[int] | Ints, gpu_server: Sequence[int] | Ints
+) -> set[tuple[int, int, int]]:
+    """Return the ways between two sets of GPUs: the class of one here and of one there, and 1 if in one server.
+
+    None if the sets share a GPU: then nothing travels (rule G4).
+    """
+    if not set(source).isdisjoint(target):
+        return set()
+    here, there = ({(int(gpu_class[gpu]), int(gpu_server[gpu])) for gpu in gpus} for gpus in (source, target))
+    return {(a, b, int(one == other)) for a, one in here for b, other in there}
 
 
 def _servers(cluster: Cluster) -> Iterator[list[list[int]]]:

@@ -29,6 +29,7 @@ import numpy as np
 
 from truenorth.models.cluster import Cluster
 from truenorth.models.instance import NEVER, Instance
+from truenorth.models.places import ways_between
 from truenorth.models.workload import Edge, Task, Workflow
 
 
@@ -95,11 +96,8 @@ def _inputs(
 def _least_transfer(instance: Instance, template: int, offset: int, edge: int) -> int:
     """Return how long an output takes at least, from any place of its source to any place of a template."""
     here, there = (_able(instance, each) for each in (template + offset, template))
-    if not here.isdisjoint(there):
-        return 0
-    sorts = [{(int(instance.gpu_class[gpu]), int(instance.gpu_server[gpu])) for gpu in gpus} for gpus in (here, there)]
-    ways = {(a, b, int(one == other)) for a, one in sorts[0] for b, other in sorts[1]}
-    return min(int(instance.transfer_us[edge, a, b, same_server]) for a, b, same_server in ways)
+    ways = ways_between(here, there, instance.gpu_class, instance.gpu_server)
+    return min((int(instance.transfer_us[edge, a, b, same_server]) for a, b, same_server in ways), default=0)
 
 
 def _able(instance: Instance, template: int) -> set[int]:
