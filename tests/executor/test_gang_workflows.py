@@ -116,6 +116,16 @@ def test_every_policy_keeps_the_rules_and_its_plan_replays(seed: int) -> None:
         assert np.array_equal(again.place, timeline.place), policy
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_runs_that_end_at_other_times_than_told_break_no_rule(seed: int) -> None:
+    rng = random.Random(seed)
+    told = draw_workflows(rng)
+    truth = told.with_tasks(lambda each: each.with_times(lambda us: max(1, us + rng.randint(-3, 3))))
+    for policy in POLICIES:
+        timeline = simulate(told, parse_policy(policy), truth=truth)
+        assert check(truth, timeline) == [], policy
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_future_changes_no_past_action(policy: str) -> None:
     for seed in range(12):
