@@ -17,7 +17,7 @@ import numpy as np
 from truenorth.models import tables
 from truenorth.models.cluster import GPU, Cluster
 from truenorth.models.errors import UserError
-from truenorth.models.places import Places
+from truenorth.models.places import Places, ways_between
 from truenorth.models.prefixes import Prefixes
 from truenorth.models.restrictions import (
     InitialResidency,
@@ -330,7 +330,7 @@ class Instance:
             raise InstanceError(f"job {self.task_job[task]}, {name}: {problem}")
 
     def _refuse_loaded_gangs(self) -> None:
-        """Refuse what runs on several GPUs cannot have yet: models, inputs and GPUs that come and go."""
+        """Refuse what runs on several GPUs cannot have yet: models and GPUs that come and go."""
         streams = any(task.stream is not None for workflow in self.workflows for task in workflow.tasks)
         if self.gangs and (streams or self.batches):
             raise InstanceError("runs on several GPUs beside streams or batches; allowed are tasks with run times")
@@ -338,8 +338,6 @@ class Instance:
             name = f"{self.template_name(template)} takes {self.template_gpus[template]} GPUs"
             if self.needs[template]:
                 raise InstanceError(f"{name} and needs models; allowed are tasks without models on several GPUs")
-            if self.input_us[template] or self.inputs[template] or self.outputs[template]:
-                raise InstanceError(f"{name} and waits for others, or others for it; allowed are tasks by themselves")
         if self.gangs and not self.always_available:
             raise InstanceError("runs on several GPUs where servers come and go; allowed are servers that stay")
 
@@ -468,9 +466,13 @@ class Instance:
         return int(self.load_us[model, self.gpu_class[gpu]])
 
     def transfer_time(self, edge: int, source: int, target: int) -> int:
-        """Return the transfer time along an edge between two GPUs in microseconds: zero on the same one (T2)."""
+        """Return the transfer time along an edge between two places in microseconds: zero on the same one (T2, G4)."""
         if source == target:
             return 0
+        if max(source, target) >= self.n_gpus:
+            gpus = self.places.gpus
+            ways = ways_between(gpus[source], gpus[target], self.gpu_class, self.gpu_server)
+            return min((int(self.transfer_us[edge, a, b, same_server]) for a, b, same_server in ways), default=0)
         same_server = int(self.gpu_server[source] == self.gpu_server[target])
         return int(self.transfer_us[edge, self.gpu_class[source], self.gpu_class[target], same_server])
 
@@ -487,10 +489,11 @@ class Instance:
         gpus, same_server = self.cluster.gpus, bool(self.gpu_server[source] == self.gpu_server[target])
         return self.cluster.network.transfer_us(size_bytes, gpus[source], gpus[target], same_server)
 
-    def earliest_start(self, task: int, gpu: int) -> int:
-        """Return when a task's job is released and its input bytes have reached a GPU (T1, T2), in microseconds."""
+    def earliest_start(self, task: int, place: int) -> int:
+        """Return when a task's job is released and its input bytes have reached a place (T1, T2), in microseconds."""
         job = self.task_job[task]
-        there = self.job_ingress[job] in (NONE, self.gpu_server[gpu])
+        ingress = self.job_ingress[job]
+        there = ingress == NONE or any(ingress == self.gpu_server[gpu] for gpu in self.places.gpus[place])
         return int(self.job_release_us[job]) + (0 if there else int(self.input_us[self.task_template[task]]))
 
     def earliest_starts(self) -> Ints:

@@ -389,14 +389,16 @@ class TaskSection(Section):
     @model_validator(mode="after")
     def _on_several_gpus(self) -> TaskSection:
         _check_across(self.across, self.gpus)
-        others = self._says_of({"models", "share", "batch", "stream", "after", "input"})
+        others = self._says_of({"models", "share", "batch", "stream"})
         beside = others | self._says_of({"gpus", "across"})
         if self.modes is not None and beside:
             key = min(beside)
-            raise problem(f"has modes and {key}; allowed is memory beside modes, and gpus and across in each", key)
+            beside_them = "memory beside modes, output, after and input, and gpus and across in each"
+            raise problem(f"has modes and {key}; allowed is {beside_them}", key)
         if self.gpus > 1 and others:
             key = min(others)
-            raise problem(f"has gpus: {self.gpus} and {key}; allowed is runtime, memory and across with it", key)
+            with_it = "runtime, memory, across, output, after and input with it"
+            raise problem(f"has gpus: {self.gpus} and {key}; allowed is {with_it}", key)
         return self
 
     @model_validator(mode="after")

@@ -105,7 +105,7 @@ def _task(document: ScenarioDocument, classes: _Classes, workflow: str, section:
         return _request(classes, where, task, inputs)
     if task.modes is not None:
         modes = (Mode(mode.gpus, mode.runtime, mode.across) for mode in task.modes)
-        return Task.of_modes(name, modes, task.memory)
+        return replace(Task.of_modes(name, modes, task.memory), inputs=inputs, input_bytes=task.input)
     with blame((*where, "models"), "each model once"):
         plain = Task(name, task.runtime or {}, task.models, inputs, task.share, task.memory, None, task.input)
         return replace(plain, gpus=task.gpus, across=task.across) if task.gpus > 1 else plain
@@ -214,7 +214,7 @@ def _attributes(task: Task) -> dict[str, Any]:
         return {**_request_attributes(task), **given}
     held = {"memory": f"{task.memory_bytes} B"} if task.memory_bytes else {}
     if task.modes:
-        return {"modes": [_mode_attributes(mode) for mode in task.modes], **held}
+        return {"modes": [_mode_attributes(mode) for mode in task.modes], **given, **held}
     asked: dict[str, Any] = {"models": list(task.models), "runtime": _runtime_text(task.runtime_us), **given}
     if task.share != WHOLE:
         asked["share"] = task.share / WHOLE

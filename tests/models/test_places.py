@@ -76,9 +76,6 @@ def test_what_several_gpus_cannot_have_yet_is_refused() -> None:
     loaded = replace(task("run", 5, ["m"]), gpus=2)
     with pytest.raises(InstanceError, match="takes 2 GPUs and needs models"):
         instance([Job(Workflow("w", (loaded,)), 0)], {"m": 1}, servers(1, 2))
-    waiting = Workflow("w", (replace(task("a", 5), gpus=2), task("b", 5, after={"a": 0})))
-    with pytest.raises(InstanceError, match="waits for others"):
-        instance([Job(waiting, 0)], on=servers(1, 2))
     assert features_of(window(pair, on=servers(1, 2))) == [Feature.GANGS]
 
 
