@@ -264,8 +264,8 @@ def test_what_no_kind_does_alone_two_may_do_apart() -> None:
     assert not answer.impossible
     assert answer.mix == (1, 0, 0, 1)
     assert answer.proved
-    # Alone on A it takes 0.01 + 9.9 s, on B 10 + 0.099 s: a slowdown of 0.0113 and of no less than 1.
-    for level in ("p100 slowdown <= 0.0114", "p100 time per token <= 20 ms"):
+    # KV takes 0.1 s besides: 0.209 s of the 9.91 s that it takes alone on A.
+    for level in ("p100 slowdown <= 0.0211", "p100 time per token <= 20 ms"):
         answer = tn.servers(
             scenario_from(given), ServiceLevels.parse(level), policies=[POLICY], split=True, time_limit=10
         )
