@@ -145,7 +145,7 @@ def draw(seed: int) -> tuple[Requests, dict[str, int], dict[str, float], Service
     return requests, rates, prices, ServiceLevels.parse(*levels)
 
 
-@pytest.mark.parametrize("seed", by_day([*range(4), *range(20, 27), *range(4, 20), *range(27, 60)], 11))
+@pytest.mark.parametrize("seed", by_day([*range(3), *range(20, 24), *range(3, 20), *range(24, 60)], 7))
 def test_the_cheapest_fleet_of_both_forms(seed: int) -> None:
     requests, rates, prices, levels = draw(seed)
     most = 4 if len(rates) == 1 else 2
