@@ -155,7 +155,7 @@ def _sessions(requests: TokenRequests, calls: Calls) -> str:
     if not later.any():
         return said
     middle = float(np.quantile(calls.delay_us[later], 0.5, method="inverted_cdf")) / 1e6
-    alone = int((requests.session == "").sum())
+    alone = 0 if requests.session is None else requests.session.tolist().count("")
     apart = f"; {alone:,} without a session are jobs by themselves" if alone else ""
     return f"{said}, each after the one before it and what passed between them, {middle:.4g} s in the median{apart}"
 

@@ -24,7 +24,7 @@ OPTIONS = "release=arrived_s,prompt=input_tokens,output=output_tokens,unit=s"
 SESSIONS = f"tokens:{OPTIONS},session=conversation,end=ended_s"
 
 
-def imported(folder: Path, rows: list[tuple[object, ...]], options: str = SESSIONS, **more: Any) -> Imported:
+def imported(folder: Path, rows: list[tuple[Any, ...]], options: str = SESSIONS, **more: Any) -> Imported:
     log, catalogue = folder / "log.csv", folder / "catalogue.yaml"
     with log.open("w", newline="") as file:
         csv.writer(file).writerows([COLUMNS, *rows])
@@ -32,7 +32,7 @@ def imported(folder: Path, rows: list[tuple[object, ...]], options: str = SESSIO
     return import_trace(options, [log], catalogue=Catalogued.load(catalogue), **more)
 
 
-ROWS: list[tuple[object, ...]] = [
+ROWS: list[tuple[Any, ...]] = [
     (0, 3, 900, 100, "a", ""),
     (1, 9, 500, 50, "b", 400),
     (5, 8, 1200, 60, "a", 950),
@@ -175,7 +175,7 @@ def agents(rng: random.Random, hold: bool) -> dict[str, Any]:
 def test_the_log_of_a_simulation_is_that_scenario_again(seed: int, hold: bool, tmp_path: Path) -> None:
     """Arrivals, ends and tokens of every call are logged, and give back its jobs, delays and timeline."""
     given = scenario_from(agents(random.Random(seed), hold))
-    ran, rows = tn.simulate(given, "least_tokens"), []
+    ran, rows = tn.simulate(given, "least_tokens"), list[tuple[Any, ...]]()
     for job, of in enumerate(given.instance.jobs):
         came_us = of.release_us
         for at, task in enumerate(given.instance.tasks_of(job)):
