@@ -230,6 +230,8 @@ class Instance:
         self._set("job_workflow", of_job)
         self._set("job_release_us", tables.as_ints([job.release_us for job in self.jobs], "releases"))
         ideal = tables.as_ints([w.ideal_us or 0 for w in workflows], "ideal times")[of_job]
+        named = [job for job, given in enumerate(self.jobs) if given.own_ideal_us is not None]
+        ideal[named] = tables.as_ints([self.jobs[job].own_ideal_us or 0 for job in named], "ideal times")
         self._set("job_critical_us", critical)
         self._set("job_ideal_us", np.where(ideal > 0, ideal, critical))
         ingress = [NONE if job.ingress is None else job.ingress for job in self.jobs]
@@ -311,7 +313,7 @@ class Instance:
                     if asked.stream is not None
                 }
                 critical[job] = given.workflow.path_us(least)
-                ideal[job] = critical[job] if given.workflow.ideal_us is None else ideal[job]
+                ideal[job] = critical[job] if given.given_ideal_us is None else ideal[job]
         self._set("job_critical_us", critical)
         self._set("job_ideal_us", ideal)
 

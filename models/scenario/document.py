@@ -504,6 +504,7 @@ class JobSection(Section):
     blocks: dict[Name, BlockNumbers] = Field(
         default_factory=dict, description="By task: numbers of the leading blocks of its request's prompt."
     )
+    ideal: PositiveTime | None = Field(default=None, description="What its slowdown divides by, as of its workflow.")
     line: Line | None = Field(default=None, description="Line of the log that it comes from, named by estimates.")
     label: str | None = Field(default=None, description="What the log calls it, for estimates: a model or a user.")
 
