@@ -330,7 +330,7 @@ class Instance:
             raise InstanceError(f"job {self.task_job[task]}, {name}: {problem}")
 
     def _refuse_loaded_gangs(self) -> None:
-        """Refuse what runs on several GPUs cannot have yet: models, inputs and GPUs that come and go."""
+        """Refuse what runs on several GPUs cannot have yet: models and inputs."""
         streams = any(task.stream is not None for workflow in self.workflows for task in workflow.tasks)
         if self.gangs and (streams or self.batches):
             raise InstanceError("runs on several GPUs beside streams or batches; allowed are tasks with run times")
@@ -340,8 +340,6 @@ class Instance:
                 raise InstanceError(f"{name} and needs models; allowed are tasks without models on several GPUs")
             if self.input_us[template] or self.inputs[template] or self.outputs[template]:
                 raise InstanceError(f"{name} and waits for others, or others for it; allowed are tasks by themselves")
-        if self.gangs and not self.always_available:
-            raise InstanceError("runs on several GPUs where servers come and go; allowed are servers that stay")
 
     def _why_stuck(self, template: int) -> str:
         sizes = [self.models[model].weight_bytes for model in self.needs[template]]

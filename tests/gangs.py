@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -12,8 +12,9 @@ import numpy as np
 
 from tests.instances import gpu, instance, network
 from truenorth.models import Cluster, Instance, Job, Mode, Objective, Task, Workflow
+from truenorth.models.cluster import ALWAYS, FOREVER, Availability
 from truenorth.models.instance import InstanceError
-from truenorth.models.objective import objective_value
+from truenorth.models.objective import charges
 
 
 def servers(
@@ -94,6 +95,38 @@ def draw_moldable(rng: random.Random) -> Instance:
         return draw_moldable(rng)
 
 
+def draw_away(rng: random.Random, choosing: bool = False, apart: bool = False) -> Instance:
+    """Return a random window with some run on several GPUs, whose servers come and go, some for good.
+
+    Parameters
+    ----------
+    choosing
+        Whether tasks choose how many GPUs they take.
+    apart
+        Whether GPUs may come and go by themselves.
+    """
+    made = (draw_moldable if choosing else draw)(rng)
+    if not made.gangs:
+        return draw_away(rng, choosing, apart)
+    by_server = {server: _random_availability(rng) for server in sorted(set(made.gpu_server.tolist()))}
+    gpus = tuple(
+        replace(gpu, available=_random_availability(rng) if apart and rng.random() < 0.3 else by_server[gpu.server])
+        for gpu in made.cluster.gpus
+    )
+    return replace(made, cluster=replace(made.cluster, gpus=gpus))
+
+
+def _random_availability(rng: random.Random) -> Availability:
+    if rng.random() < 0.3:
+        return ALWAYS
+    instants = sorted(rng.sample(range(1, 16), rng.choice((1, 2, 3, 3, 4, 5))))
+    if rng.random() < 0.7:
+        instants.insert(0, 0)
+    if len(instants) % 2:
+        instants.append(FOREVER)
+    return Availability.of(zip(instants[::2], instants[1::2], strict=True))
+
+
 def held_to(job: Job, mode: Mode) -> Job:
     """Return a job whose task has no choice; its slowdown divides as before."""
     task = Task.of_modes("run", [mode])
@@ -116,43 +149,69 @@ def moldable_optimum(instance: Instance, objective: Objective) -> Fraction:
     return min(optimum(each, objective) for each in rigid(instance))
 
 
-def optimum(instance: Instance, objective: Objective) -> Fraction:
-    """Return the least value of any plan: every order, every place, each run as early as those before it let it.
+def moldable_least(instance: Instance, objective: Objective) -> Fraction | None:
+    """Return the same, None if there is no plan."""
+    found = (least(each, objective) for each in rigid(instance))
+    return min((value for value in found if value is not None), default=None)
 
-    Some optimal plan begins its runs in the order of their starts, each at its release or when GPUs of it fall free.
+
+def optimum(instance: Instance, objective: Objective) -> Fraction:
+    """Return the least value of any plan; there is one."""
+    found = least(instance, objective)
+    assert found is not None
+    return found
+
+
+def _end_at(instance: Instance, task: int, place: int, free_us: Sequence[int]) -> int:
+    """Return the first end of a run at a place whose GPUs are free from then on; FOREVER if they go before."""
+    gpus, run_us = instance.places.gpus[place], instance.run_time(task, place)
+    ready: int = max(instance.jobs[instance.task_job[task]].release_us, *(free_us[gpu] for gpu in gpus))
+    there = [instance.cluster.gpus[gpu].available for gpu in gpus]
+    comes = sorted({begin for available in there for begin, _ in available.intervals if begin > ready})
+    for start in (ready, *comes):
+        if all(available.holds(start, start + run_us) for available in there):
+            return start + run_us
+    return FOREVER
+
+
+def least(instance: Instance, objective: Objective) -> Fraction | None:
+    """Return the least value of any plan, None without one: every order, every place, each run as early as it can be.
+
+    Some optimal plan begins its runs in the order of their starts, each at its release, or when GPUs of it fall free or
+    come. A run lies inside an interval of every GPU of its place.
     """
-    tasks = range(instance.n_tasks)
+    tasks, charged = range(instance.n_tasks), charges(objective, instance)
     places = [instance.eligible_places(task) for task in tasks]
-    release_us = instance.job_release_us[instance.task_job].tolist()
-    shortest = [min(instance.run_time(task, place) for place in places[task]) for task in tasks]
-    end_us, free_us = [0] * instance.n_tasks, [0] * instance.n_gpus
+    free_us = [0] * instance.n_gpus
     best: list[Fraction] = []
 
     def value() -> Fraction:
-        ends = np.maximum.reduceat(np.array(end_us, np.int64), instance.job_first_task[:-1])
-        return objective_value(objective, instance, ends)
+        return charged.value(np.maximum.reduceat(np.array(end_us, np.int64), instance.job_first_task[:-1]))
 
     def extend(left: frozenset[int]) -> None:
         for task in left:
-            end_us[task] = release_us[task] + shortest[task]
-        least = value()
-        if best and least >= best[0]:
+            end_us[task] = alone[task]
+        lowest = value()
+        if best and lowest >= best[0]:
             return
         if not left:
-            best[:] = [least]
+            best[:] = [lowest]
         for task in sorted(left):
-            for place in places[task]:
+            ends = ((place, _end_at(instance, task, place, free_us)) for place in places[task])
+            for place, end in [each for each in ends if each[1] < FOREVER]:
                 gpus = instance.places.gpus[place]
-                before = [free_us[index] for index in gpus]
-                end = max(release_us[task], *before) + instance.run_time(task, place)
-                end_us[task] = end
+                end_us[task], before = end, [free_us[index] for index in gpus]
                 for index in gpus:
                     free_us[index] = end
                 extend(left - {task})
                 for index, free in zip(gpus, before, strict=True):
                     free_us[index] = free
                 for other in left:
-                    end_us[other] = release_us[other] + shortest[other]
+                    end_us[other] = alone[other]
 
+    alone = [min(_end_at(instance, task, place, free_us) for place in places[task]) for task in tasks]
+    if FOREVER in alone:
+        return None
+    end_us = alone.copy()
     extend(frozenset(tasks))
-    return best[0]
+    return best[0] if best else None

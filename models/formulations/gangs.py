@@ -1,7 +1,8 @@
 """Runs on several GPUs in CP-SAT: where each runs, and when; no models, no inputs.
 
 Where runs take any GPUs of a server a server is one resource of as many units: which GPUs a run gets is settled
-afterwards, by start (what is free then stays so). Else every GPU is a resource of one unit.
+afterwards, by start (what is free then stays so). Else every GPU is a resource of one unit. While it is away all of a
+resource is taken.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.sat.python import cp_model
 
+from truenorth.models.cluster import ALWAYS, Interval
 from truenorth.models.features import MOLDABLE, require
 from truenorth.models.formulations.scale import ScaledObjective
 from truenorth.models.instance import Instance
@@ -34,11 +36,14 @@ class Option:
         How long it takes.
     takes
         Units by resource.
+    visit
+        It runs while its GPUs are there from then until then; in CP-SAT resources say when.
     """
 
     place: int
     run_us: int
     takes: Mapping[int, int]
+    visit: Interval = ALWAYS.intervals[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +120,10 @@ def formulate(
     model, servers = cp_model.CpModel(), pools(instance)
     pooled = servers is not None and instance.cluster.places == "any"
     held = dict.fromkeys(range(instance.n_gpus), 1)
+    there = dict(enumerate(gpu.available for gpu in instance.cluster.gpus))
     if servers is not None and pooled:
         held = {server: len(gpus) for server, gpus in servers.items()}
+        there = {server: there[gpus[0]] for server, gpus in servers.items()}  # the others are of its class
     use: dict[int, list[tuple[cp_model.IntervalVar, int]]] = {resource: [] for resource in held}
     every: list[tuple[cp_model.IntervalVar, cp_model.LinearExprT]] = []
     start, chosen, options, ends = [], [], [], []
@@ -146,6 +153,10 @@ def formulate(
         options.append(ways)
         ends.append(end)
     for resource, pieces in use.items():
+        for gone, back in there[resource].absences(horizon_us):
+            away = model.new_fixed_size_interval_var(gone, back - gone, f"away[{resource},{gone}]")
+            pieces.append((away, held[resource]))
+            every.append((away, held[resource]))
         if held[resource] == 1:
             model.add_no_overlap([piece for piece, _ in pieces]).with_name(f"one_at_a_time[{resource}]")
         else:

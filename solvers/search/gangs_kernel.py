@@ -2,7 +2,8 @@
 
 Each run goes where it ends first, beside those that come before it in the order: an earlier gap that is wide enough is
 taken. So every plan that no run alone can leave earlier comes from some order. What is free of a server is a row of
-instants, each with what is taken from then on: a number of GPUs where runs take any of them, else a set of GPUs.
+instants, each with what is taken from then on: a number of GPUs where runs take any of them, else a set of GPUs. A row
+begins with what is away as if it were taken.
 
 Cost: a plan takes runs x servers x instants.
 """
@@ -47,6 +48,10 @@ class GangTables(NamedTuple):
         Per job: what a microsecond beyond its due time costs. Shape [jobs].
     any_gpus, late, is_sum
         1 if runs take any GPUs of a server, if only lateness counts, if costs add up. Shape [1] each.
+    away_instant, away_used, away_length
+        The rows of servers on which nothing runs. Shape [servers, instants]; [servers].
+    left_out
+        What a run without a place costs, so that any plan with all runs costs less. Shape [1].
     """
 
     job: Ints
@@ -67,6 +72,10 @@ class GangTables(NamedTuple):
     any_gpus: Ints
     late: Ints
     is_sum: Ints
+    away_instant: Ints
+    away_used: Ints
+    away_length: Ints
+    left_out: Floats
 
 
 class GangPlan(NamedTuple):
@@ -79,7 +88,8 @@ class GangPlan(NamedTuple):
     mode
         Per task: that in which it runs. Shape [tasks].
     start, server, taken
-        Per task: when and where, for a run across servers the first of them; the bits of the GPUs that it takes there.
+        Per task: when (FAR: never) and where, for a run across servers the first of them; the bits of the GPUs that it
+        takes there.
     instant, used, length
         Per server: from when on what is taken. Shape [servers, instants]; [servers].
     done
@@ -125,7 +135,7 @@ def _block(used: int, size: int, held: int) -> int:
 
 @kernel
 def _earliest(tables: GangTables, plan: GangPlan, server: int, size: int, release: int, run: int) -> tuple[int, int]:
-    """Return when a server first has GPUs for so long, and which (any: how many)."""
+    """Return when a server first has GPUs for so long, and which (any: how many); FAR if it goes before."""
     at, held, any_gpus = _segment(plan, server, release), tables.held[server], tables.any_gpus[0]
     while True:
         start = max(release, plan.instant[server, at])
@@ -143,6 +153,8 @@ def _earliest(tables: GangTables, plan: GangPlan, server: int, size: int, releas
             return start, size if any_gpus else _block(taken, size, held)
         # With any GPUs nothing can begin before the end of what was in the way.
         at = here + 1 if any_gpus else at + 1
+        if at == plan.length[server]:
+            return FAR, 0
 
 
 @kernel
@@ -165,7 +177,7 @@ def _occupy(plan: GangPlan, server: int, start: int, end: int, taken: int) -> No
 
 @kernel
 def _place(tables: GangTables, plan: GangPlan, task: int) -> int:
-    """Put a run where it ends first, of equal servers on the fullest; return its end."""
+    """Put a run where it ends first, of equal servers on the fullest; return its end, FAR if it has no place."""
     best, best_server, best_taken, best_used = FAR, 0, 0, -1
     mode, release = plan.mode[task], tables.release[task]
     size = tables.size[mode]
@@ -174,19 +186,22 @@ def _place(tables: GangTables, plan: GangPlan, task: int) -> int:
         if run < 0:
             continue
         start, taken = _earliest(tables, plan, server, size, release, run)
-        if start + run <= best:
+        if start < FAR and start + run <= best:
             used = plan.used[server, _segment(plan, server, start)]
             if start + run < best or used > best_used:
                 best, best_server, best_taken, best_used = start + run, server, taken, used
                 plan.start[task] = start
     plan.server[task], plan.taken[task] = best_server, best_taken
+    if best == FAR:
+        plan.start[task] = FAR
+        return best
     _occupy(plan, best_server, plan.start[task], best, best_taken)
     return best
 
 
 @kernel
 def _place_wide(tables: GangTables, plan: GangPlan, task: int) -> int:
-    """Put a run across servers where it ends first; return its end."""
+    """Put a run across servers where it ends first; return its end, FAR if it has no place."""
     sort, run = tables.wide[plan.mode[task]], tables.wide_run[plan.mode[task]]
     count = tables.group_servers[sort]
     best, best_first = FAR, 0
@@ -203,6 +218,8 @@ def _place_wide(tables: GangTables, plan: GangPlan, task: int) -> int:
         if start < best:
             best, best_first = start, first
     plan.start[task], plan.server[task], plan.taken[task] = best, best_first, 0
+    if best == FAR:
+        return best
     for server in range(best_first, best_first + count):
         held = tables.held[server]
         _occupy(plan, server, best, best + run, held if tables.any_gpus[0] else (1 << held) - 1)
@@ -211,7 +228,7 @@ def _place_wide(tables: GangTables, plan: GangPlan, task: int) -> int:
 
 @kernel
 def _all_free(plan: GangPlan, server: int, start: int, run: int) -> int:
-    """Return when a server is first free for so long, from a time on."""
+    """Return when a server is first free for so long, from a time on; FAR if it goes before."""
     at = _segment(plan, server, start)
     while True:
         begin, here = max(start, plan.instant[server, at]), at
@@ -220,18 +237,29 @@ def _all_free(plan: GangPlan, server: int, start: int, run: int) -> int:
         if here == plan.length[server] or plan.instant[server, here] >= begin + run:
             return int(begin)
         at = here + 1
+        if at == plan.length[server]:
+            return FAR
 
 
 @kernel
 def decode(tables: GangTables, plan: GangPlan) -> float:
     """Plan the runs in their order; return what the plan costs."""
     for server in range(len(tables.held)):
-        plan.instant[server, 0], plan.used[server, 0], plan.length[server] = 0, 0, 1
+        plan.length[server] = tables.away_length[server]
+        for at in range(plan.length[server]):
+            plan.instant[server, at], plan.used[server, at] = (
+                tables.away_instant[server, at],
+                tables.away_used[server, at],
+            )
+    left_out = 0
     for job in range(len(plan.done)):
         plan.done[job] = 0
     for task in plan.order:
         inside = tables.wide[plan.mode[task]] < 0
         end = _place(tables, plan, task) if inside else _place_wide(tables, plan, task)
+        if end == FAR:
+            left_out += 1
+            continue
         job = tables.job[task]
         plan.done[job] = max(plan.done[job], end)
     total = 0.0
@@ -239,7 +267,7 @@ def decode(tables: GangTables, plan: GangPlan) -> float:
         beyond = max(0, plan.done[job] - tables.due[job])
         cost = tables.weight[job] * ((1.0 if beyond > 0 else 0.0) if tables.late[0] else float(beyond))
         total = total + cost if tables.is_sum[0] else max(total, cost)
-    return total
+    return float(total + left_out * tables.left_out[0])
 
 
 @inlined
