@@ -19,10 +19,10 @@ from truenorth.models.formulations.windows import horizon_us
 from truenorth.models.instance import NEVER, Instance, Ints
 from truenorth.models.objective import Charges, Objective, Term, charges
 from truenorth.models.timeline import Timeline
-from truenorth.solvers.compiled import Floats, random_state
+from truenorth.solvers.compiled import random_state
 from truenorth.solvers.incumbents import PlanOrigin
 from truenorth.solvers.result import Search
-from truenorth.solvers.search.gangs_kernel import FAR, GangPlan, GangTables, anneal, decode
+from truenorth.solvers.search.gangs_kernel import FAR, Away, GangPlan, GangTables, anneal, decode
 
 SUPPORTS = MOLDABLE
 METHOD = "search"
@@ -40,10 +40,11 @@ _WIDEST = 62
 
 
 class _Prepared(NamedTuple):
-    """The GPUs of each server, and what runs take of them."""
+    """The GPUs of each server, what runs take of them, and when they are away."""
 
     servers: tuple[tuple[int, ...], ...]
     tables: GangTables
+    away: Away
 
 
 def improve(search: Search, seed: int, workers: int, iterations: int | None = None) -> None:
@@ -81,7 +82,7 @@ def begin(search: Search) -> None:
 def _offer(search: Search, prepared: _Prepared, order: Ints, mode: Ints, origin: PlanOrigin) -> None:
     """Offer the plan of an order, and of modes, if every run has a place."""
     plan = _new_plan(search.instance, prepared, order, mode)
-    decode(prepared.tables, plan)
+    decode(prepared.tables, prepared.away, plan)
     if (plan.start < FAR).all():
         search.offer(_timeline(search.instance, prepared, plan), origin)
 
@@ -112,7 +113,7 @@ def _prepare(search: Search) -> _Prepared | None:
     if tables is None:
         search.left_out[METHOD] = "servers are too large, or groups of them differ in what runs there, and how fast"
         return None
-    return _Prepared(gpus, tables)
+    return _Prepared(gpus, tables, _away(instance, search.objective, gpus))
 
 
 def _by_start(timeline: Timeline) -> Ints:
@@ -142,7 +143,7 @@ class _Walk:
         self._search, self._prepared, self._random = search, prepared, random_state(seed)
         self._plan, self._best = _new_plan(search.instance, prepared, *first), first[0].copy()
         self._best_mode = first[1].copy()
-        self._plan.cost[0] = self._least = decode(prepared.tables, self._plan)
+        self._plan.cost[0] = self._least = decode(prepared.tables, prepared.away, self._plan)
 
     def offer(self, origin: PlanOrigin = PlanOrigin.SEARCH) -> None:
         """Offer the plan of the best order."""
@@ -160,7 +161,9 @@ class _Walk:
             passed = clock.passed if iterations is None else done / iterations
             temperature = max(share * _HOT * (_COLD / _HOT) ** passed, 1e-300)
             before_s, best = clock.elapsed_s, (self._best, self._best_mode)
-            least = anneal(self._prepared.tables, self._plan, *best, self._random, moves, temperature)
+            least = anneal(
+                self._prepared.tables, self._prepared.away, self._plan, *best, self._random, moves, temperature
+            )
             clock.count(moves)
             done += moves
             if iterations is None:
@@ -205,7 +208,6 @@ def _tabulate(instance: Instance, objective: Objective, servers: Sequence[tuple[
     mode_from, mode_to = (np.searchsorted(mode_template, template, side=side) for side in ("left", "right"))
     weights = np.array([float(weight) for weight in charged.job_weights], np.float64)
     flags = (instance.cluster.places == "any", charged.term is Term.LATE, charged.is_sum)
-    any_gpus, late, is_sum = (np.array([int(flag)], np.int64) for flag in flags)
     return GangTables(
         instance.task_job,
         instance.job_release_us[instance.task_job],
@@ -222,32 +224,29 @@ def _tabulate(instance: Instance, objective: Objective, servers: Sequence[tuple[
         np.array([len(gpus) for gpus in servers], np.int64),
         weights,
         charged.due_us.astype(np.int64),
-        any_gpus,
-        late,
-        is_sum,
-        *_away(instance, servers),
-        left_out=np.array([_left_out(instance, charged, weights)]),
+        *(np.array([int(flag)], np.int64) for flag in flags),
     )
 
 
-def _away(instance: Instance, servers: Sequence[tuple[int, ...]]) -> tuple[Ints, Ints, Ints]:
-    """Return the rows of servers on which nothing runs: instants, what is away from then on, and how many there are."""
+def _away(instance: Instance, objective: Objective, servers: Sequence[tuple[int, ...]]) -> Away:
+    """Return which servers are away when."""
     rows = []
     for gpus in servers:
         taken = len(gpus) if instance.cluster.places == "any" else (1 << len(gpus)) - 1
         row = {0: 0}
         for gone, back in instance.cluster.gpus[gpus[0]].available.absences(FAR):
-            row |= {gone: taken, back: 0} if back < FAR else {gone: taken}
+            row |= {gone: taken, back: 0}
         rows.append(row)
     length = np.array([len(row) for row in rows], np.int64)
     instant, used = np.zeros((2, len(rows), int(length.max())), np.int64)
     for server, row in enumerate(rows):
         instant[server, : len(row)], used[server, : len(row)] = list(row), list(row.values())
-    return instant, used, length
+    return Away(instant, used, length, np.array([_left_out(instance, charges(objective, instance))]))
 
 
-def _left_out(instance: Instance, charged: Charges, weights: Floats) -> float:
+def _left_out(instance: Instance, charged: Charges) -> float:
     """Return what a run without a place costs: more than any plan that ends when the last one may."""
+    weights = np.array([float(weight) for weight in charged.job_weights], np.float64)
     beyond = np.maximum(0, horizon_us(instance) - charged.due_us)
     costs = weights * ((beyond > 0) if charged.term is Term.LATE else beyond)
     most = float(costs.sum() if charged.is_sum else costs.max())
@@ -265,7 +264,7 @@ def _modes(instance: Instance) -> tuple[Ints, Ints]:
 
 
 def _new_plan(instance: Instance, prepared: _Prepared, order: Ints, mode: Ints) -> GangPlan:
-    n, instants = instance.n_tasks, 2 * instance.n_tasks + 1 + prepared.tables.away_instant.shape[1]
+    n, instants = instance.n_tasks, 2 * instance.n_tasks + 1 + prepared.away.instant.shape[1]
     start, server, taken = (np.zeros(n, np.int64) for _ in range(3))
     instant, used = (np.zeros((len(prepared.servers), instants), np.int64) for _ in range(2))
     length, done = np.zeros(len(prepared.servers), np.int64), np.zeros(len(instance.jobs), np.int64)
@@ -275,7 +274,7 @@ def _new_plan(instance: Instance, prepared: _Prepared, order: Ints, mode: Ints) 
 
 def _timeline(instance: Instance, prepared: _Prepared, plan: GangPlan) -> Timeline:
     """Return a plan in which every run has a place."""
-    (servers, tables), mode = prepared, plan.mode
+    servers, tables, mode = prepared.servers, prepared.tables, plan.mode
     among: list[tuple[Sequence[int], int]] = []
     wide, size = tables.wide[mode], tables.size[mode]
     end_us = plan.start + np.where(wide >= 0, tables.wide_run[mode], tables.run[mode, plan.server])

@@ -3,7 +3,7 @@
 Each run goes where it ends first, beside those that come before it in the order: an earlier gap that is wide enough is
 taken. So every plan that no run alone can leave earlier comes from some order. What is free of a server is a row of
 instants, each with what is taken from then on: a number of GPUs where runs take any of them, else a set of GPUs. A row
-begins with what is away as if it were taken.
+begins with what is away as if it were taken; a server that goes for good is free from FAR on, where nothing fits.
 
 Cost: a plan takes runs x servers x instants.
 """
@@ -48,10 +48,6 @@ class GangTables(NamedTuple):
         Per job: what a microsecond beyond its due time costs. Shape [jobs].
     any_gpus, late, is_sum
         1 if runs take any GPUs of a server, if only lateness counts, if costs add up. Shape [1] each.
-    away_instant, away_used, away_length
-        The rows of servers on which nothing runs. Shape [servers, instants]; [servers].
-    left_out
-        What a run without a place costs, so that any plan with all runs costs less. Shape [1].
     """
 
     job: Ints
@@ -72,9 +68,22 @@ class GangTables(NamedTuple):
     any_gpus: Ints
     late: Ints
     is_sum: Ints
-    away_instant: Ints
-    away_used: Ints
-    away_length: Ints
+
+
+class Away(NamedTuple):
+    """Which servers are away when; apart from the tables, which are copied with every call.
+
+    Attributes
+    ----------
+    instant, used, length
+        The rows of servers on which nothing runs. Shape [servers, instants]; [servers].
+    left_out
+        What a run without a place costs, so that any plan with all runs costs less. Shape [1].
+    """
+
+    instant: Ints
+    used: Ints
+    length: Ints
     left_out: Floats
 
 
@@ -153,8 +162,6 @@ def _earliest(tables: GangTables, plan: GangPlan, server: int, size: int, releas
             return start, size if any_gpus else _block(taken, size, held)
         # With any GPUs nothing can begin before the end of what was in the way.
         at = here + 1 if any_gpus else at + 1
-        if at == plan.length[server]:
-            return FAR, 0
 
 
 @kernel
@@ -186,7 +193,7 @@ def _place(tables: GangTables, plan: GangPlan, task: int) -> int:
         if run < 0:
             continue
         start, taken = _earliest(tables, plan, server, size, release, run)
-        if start < FAR and start + run <= best:
+        if start + run <= best:
             used = plan.used[server, _segment(plan, server, start)]
             if start + run < best or used > best_used:
                 best, best_server, best_taken, best_used = start + run, server, taken, used
@@ -237,20 +244,15 @@ def _all_free(plan: GangPlan, server: int, start: int, run: int) -> int:
         if here == plan.length[server] or plan.instant[server, here] >= begin + run:
             return int(begin)
         at = here + 1
-        if at == plan.length[server]:
-            return FAR
 
 
 @kernel
-def decode(tables: GangTables, plan: GangPlan) -> float:
+def decode(tables: GangTables, away: Away, plan: GangPlan) -> float:
     """Plan the runs in their order; return what the plan costs."""
     for server in range(len(tables.held)):
-        plan.length[server] = tables.away_length[server]
+        plan.length[server] = away.length[server]
         for at in range(plan.length[server]):
-            plan.instant[server, at], plan.used[server, at] = (
-                tables.away_instant[server, at],
-                tables.away_used[server, at],
-            )
+            plan.instant[server, at], plan.used[server, at] = away.instant[server, at], away.used[server, at]
     left_out = 0
     for job in range(len(plan.done)):
         plan.done[job] = 0
@@ -267,7 +269,7 @@ def decode(tables: GangTables, plan: GangPlan) -> float:
         beyond = max(0, plan.done[job] - tables.due[job])
         cost = tables.weight[job] * ((1.0 if beyond > 0 else 0.0) if tables.late[0] else float(beyond))
         total = total + cost if tables.is_sum[0] else max(total, cost)
-    return float(total + left_out * tables.left_out[0])
+    return float(total + left_out * away.left_out[0])
 
 
 @inlined
@@ -293,6 +295,7 @@ def _other_mode(tables: GangTables, plan: GangPlan, task: int, random: RandomSta
 @kernel
 def anneal(
     tables: GangTables,
+    away: Away,
     plan: GangPlan,
     best: Ints,
     best_mode: Ints,
@@ -324,7 +327,7 @@ def anneal(
             if source == target:
                 continue
             _shift(plan.order, source, target)
-        cost = decode(tables, plan)
+        cost = decode(tables, away, plan)
         if cost <= plan.cost[0] - temperature * log(random_unit(random)):
             plan.cost[0] = cost
             if cost < least:

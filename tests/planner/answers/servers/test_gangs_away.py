@@ -66,7 +66,7 @@ def test_no_size_with_absences_is_refuted_that_has_a_plan(seed: int) -> None:
 
 
 def test_a_wide_job_is_waited_for_by_the_hour() -> None:
-    """A job on two servers for 10 s comes in the second of three intervals of 20 s; before and after, one on one GPU."""
+    """A job on two servers comes in the second of three intervals of 20 s; before and after, one on one GPU."""
     made = training([(1, 10, 0), (4, 10, 20), (1, 10, 40)])
     answer = tn.servers_by(made, "20 s", slo="p100 latency <= 10 s", time_limit=15)
     assert answer.optimum.schedule == ((1,), (2,), (1,))
