@@ -278,7 +278,8 @@ class Engine:
             site.send_outputs(task)
         # Where GPUs stay nobody can have gone.
         if self._there:
-            self._leave_behind(gpu)
+            for each in site.places[gpu]:
+                self._leave_behind(each)
 
     def _end_delay(self, task: int, follower: int) -> None:
         """Let what had to pass between a task and its follower be over: only now the output leaves (rule E5)."""

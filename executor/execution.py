@@ -131,6 +131,11 @@ class Execution(Knowledge):
         """Say whether a GPU is not there now."""
         return not self.goes_us[gpu]
 
+    def place_goes(self, place: int) -> int:
+        """Return when the first GPU of a place goes; FOREVER if all stay, 0 while one is away."""
+        goes_us = self.goes_us
+        return goes_us[place] if place < self.n_gpus else min(goes_us[gpu] for gpu in self.places[place])
+
     def release(self, job: Job, tables: WorkflowTables, ingress: int, held: Sequence[int] = ()) -> int:
         """Make a job known and return its index; `held` are the tokens of KV of its tasks, if some are requests."""
         tasks = self.learn(job, tables, ingress, held)
@@ -246,8 +251,9 @@ class Execution(Knowledge):
         return left
 
     def _waiting_on(self, gpu: int) -> list[int]:
-        """Return the tasks that are to run on a GPU and have not started."""
-        return [task for task, start_us in enumerate(self.started_us) if start_us < 0 and self.gpu[task] == gpu]
+        """Return the tasks that are to run on a GPU, maybe with others, and have not started."""
+        here = {place for place, gpus in enumerate(self.places) if gpu in gpus}
+        return [task for task, start_us in enumerate(self.started_us) if start_us < 0 and self.gpu[task] in here]
 
     def empty(self, gpu: int) -> list[int]:
         """End all residencies on a GPU that has gone but those still in use; return their models."""

@@ -114,7 +114,7 @@ class ServingExecution(Execution):
         load_us = sum(self.load_time(model, gpu) for model in self.needs[self.template[task]] if model not in ready)
         if self.stream[self.template[task]] != NONE:
             return self.now + load_us < self._drains_us(gpu)
-        return self.now + load_us + self.run_time(task, gpu) <= self.goes_us[gpu]
+        return self.now + load_us + self.run_time(task, gpu) <= self.place_goes(gpu)
 
     def _drains_us(self, gpu: int) -> int:
         """Return from when on requests are not sent to a GPU any more, since it is to go."""

@@ -122,6 +122,8 @@ class Site(ServingExecution):
             refused = self.state[gpu].refuse_run(run)
             if refused is not None:
                 raise IllegalActionError(f"{refused} (task {task}, which takes {len(self.places[place])} GPUs)")
+            if end_us > self.goes_us[gpu]:
+                raise IllegalActionError(f"A1 task {task}: would end at {end_us} us, {self._goes(gpu)}")
         for gpu in self.places[place]:
             self.state[gpu].begin_run(run)
             self.run_end_us[gpu] = end_us
@@ -295,9 +297,9 @@ class Site(ServingExecution):
         return able if self.stays else tuple(gpu for gpu in able if self.could_end(task, gpu))
 
     def _suits(self, task: int, gpu: int) -> bool:
-        """Say whether a GPU of a kind that can run a task is there, has room, and is the one that its ties demand."""
+        """Say whether a place of a kind that can run a task is there, has room, and is the one that its ties demand."""
         # A plan foresees that a GPU comes back, and may name one that is away.
-        if gpu in self.lost or (self.is_away(gpu) and not self._foreseen):
+        if gpu in self.lost or not (self._foreseen or self.place_goes(gpu)):
             return False
         template = self.template[task]
         if self.stream[template] == NONE:

@@ -413,7 +413,7 @@ def _shares(instance: Instance, timeline: Timeline, runs: Ints, end_us: Ints, sh
 
 
 def _availability(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
-    """A1: a run, a load and a residency lie inside one interval of their GPU; requests have a rule of their own (E3).
+    """A1: a run, a load and a residency lie inside one interval of each GPU; requests have a rule of their own (E3).
 
     Of what happened under noise the start and the given time do; what then lasts longer keeps its models with it.
     """
@@ -425,12 +425,12 @@ def _availability(instance: Instance, timeline: Timeline) -> Iterator[Violation]
         plain = instance.streams.template[instance.task_template] == NONE
     for task in np.flatnonzero(plain).tolist():
         end = int(last_end[task])
-        gpu = instance.cluster.gpus[timeline.place[task]]
         start = int(timeline.start_us[task])
-        if not gpu.available.holds(start, end):
-            found = f"[{start}, {end})"
-            problem = f"{gpu.id} is not there all the time"
-            yield Violation("A1", name_task(instance, task), problem, found, _near(gpu, start))
+        for gpu in (instance.cluster.gpus[index] for index in instance.places.gpus[timeline.place[task]]):
+            if not gpu.available.holds(start, end):
+                found = f"[{start}, {end})"
+                problem = f"{gpu.id} is not there all the time"
+                yield Violation("A1", name_task(instance, task), problem, found, _near(gpu, start))
     for residency in timeline.residencies:
         yield from _residency(instance, timeline, residency)
 
@@ -456,7 +456,7 @@ def _residency(instance: Instance, timeline: Timeline, residency: Residency) -> 
     if interval is not None and timeline.realised:
         loaded = begin + max(0, instance.load_time(residency.model, residency.gpu))
         if residency.initial or loaded <= interval[1]:  # what was begun in time ends when it ends
-            end = min(end, interval[1]) if end <= _busy_until(timeline, residency, interval[1]) else end
+            end = min(end, interval[1]) if end <= _busy_until(instance, timeline, residency, interval[1]) else end
         else:
             end = max(end, loaded)
     if interval is None or end > interval[1]:
@@ -465,9 +465,10 @@ def _residency(instance: Instance, timeline: Timeline, residency: Residency) -> 
         yield Violation("A1", subject, problem, found, _near(gpu, begin))
 
 
-def _busy_until(timeline: Timeline, residency: Residency, gone_us: int) -> int:
+def _busy_until(instance: Instance, timeline: Timeline, residency: Residency, gone_us: int) -> int:
     """Return until when loads and runs that began before a GPU had to go keep it busy."""
-    here = (timeline.place == residency.gpu) & (timeline.start_us < gone_us)
+    takes = np.array([residency.gpu in gpus for gpus in instance.places.gpus])
+    here = takes[timeline.place] & (timeline.start_us < gone_us)
     runs = int(timeline.end_us[here].max(initial=gone_us))
     loads = (r.ready_us for r in timeline.residencies if r.gpu == residency.gpu and r.load_start_us < gone_us)
     return max(runs, *loads)

@@ -91,7 +91,14 @@ CACHED: Features = SERVING | {Feature.CACHES}
 HELD: Features = CACHED | {Feature.HOLDS}
 """The same, by what knows besides that KV may be gone which was held for a request."""
 
-TOGETHER: Features = NO_RULES | {Feature.GANGS, Feature.WORKFLOWS, Feature.DELAYS, Feature.PLACES, Feature.MEMORY}
+TOGETHER: Features = NO_RULES | {
+    Feature.GANGS,
+    Feature.WORKFLOWS,
+    Feature.DELAYS,
+    Feature.PLACES,
+    Feature.MEMORY,
+    Feature.ABSENCES,
+}
 """Of windows with runs on several GPUs."""
 MOLDABLE: Features = TOGETHER | {Feature.MODES}
 """The same, of which some may choose how many GPUs they take."""

@@ -332,7 +332,7 @@ class Instance:
             raise InstanceError(f"job {self.task_job[task]}, {name}: {problem}")
 
     def _refuse_loaded_gangs(self) -> None:
-        """Refuse what runs on several GPUs cannot have yet: models and GPUs that come and go."""
+        """Refuse what runs on several GPUs cannot have yet: models, and servers that come and go beside inputs."""
         streams = any(task.stream is not None for workflow in self.workflows for task in workflow.tasks)
         if self.gangs and (streams or self.batches):
             raise InstanceError("runs on several GPUs beside streams or batches; allowed are tasks with run times")
@@ -340,8 +340,9 @@ class Instance:
             name = f"{self.template_name(template)} takes {self.template_gpus[template]} GPUs"
             if self.needs[template]:
                 raise InstanceError(f"{name} and needs models; allowed are tasks without models on several GPUs")
-        if self.gangs and not self.always_available:
-            raise InstanceError("runs on several GPUs where servers come and go; allowed are servers that stay")
+        if self.gangs and not self.always_available and (any(self.inputs) or bool(self.input_us.any())):
+            problem = "runs on several GPUs and tasks that wait for others, or have input, where servers come and go"
+            raise InstanceError(f"{problem}; allowed are servers that stay, or tasks by themselves")
 
     def _why_stuck(self, template: int) -> str:
         sizes = [self.models[model].weight_bytes for model in self.needs[template]]

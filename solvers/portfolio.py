@@ -24,6 +24,7 @@ from truenorth.models.formulations.windows import cannot_end
 from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective, proves
 from truenorth.models.timeline import Timeline
+from truenorth.models.torn import torn
 from truenorth.solvers import gangs
 from truenorth.solvers.bounds import closed_form, refutation
 from truenorth.solvers.budget import Budget, Method, tell_nobody
@@ -173,6 +174,10 @@ def _run(
     """
     if search.instance.streams is not None:
         return serve(search, budget, hint, starts), None
+    # Some task ends on no GPU before it goes, even alone: nothing else needs to be asked.
+    if cannot_end(search.on_twin().instance):
+        search.deny(WINDOWS)
+        return None, None
     if search.instance.gangs:
         if hint is not None:
             search.offer(hint, PlanOrigin.HINT)
@@ -180,10 +185,6 @@ def _run(
         found = gangs.improve(search, budget)
         _ask_others(search, budget)
         return found
-    # Some task ends on no GPU before it goes, even alone: nothing else needs to be asked.
-    if cannot_end(search.on_twin().instance):
-        search.deny(WINDOWS)
-        return None, None
     if hint is not None:
         search.offer(hint, PlanOrigin.HINT)
     # What hands in plans may take longer than the limit: first one that surely comes.
@@ -427,7 +428,7 @@ def offer_formulas(search: Search, budget: Budget) -> tuple[Fraction, str]:
             search.clock.left_s if budget.iterations is None else budget.time_limit_s
         )
 
-    best, method = closed_form.best(search.instance, search.objective, left_s)
+    best, method = closed_form.best(torn(search.instance), search.objective, left_s)
     search.offer_bound(best, method)
     return best, method
 

@@ -205,8 +205,11 @@ class Search(Incumbents):
         return made
 
     def on_twin(self) -> Search:
-        """Return where plans are looked for: this search, or where GPUs come and go that on its twin."""
-        here = self.instance.always_available or self._closes
+        """Return where plans are looked for: this search, or where GPUs come and go that on its twin.
+
+        Runs on several GPUs are planned with the absences themselves.
+        """
+        here = self.instance.always_available or self.instance.gangs or self._closes
         return self if here else self.part(by=Visits.of(self.instance))
 
     def in_ticks(self) -> Search:

@@ -13,8 +13,9 @@ import numpy as np
 from tests.instances import MB, gpu, instance, network
 from tests.random_instances import delay_between
 from truenorth.models import Cluster, Edge, Instance, Job, Link, Mode, Objective, Task, Workflow
+from truenorth.models.cluster import ALWAYS, FOREVER, Availability
 from truenorth.models.instance import InstanceError
-from truenorth.models.objective import objective_value
+from truenorth.models.objective import charges
 
 
 def servers(
@@ -165,6 +166,38 @@ def ready_us(instance: Instance, task: int, place: int, place_of: Mapping[int, i
     return latest
 
 
+def draw_away(rng: random.Random, choosing: bool = False, apart: bool = False) -> Instance:
+    """Return a random window with some run on several GPUs, whose servers come and go, some for good.
+
+    Parameters
+    ----------
+    choosing
+        Whether tasks choose how many GPUs they take.
+    apart
+        Whether GPUs may come and go by themselves.
+    """
+    made = (draw_moldable if choosing else draw)(rng)
+    if not made.gangs:
+        return draw_away(rng, choosing, apart)
+    by_server = {server: _random_availability(rng) for server in sorted(set(made.gpu_server.tolist()))}
+    gpus = tuple(
+        replace(gpu, available=_random_availability(rng) if apart and rng.random() < 0.3 else by_server[gpu.server])
+        for gpu in made.cluster.gpus
+    )
+    return replace(made, cluster=replace(made.cluster, gpus=gpus))
+
+
+def _random_availability(rng: random.Random) -> Availability:
+    if rng.random() < 0.3:
+        return ALWAYS
+    instants = sorted(rng.sample(range(1, 16), rng.choice((1, 2, 3, 3, 4, 5))))
+    if rng.random() < 0.7:
+        instants.insert(0, 0)
+    if len(instants) % 2:
+        instants.append(FOREVER)
+    return Availability.of(zip(instants[::2], instants[1::2], strict=True))
+
+
 def held_to(job: Job, mode: Mode) -> Job:
     """Return a job whose task has no choice; its slowdown divides as before."""
     task = Task.of_modes("run", [mode])
@@ -187,47 +220,85 @@ def moldable_optimum(instance: Instance, objective: Objective) -> Fraction:
     return min(optimum(each, objective) for each in rigid(instance))
 
 
+def moldable_least(instance: Instance, objective: Objective) -> Fraction | None:
+    """Return the same, None if there is no plan."""
+    found = (least(each, objective) for each in rigid(instance))
+    return min((value for value in found if value is not None), default=None)
+
+
 def optimum(instance: Instance, objective: Objective) -> Fraction:
-    """Return the least value of any plan: every order, every place, each run as early as those before it let it.
+    """Return the least value of any plan; there is one."""
+    found = least(instance, objective)
+    assert found is not None
+    return found
+
+
+def _end_at(instance: Instance, task: int, place: int, ready: int) -> int:
+    """Return the first end of a run at a place where it is ready from then on; FOREVER if GPUs go before."""
+    gpus, run_us = instance.places.gpus[place], instance.run_time(task, place)
+    there = [instance.cluster.gpus[gpu].available for gpu in gpus]
+    comes = sorted({begin for available in there for begin, _ in available.intervals if begin > ready})
+    for start in (ready, *comes):
+        if all(available.holds(start, start + run_us) for available in there):
+            return start + run_us
+    return FOREVER
+
+
+def _ends(
+    instance: Instance, task: int, place_of: Mapping[int, int], end_us: list[int], free_us: list[int]
+) -> Iterator[tuple[int, int]]:
+    """Yield the places where a task can run behind what is known of others, each with its first end there."""
+    for place in instance.eligible_places(task):
+        free = (free_us[index] for index in instance.places.gpus[place])
+        end = _end_at(instance, task, place, max(ready_us(instance, task, place, place_of, end_us), *free))
+        if end < FOREVER:
+            yield place, end
+
+
+def least(instance: Instance, objective: Objective) -> Fraction | None:
+    """Return the least value of any plan, None without one: every order, every place, each run as early as it can be.
 
     Some optimal plan begins its runs in the order of their starts, each at its release, when its last input arrives or
-    when GPUs of it fall free. What precedes a run starts before it.
+    when GPUs of it fall free or come. What precedes a run starts before it. A run lies inside an interval of every GPU
+    of its place.
     """
-    tasks = range(instance.n_tasks)
-    places = [instance.eligible_places(task) for task in tasks]
+    tasks, charged = range(instance.n_tasks), charges(objective, instance)
     release_us = instance.job_release_us[instance.task_job].tolist()
-    shortest = [min(instance.run_time(task, place) for place in places[task]) for task in tasks]
     before = [{source for source, _ in instance.task_inputs(task)} for task in tasks]
-    end_us, free_us = [0] * instance.n_tasks, [0] * instance.n_gpus
+    free_us = [0] * instance.n_gpus
     place_of: dict[int, int] = {}
     best: list[Fraction] = []
 
     def value() -> Fraction:
-        ends = np.maximum.reduceat(np.array(end_us, np.int64), instance.job_first_task[:-1])
-        return objective_value(objective, instance, ends)
+        return charged.value(np.maximum.reduceat(np.array(end_us, np.int64), instance.job_first_task[:-1]))
 
     def extend(left: frozenset[int]) -> None:
         for task in left:
-            end_us[task] = release_us[task] + shortest[task]
-        least = value()
-        if best and least >= best[0]:
+            end_us[task] = alone[task]
+        lowest = value()
+        if best and lowest >= best[0]:
             return
         if not left:
-            best[:] = [least]
+            best[:] = [lowest]
         for task in sorted(task for task in left if left.isdisjoint(before[task])):
-            for place in places[task]:
+            for place, end in _ends(instance, task, place_of, end_us, free_us):
                 gpus = instance.places.gpus[place]
                 were_free = [free_us[index] for index in gpus]
-                start = max(ready_us(instance, task, place, place_of, end_us), *were_free)
-                end_us[task] = end = start + instance.run_time(task, place)
-                place_of[task] = place
+                end_us[task], place_of[task] = end, place
                 for index in gpus:
                     free_us[index] = end
                 extend(left - {task})
                 for index, free in zip(gpus, were_free, strict=True):
                     free_us[index] = free
                 for other in left:
-                    end_us[other] = release_us[other] + shortest[other]
+                    end_us[other] = alone[other]
 
+    alone = [
+        min(_end_at(instance, task, place, release_us[task]) for place in instance.eligible_places(task))
+        for task in tasks
+    ]
+    if FOREVER in alone:
+        return None
+    end_us = alone.copy()
     extend(frozenset(tasks))
-    return best[0]
+    return best[0] if best else None

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from truenorth.executor.policies.view import CostRows, Row
+from truenorth.models.cluster import FOREVER
 from truenorth.models.instance import Ints
 
 _US_PER_S = 1_000_000
@@ -191,6 +192,13 @@ class PlaceRows(NamedTuple):
     run_us: Ints
 
 
+class PlaceTimes(NamedTuple):
+    """Per place: when the run could begin there, and when it must have begun to end before a GPU goes."""
+
+    earliest_us: Ints
+    until_us: Ints
+
+
 class PlaceOffer(NamedTuple):
     """The cheapest of the places: its position, when the run would start there, and the delay that this avoids.
 
@@ -233,14 +241,12 @@ class PlaceBookings:
         self._until[gpus] = np.minimum.accumulate(taken[:, ::-1], axis=1)[:, ::-1]
 
     def cheapest(
-        self, rows: PlaceRows, earliest_us: Ints, rate: float, prices: tuple[float, float], near: list[int]
-    ) -> PlaceOffer:
-        """Return the offer of least rate x finish + price.
+        self, rows: PlaceRows, when: PlaceTimes, rate: float, prices: tuple[float, float], near: list[int]
+    ) -> PlaceOffer | None:
+        """Return the offer of least rate x finish + price; None where GPUs go too soon for any.
 
         Parameters
         ----------
-        earliest_us
-            When the run could begin at each place.
         rate
             What a microsecond of delay costs.
         prices
@@ -248,6 +254,7 @@ class PlaceBookings:
         near
             How many windows are looked at before it is asked whether a later start could cost less.
         """
+        earliest_us, until_us = when
         window_us, low = self._window_us, prices[0] * self._window_us / _US_PER_S
         growth = log(prices[1] / prices[0])
         parts = rows.run_us / window_us
@@ -270,6 +277,7 @@ class PlaceBookings:
                 # A short run follows what is booked in its window.
                 within = np.where(whole == 0, np.maximum.reduceat(share, rows.first), 0.0)
                 starts = np.maximum(earliest_us, (window * window_us + within * window_us).astype(np.int64))
+                fits &= starts <= until_us
                 extra = np.add.reduceat(each_rest * (low * (np.exp(growth * share) - 1.0)), rows.first)
                 offered = np.where(fits, rate * starts + extra + base, inf)
                 better = offered < cost
@@ -284,8 +292,12 @@ class PlaceBookings:
         best = int(cost.argmin())
         booked = bool(cost[best] < inf)
         if not booked:  # behind the last window
-            best = int(earliest_us.argmin())
-            start_us[best] = max(int(earliest_us[best]), self._now_us + self._windows * window_us)
+            behind_us = np.maximum(earliest_us, self._now_us + self._windows * window_us)
+            late = behind_us > until_us
+            if late.all():
+                return None
+            best = int(np.where(late, FOREVER, earliest_us).argmin())
+            start_us[best] = behind_us[best]
         return PlaceOffer(best, int(start_us[best]), max(0, latest_us - int(start_us[best])), booked)
 
     def book(self, gpus: tuple[int, ...], start_us: int, run_us: int) -> None:

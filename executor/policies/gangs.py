@@ -28,12 +28,13 @@ from truenorth.executor.policies.room import NO_PLACE, Room
 from truenorth.executor.policy import Knows, Policy
 from truenorth.executor.site import Site
 from truenorth.models import NEVER
+from truenorth.models.cluster import FOREVER
 from truenorth.models.features import MOLDABLE, NO_RULES, Features
 from truenorth.models.instance import Ints
 
 _FIRST = (-(1 << 62), 0)
 """Where those stand who are asked before all others."""
-_NEVER_US = 1 << 60
+_NEVER_US = FOREVER
 """Later than any end."""
 
 
@@ -54,17 +55,36 @@ class _Choice:
         self._gpus = np.array([gpu for gpus in members for gpu in gpus], np.int64)
         self._first = np.cumsum([0, *map(len, members[:-1])])
         self._server = np.array([site.gpu_server[gpus[0]] for gpus in members], np.int64)
+        self._kind = np.array([site.place_class[place] for place in self.place], np.int64)
         self._spans = site.gpu_server[members[0][0]] != site.gpu_server[members[0][-1]]
         self.of_gpu: list[list[int]] = [[] for _ in range(site.n_gpus)]
         for place, gpus in zip(self.place, members, strict=True):
             for gpu in gpus:
                 self.of_gpu[gpu].append(place)
 
-    def open_first(self, free_us: Ints, now: int) -> tuple[int, set[int]]:
-        """Return when the first place is free, no sooner than now, and those that are free then."""
-        latest = np.maximum.reduceat(free_us[self._gpus], self._first)
+    def open_first(self, free_us: Ints, site: Site, task: int) -> tuple[int, set[int]]:
+        """Return when the first place is free, no sooner than now, and those that are free then.
+
+        Where GPUs come and go a place has to stay until the task has ended; without one the time is _NEVER_US.
+        """
+        now, latest = site.now, np.maximum.reduceat(free_us[self._gpus], self._first)
+        if not site.stays:
+            ends = np.maximum(latest, now) + np.array(site.run_us[site.template[task]], np.int64)[self._kind]
+            latest = np.where(ends <= self._stays_until(site), latest, _NEVER_US)
+            if latest.min() >= _NEVER_US:
+                return _NEVER_US, set()
         start_us = max(now, int(latest.min()))
         return start_us, {self.place[position] for position in np.flatnonzero(latest <= start_us).tolist()}
+
+    def _stays_until(self, site: Site) -> Ints:
+        """Return when the first GPU of each place goes."""
+        stays: Ints = np.minimum.reduceat(np.array(site.goes_us, np.int64)[self._gpus], self._first)
+        return stays
+
+    def longest_us(self, free_us: Ints, site: Site) -> int:
+        """Return for how long from now on some place, of those that are free, stays."""
+        free = np.maximum.reduceat(free_us[self._gpus], self._first) <= site.now
+        return int(np.where(free, self._stays_until(site), 0).max()) - site.now
 
     def open_until(self, of_gpu: Ints) -> Ints:
         """Return the least of what is so for each GPU of a place. Shape [instants, places]."""
@@ -92,13 +112,13 @@ class _Reservation:
     Attributes
     ----------
     start_us
-        When there should be a place for it.
+        When there should be a place for it, _NEVER_US while none is known.
     """
 
     def __init__(self, site: Site, task: int, choice: _Choice, free_us: Ints) -> None:
         self.task = task
         self._places, self._choice = site.places, choice
-        self.start_us, self._open = choice.open_first(free_us, site.now)
+        self.start_us, self._open = choice.open_first(free_us, site, task)
         self._free: list[bool] = (free_us <= self.start_us).tolist()
 
     def leaves_room(self, place: int) -> bool:
@@ -118,10 +138,11 @@ class _Reservation:
 class _Answer(Enum):
     """What comes of asking a task.
 
-    It starts; there is no place; it would delay whoever has a reservation; or it waits for where it ends sooner.
+    It starts; there is no place; it would delay whoever has a reservation; it waits for where it ends sooner; or what
+    is free goes too soon for it.
     """
 
-    STARTS, NO_PLACE, DELAYS, WAITS = range(4)
+    STARTS, NO_PLACE, DELAYS, WAITS, GOES = range(5)
 
 
 class OneByOne(Policy):
@@ -220,8 +241,10 @@ class GangQueue(OneByOne):
         self._new.add(task)
 
     def finished(self, task: int, gpu: int) -> None:
-        """Have its GPUs free, and queue up what has waited for it."""
+        """Have its GPUs free, as far as they are there, and queue up what has waited for it."""
         self.room.give(gpu)
+        for each in self._gone(gpu):
+            self.room.take(each)
         del self._end_of[task]
         self._freed = True
         super().finished(task, gpu)
@@ -230,6 +253,29 @@ class GangQueue(OneByOne):
         """Have a task start that has its GPUs and lacked but this."""
         if not missing and task in self._expecting:
             self._complete.append(task)
+
+    def came(self, gpu: int) -> None:
+        """Have a GPU."""
+        self.room.give(gpu)
+        self._freed = True
+
+    def went(self, gpu: int, tasks: Sequence[int]) -> None:
+        """Have a GPU no more: at once, or once what runs there has ended."""
+        if self.room.is_free(gpu):
+            self.room.take(gpu)
+
+    def _gone(self, place: int) -> list[int]:
+        """Return the GPUs of a place that are away."""
+        site = self.site
+        return [] if site.stays else [gpu for gpu in site.places[place] if site.is_away(gpu)]
+
+    def find(self, task: int, kinds: Sequence[int]) -> int:
+        """Return where a task can run now, the first of some classes of places with room; else NO_PLACE."""
+        if self.site.stays:
+            return self.room.find(kinds)
+        row = self.site.run_us[self.site.template[task]]
+        found = (self.room.find_until(kind, self.site.now + row[kind]) for kind in kinds)
+        return next((place for place in found if place != NO_PLACE), NO_PLACE)
 
     def ending(self, task: int, end_us: int) -> None:
         """Ask who waits anew."""
@@ -311,7 +357,8 @@ class InOrder(GangQueue):
         self._lines: dict[tuple[int, ...], Line] = {}
         self._entry: dict[int, tuple[tuple[int, ...], Waiting]] = {}
         self._choices: dict[tuple[int, ...], _Choice] = {}
-        self._free_us = np.zeros(site.n_gpus, np.int64)
+        # When what runs on each GPU should end; _NEVER_US while it is away.
+        self._free_us = np.array([_NEVER_US * site.is_away(gpu) for gpu in range(site.n_gpus)], np.int64)
         self._impatient = deque[int]()
 
     def key(self, task: int) -> int:
@@ -367,7 +414,19 @@ class InOrder(GangQueue):
         if self._end_of[task] != self.site.now:
             self._reservation = None
         self._free_us[list(self.site.places[gpu])] = 0
+        self._free_us[self._gone(gpu)] = _NEVER_US
         super().finished(task, gpu)
+
+    def came(self, gpu: int) -> None:
+        """Reserve anew."""
+        self._reservation = None
+        self._free_us[gpu] = 0
+        super().came(gpu)
+
+    def went(self, gpu: int, tasks: Sequence[int]) -> None:
+        """Have a GPU no more; what was reserved stands, for it was known when the GPU would go."""
+        self._free_us[gpu] = _NEVER_US
+        super().went(gpu, tasks)
 
     def reserves(self, task: int) -> bool:
         """Say whether others may not delay a task."""
@@ -376,7 +435,8 @@ class InOrder(GangQueue):
     def offer(self) -> None:
         """Start in order who fits and delays nobody with a reservation."""
         self._held = None
-        if self._freed:
+        # Where GPUs come and go, who does not fit may have no reservation either: then the next one has it.
+        if self._freed or not self.site.stays:
             self._ask_all()
         else:
             self._ask_new()
@@ -396,6 +456,9 @@ class InOrder(GangQueue):
                 again = {other: line.after(entry) for other, line in lines.items()}
             elif answer is _Answer.WAITS:
                 again = {kinds: lines[kinds].after(entry)}
+            elif answer is _Answer.GOES:
+                longest_us = self._choice(kinds).longest_us(self._free_us, self.site)
+                again = {kinds: lines[kinds].after(entry, longest_us)}
             elif answer is _Answer.DELAYS and self._held is not None:
                 again = {kinds: lines[kinds].after(entry, self._held.start_us - self.site.now)}
             else:
@@ -432,7 +495,7 @@ class InOrder(GangQueue):
         answer = _Answer.NO_PLACE
         # Where one number of GPUs would delay somebody another one may not.
         for some in [(kind,) for kind in kinds] if choosy else [kinds]:
-            place = self.room.find(some)
+            place = self.find(task, some)
             if place == NO_PLACE:
                 continue
             ends_before = held is None or self.ends_us(task, place) <= held.start_us
@@ -440,12 +503,16 @@ class InOrder(GangQueue):
                 self.start(task, place)
                 return _Answer.STARTS
             answer = _Answer.DELAYS
-        return self._refuse(task) if answer is _Answer.NO_PLACE else answer
+        if answer is _Answer.NO_PLACE:
+            answer = self._refuse(task)
+            if answer is _Answer.NO_PLACE and not self.site.stays and self.room.find(kinds) != NO_PLACE:
+                return _Answer.GOES
+        return answer
 
     def _ask_first(self, task: int, kinds: tuple[int, ...]) -> _Answer:
         """Start a task that may reserve, and chooses, if it would end first in a place that is free."""
         kind, start_us = self._first_to_end(task, kinds)
-        place = self.room.find((kind,)) if start_us == self.site.now else NO_PLACE
+        place = self.find(task, (kind,)) if start_us == self.site.now else NO_PLACE
         if place == NO_PLACE:
             return self._refuse(task)
         self.start(task, place)
@@ -453,8 +520,8 @@ class InOrder(GangQueue):
 
     def _first_to_end(self, task: int, kinds: tuple[int, ...]) -> tuple[int, int]:
         """Return where a task would end first, by the class of places, of equal ones the fewest GPUs; and its start."""
-        row, now = self.site.run_us[self.site.template[task]], self.site.now
-        opens = {kind: self._choice((kind,)).open_first(self._free_us, now)[0] for kind in kinds}
+        row = self.site.run_us[self.site.template[task]]
+        opens = {kind: self._choice((kind,)).open_first(self._free_us, self.site, task)[0] for kind in kinds}
         first = min(kinds, key=lambda kind: (opens[kind] + row[kind], self.size_of[kind], kind))
         return first, opens[first]
 
@@ -468,7 +535,9 @@ class InOrder(GangQueue):
         if last is None or last.task != task or last.start_us <= now:
             some = self._first_to_end(task, kinds)[:1] if choosy else kinds
             self._reservation = _Reservation(self.site, task, self._choice(some), self._free_us)
-        self._held = self._reservation
+        # Where GPUs come and go there may be no place for it until one comes.
+        if self._reservation is not None and self._reservation.start_us < _NEVER_US:
+            self._held = self._reservation
         # Who chooses may leave room for others that can take the same places.
         return _Answer.WAITS if choosy else _Answer.NO_PLACE
 
@@ -522,10 +591,15 @@ class Conservative(GangQueue):
             self._reserved_at.clear()
         super().finished(task, gpu)
 
+    def came(self, gpu: int) -> None:
+        """Reserve anew."""
+        self._reserved_at.clear()
+        super().came(gpu)
+
     def act(self, gpus: Sequence[int]) -> None:
         """Start who has its reservation now, and reserve for who came."""
         super().act(gpus)
-        due = [start_us for start_us, _ in self._reserved_at.values() if start_us > self.site.now]
+        due = [start_us for start_us, _ in self._reserved_at.values() if self.site.now < start_us < _NEVER_US]
         if due:
             self.site.wake(min(due))
 
@@ -553,17 +627,21 @@ class Conservative(GangQueue):
         self._foresee()
 
     def _foresee(self) -> None:
-        """Note what is free from when on, by what runs."""
+        """Note what is free from when on, by what runs and goes."""
         ends = [(max(end_us, self.site.now), self.site.gpu[task]) for task, end_us in self._end_of.items()]
-        self._times = np.unique([self.site.now, *(end_us for end_us, _ in ends)])
+        goes = [] if self.site.stays else [at for at in self.site.goes_us if self.site.now < at < FOREVER]
+        self._times = np.unique([self.site.now, *(end_us for end_us, _ in ends), *goes])
         self._free = np.ones((len(self._times), self.site.n_gpus), np.bool_)
         for end_us, place in ends:
             self._free[: np.searchsorted(self._times, end_us), list(self.site.places[place])] = False
+        if not self.site.stays:
+            self._free &= self._times[:, None] < np.array(self.site.goes_us, np.int64)
 
     def _reserve_early(self, task: int) -> None:
         """Reserve the first place that is free for as long as a task runs; of equally early ones the fastest.
 
-        Who chooses how many GPUs it takes reserves where it ends first; of equal ones the fewest GPUs.
+        Who chooses how many GPUs it takes reserves where it ends first; of equal ones the fewest GPUs. Where all known
+        GPUs go too soon nothing is reserved until one comes.
         """
         now, row = self.site.now, self.site.run_us[self.site.template[task]]
         start_us = _NEVER_US
@@ -590,6 +668,9 @@ class Conservative(GangQueue):
                 ended_us = int(begins[at]) + self.site.inputs_after(task, place) + run_us
                 if not choosy or ended_us < end_us:
                     first, best, start_us, end_us = at, place, int(begins[at]), ended_us
+        if best == NO_PLACE:
+            self._reserved_at[task] = _NEVER_US, NO_PLACE
+            return
         self._book(task, best, start_us, end_us)
 
     def _inputs_after(self, task: int, choice: _Choice) -> Ints:

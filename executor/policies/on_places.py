@@ -7,6 +7,7 @@ shortest job first with reservations.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -14,9 +15,10 @@ from math import inf
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from truenorth.executor.policies.ahead import Ahead
-from truenorth.executor.policies.bookings import PlaceBookings, PlaceRows
+from truenorth.executor.policies.bookings import PlaceBookings, PlaceRows, PlaceTimes
 from truenorth.executor.policies.central import RemainingWork
 from truenorth.executor.policies.compass import Compass
 from truenorth.executor.policies.dally import AUTO, RECENT, Dally
@@ -27,6 +29,7 @@ from truenorth.executor.policies.room import NO_PLACE
 from truenorth.executor.policies.srpt import Srpt
 from truenorth.executor.policy import Knows, Policy
 from truenorth.executor.site import Site
+from truenorth.models.cluster import FOREVER
 from truenorth.models.features import MOLDABLE, NO_RULES, TOGETHER, Features
 from truenorth.models.instance import Ints
 
@@ -55,9 +58,21 @@ class _Among:
         latest: Ints = np.maximum.reduceat(of_gpu[self.rows.gpus], self.rows.first)
         return latest
 
+    def latest_start(self, site: Site) -> Ints:
+        """Return, per place, until when the task can start there and end before a GPU goes."""
+        if site.stays:
+            return np.full(len(self.place), FOREVER, np.int64)
+        goes_us = np.array(site.goes_us, np.int64)
+        starts: Ints = np.minimum.reduceat(goes_us[self.rows.gpus], self.rows.first) - self.run_us
+        return starts
+
 
 class BoundToPlaces(OneByOne):
     """Base of the policies that bind a run to a place, idle or not: each GPU runs what was bound to it in one order.
+
+    Where GPUs come and go a place has to stay until the run should have ended. Who finds none, or is bound to one that
+    went or goes too soon, since others were late, seeks anew: at once, when a GPU comes, or when a run ends otherwise
+    than it should.
 
     Invariant: some run that is bound can start whenever nothing runs, and no input travels.
     Because: all GPUs keep the same order; the first of it stands first on every GPU of its place, and what it waits for
@@ -73,6 +88,10 @@ class BoundToPlaces(OneByOne):
         self._among: dict[int, _Among] = {}
         # What runs, if anything does, and behind it what is bound.
         self.queue = [deque[int]() for _ in range(site.n_gpus)]
+        self._bound_to: dict[int, int] = {}
+        # Who found no place, in the order of asking, and whether they may find one now.
+        self._homeless: dict[int, None] = {}
+        self._look = False
 
     def among(self, task: int) -> _Among:
         """Return the places where a task can run."""
@@ -89,6 +108,15 @@ class BoundToPlaces(OneByOne):
             return latest
         return np.maximum(latest, [site.inputs_after(task, place) for place in among.place.tolist()])
 
+    @abstractmethod
+    def seek(self, task: int) -> bool:
+        """Bind a task to a place that stays for long enough; say whether there is one."""
+
+    def ready(self, task: int) -> None:
+        """Bind a task, now or when it finds a place."""
+        if not self.seek(task):
+            self._homeless[task] = None
+
     def turn(self, task: int) -> tuple[int, int]:
         """Return where a task that is bound stands in the order, the least first; what runs stands before all."""
         return 0, 0  # that of binding
@@ -97,22 +125,52 @@ class BoundToPlaces(OneByOne):
         """Give a task a place; it runs there behind all of its GPUs' that come before it."""
         for gpu in self.site.places[place]:
             insort(self.queue[gpu], task, key=self.turn)
+        self._bound_to[task] = place
         self.site.assign(task, place)
+
+    def unbind(self, task: int) -> None:
+        """Have a task that has not started bound to no place."""
+        for gpu in self.site.places[self._bound_to.pop(task)]:
+            self.queue[gpu].remove(task)
+            self.site.touched[gpu] = None
+        self._look = True
 
     def finished(self, task: int, gpu: int) -> None:
         """Have its GPUs go on, and take note of what has waited for it."""
         for each in self.site.places[gpu]:
             self.queue[each].popleft()
+        del self._bound_to[task]
         super().finished(task, gpu)
+
+    def came(self, gpu: int) -> None:
+        """Have those seek who found no place."""
+        self._look = True
+
+    def went(self, gpu: int, tasks: Sequence[int]) -> None:
+        """Have those seek a place who were bound there."""
+        for task in tasks:
+            self.unbind(task)
+        for task in tasks:
+            self.ready(task)
 
     def act(self, gpus: Sequence[int]) -> None:
         """Start who is first on every GPU of its place, with its inputs; what was bound names its place, too."""
         site, queue = self.site, self.queue
+        if self._look and self._homeless:
+            waiting, self._homeless = self._homeless, {}
+            for task in waiting:
+                self.ready(task)
+        self._look = False
         for first in dict.fromkeys(queue[gpu][0] for each in gpus for gpu in site.places[each] if queue[gpu]):
             if site.started_us[first] >= 0 or site.inputs_missing[first]:
                 continue
             if all(queue[gpu][0] == first for gpu in site.places[site.gpu[first]]):
-                site.start(first)
+                if site.stays or site.could_end(first, site.gpu[first]):
+                    site.start(first)
+                else:
+                    site.take_back(first)
+                    self.unbind(first)
+                    self.ready(first)
 
 
 class InOrderOfBinding(BoundToPlaces):
@@ -154,12 +212,19 @@ class InOrderOfBinding(BoundToPlaces):
 
     def ending(self, task: int, end_us: int) -> None:
         """Foresee all anew."""
+        self._late = self._look = True
+
+    def unbind(self, task: int) -> None:
+        """Foresee all anew."""
+        super().unbind(task)
+        del self._end_us[task]
         self._late = True
 
     def finished(self, task: int, gpu: int) -> None:
         """Have its GPUs go on; foresee all anew if it did not end when it should."""
         # What is foreseen is wrong from the first run that ends at another time; those that are late show at their end.
-        self._late |= self._end_us.pop(task) != self.site.now
+        if self._end_us.pop(task) != self.site.now:
+            self._late = self._look = True
         super().finished(task, gpu)
 
 
@@ -169,11 +234,16 @@ class CompassOnPlaces(InOrderOfBinding):
     name: ClassVar[str] = "compass"
     supports: ClassVar[Features] = MOLDABLE - NO_RULES
 
-    def ready(self, task: int) -> None:
+    def seek(self, task: int) -> bool:
         """Bind a task; of equal places to the lowest."""
-        among = self.among(task)
-        best = int((self.earliest(task, self.free_us() - self.site.now) + among.run_us).argmin())
+        among, now = self.among(task), self.site.now
+        start_us = now + self.earliest(task, self.free_us() - now)
+        end_us = np.where(start_us <= among.latest_start(self.site), start_us + among.run_us, FOREVER)
+        best = int(end_us.argmin())
+        if end_us[best] == FOREVER:
+            return False
         self.bind(task, int(among.place[best]))
+        return True
 
 
 class RltuneOnPlaces(InOrderOfBinding):
@@ -195,20 +265,28 @@ class RltuneOnPlaces(InOrderOfBinding):
         self._waiting: list[int] = []
         self._memory = -np.array([gpu.memory_bytes for gpu in site.cluster.gpus], np.int64)
 
-    def ready(self, task: int) -> None:
-        """Let a task wait."""
-        self._waiting.append(task)
-
     def act(self, gpus: Sequence[int]) -> None:
         """Start who is due, then place the first of the queue, again and again, while a place is idle for somebody."""
         super().act(gpus)
-        while self._waiting and any(self._finds_idle(task) for task in self._waiting):
-            task = min(self._waiting, key=self._urgency())
+        while any(self._finds_idle(task) for task in self._waiting):
+            # Where GPUs come and go somebody may have no place to be bound to.
+            task = min((task for task in self._waiting if self._in_time(task).any()), key=self._urgency())
             self._waiting.remove(task)
             self.bind(task, self._cheapest(task))
 
+    def seek(self, task: int) -> bool:
+        """Let a task wait."""
+        self._waiting.append(task)
+        return True
+
+    def _in_time(self, task: int) -> NDArray[np.bool_]:
+        """Say at which places a task would end before a GPU goes."""
+        among = self.among(task)
+        return np.asarray(among.latest(self.free_us()) <= among.latest_start(self.site), np.bool_)
+
     def _finds_idle(self, task: int) -> bool:
-        return bool((self.among(task).latest(self.free_us()) == self.site.now).any())
+        idle = self.among(task).latest(self.free_us()) == self.site.now
+        return bool((idle & self._in_time(task)).any())
 
     def _fastest_us(self, task: int) -> int:
         return int(self.among(task).run_us.min())
@@ -226,8 +304,9 @@ class RltuneOnPlaces(InOrderOfBinding):
     def _cheapest(self, task: int) -> int:
         """Return the cheaper candidate, of equal ones the place of least wait."""
         among, weights, free = self.among(task), self._weights, self.free_us() - self.site.now
-        waits = self.earliest(task, free)
-        found = dict.fromkeys((int(waits.argmin()), int(among.latest(self._memory).argmin())))
+        late = np.where(self._in_time(task), 0, FOREVER)
+        waits = self.earliest(task, free) + late
+        found = dict.fromkeys((int(waits.argmin()), int((among.latest(self._memory) + late).argmin())))
         room_us = sum(map(self._fastest_us, self._waiting)) / max(1, len(self._waiting))
 
         def cost(position: int) -> float:
@@ -268,13 +347,21 @@ class HadarOnPlaces(BoundToPlaces):
         """Return its booked start."""
         return (self._start_us[task], task) if self.site.started_us[task] < 0 else (-1, task)
 
-    def ready(self, task: int) -> None:
+    def finished(self, task: int, gpu: int) -> None:
+        """Have its GPUs go on, and those seek who found no place: it may be late for what is booked there."""
+        self._look = True
+        super().finished(task, gpu)
+
+    def seek(self, task: int) -> bool:
         """Book and bind a task."""
-        site, weight, among = self.site, float(self.site.jobs[self.site.job[task]].weight), self.among(task)
+        site, among = self.site, self.among(task)
+        weight = float(site.jobs[site.job[task]].weight)
         self._books.advance(site.now)
         self._see_lateness()
-        earliest_us = site.now + self.earliest(task, self._late_us)
-        offer = self._books.cheapest(among.rows, earliest_us, weight / _US_PER_S, self._prices.range, self._near)
+        when = PlaceTimes(site.now + self.earliest(task, self._late_us), among.latest_start(site))
+        offer = self._books.cheapest(among.rows, when, weight / _US_PER_S, self._prices.range, self._near)
+        if offer is None:
+            return False
         place, run_us = int(among.place[offer.position]), int(among.run_us[offer.position])
         if offer.booked:
             self._books.book(site.places[place], offer.start_us, run_us)
@@ -282,6 +369,7 @@ class HadarOnPlaces(BoundToPlaces):
         work_s = run_us / _US_PER_S * len(site.places[place])
         self._prices.see(weight * (offer.avoided_us / _US_PER_S) / work_s)
         self.bind(task, place)
+        return True
 
     def _see_lateness(self) -> None:
         """Once a window, add up what each GPU should have done by now and has not."""
@@ -315,7 +403,7 @@ class AheadOnPlaces(Conservative):
             if not self.room.any_free():
                 return  # of those behind none can start now, and all are listed anew at the next event
             # As long as nobody before has to wait, whoever finds room starts.
-            place = NO_PLACE if waits else self.room.find(self.kinds(task))
+            place = NO_PLACE if waits else self.find(task, self.kinds(task))
             if place != NO_PLACE:
                 self.start(task, place)
                 continue

@@ -215,15 +215,16 @@ class Replay(Policy):
                 self._until_it_goes[gpu].append(operation)
                 return True
             return False
-        interval = self._instance.cluster.gpus[gpu].available.at(planned_us)
-        # Too late: no later interval is the one that it was planned for.
-        if interval is None or self.site.now >= interval[1]:
-            problem = f"GPU {gpu} went before what was planned at {planned_us} us"
-            raise PolicyError(f"the plan cannot be carried out: {problem}")
-        if self.site.goes_us[gpu] == interval[1]:
-            return False
-        self._until_it_comes[gpu].append(operation)
-        return True
+        for each in self.site.places[gpu]:
+            interval = self._instance.cluster.gpus[each].available.at(planned_us)
+            # Too late: no later interval is the one that it was planned for.
+            if interval is None or self.site.now >= interval[1]:
+                problem = f"GPU {each} went before what was planned at {planned_us} us"
+                raise PolicyError(f"the plan cannot be carried out: {problem}")
+            if self.site.goes_us[each] != interval[1]:
+                self._until_it_comes[each].append(operation)
+                return True
+        return False
 
     def came(self, gpu: int) -> None:
         """Go on with what waited for a GPU."""

@@ -72,10 +72,10 @@ class _Layout:
 
 
 class Room:
-    """The GPUs of a site that are free, all of them at first."""
+    """The GPUs of a site that are free: at first all that are there."""
 
     def __init__(self, site: Site) -> None:
-        self._places = site.places
+        self._places, self._goes_us = site.places, site.goes_us
         self._layout = layout = _Layout(site.places, site.place_class, site.gpu_server)
         self._free = [sum(layout.bit_of[gpu] for gpu in gpus) for gpus in layout.servers]
         # By class inside servers: free GPUs of each server with room for one, _FULL of the others.
@@ -84,6 +84,9 @@ class Room:
         self._taken = {kind: np.zeros(len(places), np.int64) for kind, places in layout.spanning.items()}
         for server in range(len(layout.servers)):
             self._see(server)
+        for gpu in range(site.n_gpus):
+            if site.is_away(gpu):
+                self.take(gpu)
 
     def find(self, kinds: Iterable[int]) -> int:
         """Return where a run goes that may take places of these classes, the first class with room; else NO_PLACE."""
@@ -98,6 +101,29 @@ class Room:
                 if not self._taken[kind][position]:
                     return self._layout.spanning[kind][position]
         return NO_PLACE
+
+    def find_until(self, kind: int, end_us: int) -> int:
+        """Return where a run goes that may take places of a class and lasts until then, before a GPU goes."""
+        row = self._fits.get(kind)
+        if row is not None:
+            for server in np.argsort(row, kind="stable").tolist():
+                if row[server] == _FULL:
+                    break
+                place = self._layout.first_place(kind, server, self._staying(server, end_us))
+                if place != NO_PLACE:
+                    return place
+        elif kind in self._taken:
+            for position in np.flatnonzero(self._taken[kind] == 0).tolist():
+                place = self._layout.spanning[kind][position]
+                if all(self._goes_us[gpu] >= end_us for gpu in self._places[place]):
+                    return place
+        return NO_PLACE
+
+    def _staying(self, server: int, end_us: int) -> int:
+        """Return the GPUs of a server that are free and stay until then."""
+        layout = self._layout
+        stay = sum(layout.bit_of[gpu] for gpu in layout.servers[server] if self._goes_us[gpu] >= end_us)
+        return self._free[server] & stay
 
     def any_free(self) -> bool:
         """Say whether some GPU is free."""

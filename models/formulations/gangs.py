@@ -2,7 +2,7 @@
 
 Where runs take any GPUs of a server a server is one resource of as many units: which GPUs a run gets is settled
 afterwards, by start (what is free then stays so). Else every GPU is a resource of one unit: also where outputs take
-time inside a server, since then it matters whether two runs share a GPU.
+time inside a server, since then it matters whether two runs share a GPU. While it is away all of a resource is taken.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.sat.python import cp_model
 
+from truenorth.models.cluster import ALWAYS, Availability, Interval
 from truenorth.models.features import MOLDABLE, require
 from truenorth.models.formulations.allowance import UNLIMITED, Allowance
 from truenorth.models.formulations.scale import ScaledObjective
@@ -39,11 +40,14 @@ class Option:
         How long it takes.
     takes
         Units by resource.
+    visit
+        It runs while its GPUs are there from then until then; in CP-SAT resources say when.
     """
 
     place: int
     run_us: int
     takes: Mapping[int, int]
+    visit: Interval = ALWAYS.intervals[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +205,10 @@ def formulate(
     require(instance, "CP-SAT for runs on several GPUs", SUPPORTS)
     model, servers, pooled = cp_model.CpModel(), pools(instance), is_pooled(instance)
     held = dict.fromkeys(range(instance.n_gpus), 1)
+    there = dict(enumerate(gpu.available for gpu in instance.cluster.gpus))
     if servers is not None and pooled:
         held = {server: len(gpus) for server, gpus in servers.items()}
+        there = {server: there[gpus[0]] for server, gpus in servers.items()}  # the others are of its class
     use: dict[int, list[tuple[cp_model.IntervalVar, int]]] = {resource: [] for resource in held}
     every: list[tuple[cp_model.IntervalVar, cp_model.LinearExprT]] = []
     start, chosen, ends = [], [], []
@@ -236,18 +242,34 @@ def formulate(
             if from_us > release_us:
                 model.add(begin >= from_us).only_enforce_if(at)
     _wait_for_inputs(model, precedences, start, ends, chosen)
-    for resource, pieces in use.items():
-        if held[resource] == 1:
-            model.add_no_overlap([piece for piece, _ in pieces]).with_name(f"one_at_a_time[{resource}]")
-        else:
-            model.add_cumulative([piece for piece, _ in pieces], [amount for _, amount in pieces], held[resource])
-    # Redundant: all servers together hold no more GPUs than there are.
-    model.add_cumulative([piece for piece, _ in every], [amount for _, amount in every], instance.n_gpus)
+    _share_out(model, use, every, held, there, horizon_us)
     cost = _add_up(model, instance, scaled, ends, horizon_us, least)
     if most is not None:
         model.add(cost <= most).with_name("within")
     model.minimize(cost)
     return GangFormulation(model, options, start, chosen, pooled)
+
+
+def _share_out(
+    model: cp_model.CpModel,
+    use: Mapping[int, list[tuple[cp_model.IntervalVar, int]]],
+    every: list[tuple[cp_model.IntervalVar, cp_model.LinearExprT]],
+    held: Mapping[int, int],
+    there: Mapping[int, Availability],
+    horizon_us: int,
+) -> None:
+    """Have no resource give more than it has, and nothing while it is away."""
+    for resource, pieces in use.items():
+        for gone, back in there[resource].absences(horizon_us):
+            away = model.new_fixed_size_interval_var(gone, back - gone, f"away[{resource},{gone}]")
+            pieces.append((away, held[resource]))
+            every.append((away, held[resource]))
+        if held[resource] == 1:
+            model.add_no_overlap([piece for piece, _ in pieces]).with_name(f"one_at_a_time[{resource}]")
+        else:
+            model.add_cumulative([piece for piece, _ in pieces], [amount for _, amount in pieces], held[resource])
+    # Redundant: all servers together hold no more GPUs than there are.
+    model.add_cumulative([piece for piece, _ in every], [amount for _, amount in every], sum(held.values()))
 
 
 def _wait_for_inputs(

@@ -1,14 +1,15 @@
 """Runs on several GPUs as a mixed-integer linear program: the twin of their CP-SAT formulation.
 
 The same ways to run a task are chosen from. Where CP-SAT has intervals there is an order: of two runs that share a GPU
-one ends before the other starts. In servers of which runs take any GPUs, which ones they are is a decision, too.
+one ends before the other starts. In servers of which runs take any GPUs, which ones they are is a decision, too. Where
+GPUs come and go, so is during which of their visits a task runs.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
 
@@ -16,6 +17,7 @@ import networkx as nx
 import numpy as np
 import pulp
 
+from truenorth.models.cluster import ALWAYS, FOREVER
 from truenorth.models.features import MOLDABLE, require
 from truenorth.models.formulations.allowance import UNLIMITED, Allowance
 from truenorth.models.formulations.equal_jobs import ordered_tasks, sort_equal_jobs
@@ -23,7 +25,7 @@ from truenorth.models.formulations.gangs import Option, Precedences, is_pooled, 
 from truenorth.models.formulations.milp_plans import ContradictoryOrderError
 from truenorth.models.formulations.milp_problem import MilpCosts, complete_jobs, minimise, new_problem, start_costs
 from truenorth.models.formulations.scale import ScaledObjective
-from truenorth.models.formulations.windows import horizon_us
+from truenorth.models.formulations.windows import horizon_us, visits
 from truenorth.models.instance import Instance, Ints
 from truenorth.models.objective import Objective, timeline_value
 from truenorth.models.timeline import Timeline
@@ -66,15 +68,18 @@ class GangChoices:
         Notes
         -----
         Invariant: no such plan completes a job outside these times.
-        Because: a job takes at least its longest way of shortest runs and gaps after its release, and every other one
-            costs at least as much as that costs (`latest_completion_us`).
+        Because: a job takes at least its longest way of shortest runs and gaps after its release and the coming of its
+            GPUs, and every other one costs at least as much as that costs (`latest_completion_us`).
         If wrong: unsound.
         """
-        pooled = is_pooled(instance)
-        options = [list(options_of(instance, task, pooled)) for task in range(instance.n_tasks)]
+        pooled, release_us = is_pooled(instance), instance.job_release_us[instance.task_job].tolist()
+        options = [list(_ways(instance, task, release_us[task], pooled)) for task in range(instance.n_tasks)]
         precedences = Precedences.of(instance, options)
-        shortest = np.array([min(way.run_us for way in ways) for ways in options], np.int64)
-        first = np.array(precedences.earliest_us, np.int64) + shortest
+        ends = (
+            min(max(at, way.visit[0]) + way.run_us for way in ways)
+            for at, ways in zip(precedences.earliest_us, options, strict=True)
+        )
+        first = np.fromiter(ends, np.int64)
         lower = np.maximum.reduceat(first, instance.job_first_task[:-1])
         upper = np.full(len(instance.jobs), horizon, np.int64)
         if limit is not None:
@@ -95,6 +100,14 @@ class GangChoices:
     def size(self, way: Option) -> int:
         """Return how many GPUs a way takes."""
         return len(self.instance.places.gpus[way.place])
+
+
+def _ways(instance: Instance, task: int, release_us: int, pooled: bool) -> Iterator[Option]:
+    """Yield the ways to run a task, each in every visit of its GPUs that is long enough."""
+    for way in options_of(instance, task, pooled):
+        for visit in visits(instance, way.place):
+            if max(release_us, visit[0]) + way.run_us <= visit[1]:
+                yield replace(way, visit=visit)
 
 
 class GangVariables(MilpCosts):
@@ -196,14 +209,21 @@ def formulate(
 
 
 def _run_each_task_once(problem: pulp.LpProblem, v: GangVariables, choices: GangChoices) -> None:
-    """G1: a task runs in one way, and takes as many GPUs as that.
+    """G1, A1: a task runs in one way, while its GPUs are there, and takes as many GPUs as that.
 
-    sum_o x_to = 1;  e_t <= its latest;  in a pooled server S: sum_{i in S} g_ti = sum_o (GPUs of o in S) x_to.
+    sum_o x_to = 1;  e_t <= its latest;  in a pooled server S: sum_{i in S} g_ti = sum_o (GPUs of o in S) x_to;
+    for visits [f_o, l_o):  s_t >= sum_o f_o x_to;  e_t <= sum_o l_o x_to.
     """
     servers = pools(choices.instance) or {}
     for task, ways in enumerate(choices.options):
         problem.addConstraint(pulp.lpSum(v.way[task, at] for at in range(len(ways))) == 1, f"one_way[{task}]")
         problem.addConstraint(v.end[task] <= v.last[task], f"latest[{task}]")
+        if any(way.visit != ALWAYS.intervals[0] for way in ways):
+            comes = pulp.lpSum(v.units.time(way.visit[0]) * v.way[task, at] for at, way in enumerate(ways))
+            problem.addConstraint(v.start[task] >= comes, f"comes[{task}]")
+            latest = [v.last[task] if way.visit[1] == FOREVER else v.units.time(way.visit[1]) for way in ways]
+            goes = pulp.lpSum(us * v.way[task, at] for at, us in enumerate(latest))
+            problem.addConstraint(v.end[task] <= goes, f"goes[{task}]")
         for server, gpus in servers.items() if choices.pooled else ():
             taken = pulp.lpSum(way.takes.get(server, 0) * v.way[task, at] for at, way in enumerate(ways))
             on = pulp.lpSum(v.on[task, gpu] for gpu in gpus if (task, gpu) in v.on)
@@ -299,7 +319,9 @@ def _start(formulation: GangProblem, known: Timeline) -> Iterator[tuple[pulp.LpV
     start, end = known.start_us.tolist(), known.end_us.tolist()
     for (task, at), literal in v.way.items():
         resources = [int(instance.gpu_server[gpu]) if choices.pooled else gpu for gpu in gpus[task]]
-        yield literal, choices.options[task][at].takes == Counter(resources)
+        way = choices.options[task][at]
+        visited = way.visit[0] <= start[task] and end[task] <= way.visit[1]
+        yield literal, visited and way.takes == Counter(resources)
     for (task, gpu), literal in v.on.items() if choices.pooled else ():
         yield literal, gpu in gpus[task]
     for task, variable in enumerate(v.start):
@@ -334,11 +356,15 @@ def read_timeline(formulation: GangProblem, value: Callable[[pulp.LpVariable], f
     if not nx.is_directed_acyclic_graph(graph) or any(each not in instance.places.number for each in gpus):
         raise ContradictoryOrderError("runs wait for each other, or take GPUs that are no place")
     place = np.array([instance.places.number[each] for each in gpus], np.int64)
+    comes_us, goes_us = np.array([chosen[task].visit for task in tasks], np.int64).T
     start_us = np.array([instance.earliest_start(task, int(place[task])) for task in tasks], np.int64)
+    start_us = np.maximum(start_us, comes_us)
     run_us = np.array([chosen[task].run_us for task in tasks], np.int64)
     for task in nx.topological_sort(graph):
         for before in graph.predecessors(task):
             edge = edges.get((before, task))
             gap_us = 0 if edge is None else instance.gap_time(edge, int(place[before]), int(place[task]))
             start_us[task] = max(start_us[task], start_us[before] + run_us[before] + gap_us)
+    if (start_us + run_us > goes_us).any():
+        raise ContradictoryOrderError("a run lasts until after its GPUs have gone")
     return Timeline(place, start_us, start_us + run_us, ())

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
-from truenorth.models.cluster import FOREVER
+from truenorth.models.cluster import FOREVER, Availability, Interval
 from truenorth.models.features import SEVERAL_AT_A_TIME, Feature, require
 from truenorth.models.formulations.scale import ScaledObjective
 from truenorth.models.instance import NEVER, NONE, Instance, Ints, UnsupportedInstanceError
@@ -189,7 +190,39 @@ def completion_lower_us(instance: Instance) -> Ints:
 
 def cannot_end(instance: Instance) -> bool:
     """Say whether some job can never be done, since a task of it fits no interval in which a GPU is there."""
-    return not instance.always_available and bool((completion_lower_us(instance) >= UNREACHABLE).any())
+    if instance.always_available:
+        return False
+    if instance.gangs:
+        return not _fits(instance).all()
+    return bool((completion_lower_us(instance) >= UNREACHABLE).any())
+
+
+def _fits(instance: Instance) -> NDArray[np.bool_]:
+    """Say of each task whether there is a place all of whose GPUs are there for as long as it runs. Shape [tasks]."""
+    release_us, fits = instance.job_release_us[instance.task_job], np.zeros(instance.n_tasks, np.bool_)
+    for sort, place in zip(*np.unique(instance.place_class, return_index=True), strict=True):
+        run_us = instance.run_us[instance.task_template, sort]
+        for begin, end in visits(instance, int(place)):
+            fits |= (run_us != NEVER) & (np.maximum(release_us, begin) + run_us <= end)
+    return fits
+
+
+def visits(instance: Instance, place: int) -> list[Interval]:
+    """Return when all GPUs of a place are there."""
+    return common_us([instance.cluster.gpus[gpu].available for gpu in instance.places.gpus[place]])
+
+
+def common_us(there: Sequence[Availability]) -> list[Interval]:
+    """Return when GPUs are there all together.
+
+    >>> common_us([Availability.of([(0, 5), (8, 20)]), Availability.of([(2, 9), (12, 15)])])
+    [(2, 5), (8, 9), (12, 15)]
+    """
+    common = list(there[0].intervals)
+    for other in dict.fromkeys(there[1:]):
+        both = ((max(a, c), min(b, d)) for a, b in common for c, d in other.intervals)
+        common = [(begin, end) for begin, end in both if begin < end]
+    return common
 
 
 def horizon_us(instance: Instance) -> int:
@@ -212,7 +245,8 @@ def horizon_us(instance: Instance) -> int:
     per_template = np.array([sum(int(load[model]) for model in needed) for needed in instance.needs], np.int64)
     per_template += np.array([sum(int(gap[edge]) for _, edge in row) for row in instance.inputs], np.int64)
     per_template += instance.input_us
-    begins = max(int(instance.job_release_us.max()), int(_comes_us(instance).max()))
+    comes_us = max(gpu.available.intervals[-1][0] for gpu in instance.cluster.gpus)
+    begins = max(int(instance.job_release_us.max()), comes_us)
     return int(begins + run.sum() + per_template[instance.task_template].sum())
 
 

@@ -84,7 +84,7 @@ def improve(search: Search, workers: int = 2, seed: int = 0) -> None:
     SolverFaultWarning
         If the solver fails, or a plan contradicts it.
     """
-    if not search.instance.gangs and cannot_end(search.instance):
+    if cannot_end(search.instance):
         # No solver is needed for this.
         search.deny(WINDOWS)
         return
@@ -238,8 +238,10 @@ class _HighsRun:
         """Ask CP-SAT when the solver says that there is no plan: floats prove nothing, whole numbers do."""
         if self.search.timeline is not None:
             self.search.deny(METHOD)
-            return
-        cp_sat.improve(self.search, workers=1)
+        elif self.search.instance.gangs:
+            cp_sat.look_within(self.search, None, workers=1, seed=0, presolve=True)
+        else:
+            cp_sat.improve(self.search, workers=1)
 
 
 def _reach(problem: pulp.LpProblem) -> float:

@@ -2,7 +2,8 @@
 
 Each run goes where it ends first, beside those that come before it in the order: an earlier gap that is wide enough is
 taken. So every plan that no run alone can leave earlier comes from some order. What is free of a server is a row of
-instants, each with what is taken from then on: a number of GPUs where runs take any of them, else a set of GPUs.
+instants, each with what is taken from then on: a number of GPUs where runs take any of them, else a set of GPUs. A row
+begins with what is away as if it were taken; a server that goes for good is free from FAR on, where nothing fits.
 
 What a run waits for is put before it, wherever it stands in the order, and inputs take as long as from another GPU of a
 server unless two runs cannot but share one.
@@ -90,6 +91,23 @@ class GangTables(NamedTuple):
     is_sum: Ints
 
 
+class Away(NamedTuple):
+    """Which servers are away when; apart from the tables, which are copied with every call.
+
+    Attributes
+    ----------
+    instant, used, length
+        The rows of servers on which nothing runs. Shape [servers, instants]; [servers].
+    left_out
+        What a run without a place costs, so that any plan with all runs costs less. Shape [1].
+    """
+
+    instant: Ints
+    used: Ints
+    length: Ints
+    left_out: Floats
+
+
 class GangPlan(NamedTuple):
     """An order and its plan.
 
@@ -100,8 +118,8 @@ class GangPlan(NamedTuple):
     mode
         Per task: that in which it runs. Shape [tasks].
     start, end, server, taken
-        Per task: when and where, for a run across servers the first of them; the bits of the GPUs that it takes there.
-        The end is -1 as long as it has no place.
+        Per task: when (FAR: never) and where, for a run across servers the first of them; the bits of the GPUs that it
+        takes there. The end is -1 as long as it has not been tried.
     instant, used, length
         Per server: from when on what is taken. Shape [servers, instants]; [servers].
     free_from
@@ -223,7 +241,7 @@ def _arrival(tables: GangTables, plan: GangPlan, task: int, first: int, count: i
 
 @kernel
 def _place(tables: GangTables, plan: GangPlan, task: int) -> int:
-    """Put a run where it ends first, of equal servers on the fullest; return its end."""
+    """Put a run where it ends first, of equal servers on the fullest; return its end, FAR if it has no place."""
     best, best_server, best_taken, best_used = FAR, 0, 0, -1
     mode, release, fed = plan.mode[task], tables.release[task], tables.fed[task]
     size = tables.size[mode]
@@ -240,13 +258,16 @@ def _place(tables: GangTables, plan: GangPlan, task: int) -> int:
                 best, best_server, best_taken, best_used = start + run, server, taken, used
                 plan.start[task] = start
     plan.server[task], plan.taken[task] = best_server, best_taken
+    if best == FAR:
+        plan.start[task] = FAR
+        return best
     _occupy(plan, best_server, plan.start[task], best, best_taken)
     return best
 
 
 @kernel
 def _place_wide(tables: GangTables, plan: GangPlan, task: int) -> int:
-    """Put a run across servers where it ends first; return its end."""
+    """Put a run across servers where it ends first; return its end, FAR if it has no place."""
     sort, run = tables.wide[plan.mode[task]], tables.wide_run[plan.mode[task]]
     count = tables.group_servers[sort]
     best, best_first = FAR, 0
@@ -265,6 +286,8 @@ def _place_wide(tables: GangTables, plan: GangPlan, task: int) -> int:
         if start < best:
             best, best_first = start, first
     plan.start[task], plan.server[task], plan.taken[task] = best, best_first, 0
+    if best == FAR:
+        return best
     for server in range(best_first, best_first + count):
         held = tables.held[server]
         _occupy(plan, server, best, best + run, held if tables.any_gpus[0] else (1 << held) - 1)
@@ -273,7 +296,7 @@ def _place_wide(tables: GangTables, plan: GangPlan, task: int) -> int:
 
 @kernel
 def _all_free(plan: GangPlan, server: int, start: int, run: int) -> int:
-    """Return when a server is first free for so long, from a time on."""
+    """Return when a server is first free for so long, from a time on; FAR if it goes before."""
     at = _segment(plan, server, start)
     while True:
         begin, here = max(start, plan.instant[server, at]), at
@@ -298,11 +321,14 @@ def _before(tables: GangTables, plan: GangPlan, task: int) -> int:
 
 
 @kernel
-def decode(tables: GangTables, plan: GangPlan) -> float:
+def decode(tables: GangTables, away: Away, plan: GangPlan) -> float:
     """Plan the runs in their order; return what the plan costs."""
     plan.free_from.fill(0)
     for server in range(len(tables.held)):
-        plan.instant[server, 0], plan.used[server, 0], plan.length[server] = 0, 0, 1
+        plan.length[server] = away.length[server]
+        for at in range(plan.length[server]):
+            plan.instant[server, at], plan.used[server, at] = away.instant[server, at], away.used[server, at]
+    left_out = 0
     for job in range(len(plan.done)):
         plan.done[job] = 0
     for task in range(len(plan.end)):
@@ -312,14 +338,18 @@ def decode(tables: GangTables, plan: GangPlan) -> float:
             following = _before(tables, plan, task)
             inside = tables.wide[plan.mode[following]] < 0
             end = _place(tables, plan, following) if inside else _place_wide(tables, plan, following)
-            job = tables.job[following]
-            plan.end[following], plan.done[job] = end, max(plan.done[job], end)
+            plan.end[following] = end
+            if end == FAR:
+                left_out += 1
+            else:
+                job = tables.job[following]
+                plan.done[job] = max(plan.done[job], end)
     total = 0.0
     for job in range(len(plan.done)):
         beyond = max(0, plan.done[job] - tables.due[job])
         cost = tables.weight[job] * ((1.0 if beyond > 0 else 0.0) if tables.late[0] else float(beyond))
         total = total + cost if tables.is_sum[0] else max(total, cost)
-    return total
+    return float(total + left_out * away.left_out[0])
 
 
 @inlined
@@ -345,6 +375,7 @@ def _other_mode(tables: GangTables, plan: GangPlan, task: int, random: RandomSta
 @kernel
 def anneal(
     tables: GangTables,
+    away: Away,
     plan: GangPlan,
     best: Ints,
     best_mode: Ints,
@@ -376,7 +407,7 @@ def anneal(
             if source == target:
                 continue
             _shift(plan.order, source, target)
-        cost = decode(tables, plan)
+        cost = decode(tables, away, plan)
         if cost <= plan.cost[0] - temperature * log(random_unit(random)):
             plan.cost[0] = cost
             if cost < least:

@@ -17,7 +17,11 @@ from truenorth.models.cluster import FOREVER, Availability
 from truenorth.models.features import Feature
 from truenorth.solvers.exact import exhaustive
 
-ONLINE = [name for name, of in POLICIES.items() if name != "compass-released" and Feature.ABSENCES in of.supports]
+ONLINE = [
+    name
+    for name, of in POLICIES.items()
+    if name != "compass-released" and {Feature.ABSENCES, Feature.MODELS} <= of.supports
+]
 
 
 def there(*intervals: tuple[int, int]) -> Availability:

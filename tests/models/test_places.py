@@ -11,6 +11,7 @@ import pytest
 from tests.gangs import job, servers, window
 from tests.instances import gpu, instance, network, task
 from truenorth.models import Cluster, InstanceError, Job, Timeline, Workflow, check
+from truenorth.models.cluster import FOREVER, Availability
 from truenorth.models.features import Feature, features_of
 from truenorth.models.identity import canonical, scenario_hash
 from truenorth.models.metrics import measure
@@ -120,3 +121,22 @@ def test_the_torn_twin_has_a_run_on_each_gpu_and_the_ideal_times_of_the_window()
     assert twin.workflows[0].tasks[0].runtime_us == {"A": 6, "B": 9}
     assert twin.job_ideal_us.tolist() == made.job_ideal_us.tolist() == [6, 3]
     assert torn(twin) is twin
+
+
+def test_every_gpu_of_a_run_has_to_be_there() -> None:
+    late = Availability.of([(3, 9), (12, FOREVER)])
+    on = servers(2, 2)
+    on = replace(on, gpus=(*on.gpus[:2], *(replace(gpu, available=late) for gpu in on.gpus[2:])))
+    made = window(job(4, 6), job(2, 2), on=on)
+    four, pair = made.places.number[0, 1, 2, 3], made.places.number[2, 3]
+    assert check(made, _timeline([four, pair], [3, 12], [9, 14])) == []
+    early = check(made, _timeline([four, pair], [4, 1], [10, 3]))
+    assert [(v.rule, v.subject.split()[1], v.found, v.allowed) for v in early] == [
+        ("A1", "0", "[4, 10)", "inside [3, 9)"),
+        ("A1", "0", "[4, 10)", "inside [3, 9)"),
+        ("A1", "1", "[1, 3)", "inside [3, 9)"),
+        ("A1", "1", "[1, 3)", "inside [3, 9)"),
+    ]
+    # Of what happened the start and the given time count.
+    realised = replace(_timeline([four, pair], [3, 12], [11, 14]), realised=True)
+    assert check(made, realised) == []

@@ -24,13 +24,14 @@ from truenorth.models.errors import QuestionError
 from truenorth.models.instance import Ints
 from truenorth.models.scenario import Scenario, write_atomically
 from truenorth.models.timeline import TokenTimes
+from truenorth.models.torn import torn
 from truenorth.planner.answers.servers.answer import ServersAnswer, answer_sizes
 from truenorth.planner.answers.servers.day import US_PER_HOUR, Attained, Autoscaled, Day, Schedule, attained, autoscale
 from truenorth.planner.answers.servers.decide import attempt
 from truenorth.planner.answers.servers.goal import tolerances
 from truenorth.planner.answers.servers.hunt import LONG_TRACE
 from truenorth.planner.answers.servers.scheduled import IntervalFloor, ScheduleAnswer, Scheduled
-from truenorth.planner.answers.servers.sizes import Mix
+from truenorth.planner.answers.servers.sizes import Mix, Sizes
 from truenorth.planner.answers.servers.streams import requests_asked
 from truenorth.planner.answers.simulate import simulate
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty
@@ -177,9 +178,6 @@ _ATTEMPTS = 3
 
 def answer_schedule(asked: ScheduleQuestion, scenario: Scenario, budget: Budget) -> ScheduleAnswer:
     """Find the cheapest schedule that meets the levels, for plans and per policy, within a budget."""
-    if scenario.instance.gangs:
-        problem = "has no support for runs on several GPUs: their servers stay; ask without it"
-        raise QuestionError(problem, "by")
     if asked.failures is not None:
         raise QuestionError("is for fleets that stay; ask without --by", "failures")
     scenario.instance.require_always_available("the question of how many servers by the interval")
@@ -266,6 +264,24 @@ class _JobDemands:
         return fluid.demands_within(self.instance, self.due_us, begin_us, end_us)
 
 
+def _jobs_asked(sizes: Sizes, levels: ServiceLevels) -> list[_JobDemands]:
+    """Return what levels ask of intervals, of runs on several GPUs by their parts; nothing with too many places.
+
+    Notes
+    -----
+    Invariant: no schedule within the levels gives an interval fewer GPUs than these demand.
+    Because: the parts of a run find room where it runs (`torn`), of what takes it least time where there are places of
+        every sort.
+    If wrong: lower bounds are unsound.
+    """
+    try:
+        instance = sizes.at_any_size().instance
+    except InstanceError:
+        return []
+    parts = torn(instance)
+    return [_JobDemands(parts, of.due_us(instance), of.most_late(instance)) for of in tolerances(levels)]
+
+
 class _ScheduleSearch:
     """What is searched, until when, and what is known so far."""
 
@@ -275,10 +291,9 @@ class _ScheduleSearch:
         self._budget = budget
         budget.watch("floors of the intervals")
         reserve_s = (1 - _FLOORS_SHARE) * self._left_s
-        instance = day.instance
         self._asked: Sequence[_JobDemands | RequestDemands] = (
-            [_JobDemands(instance, of.due_us(instance), of.most_late(instance)) for of in tolerances(self._levels)]
-            if instance.streams is None
+            _jobs_asked(day.sizes, self._levels)
+            if day.instance.streams is None
             else requests_asked(day.sizes, self._levels)
         )
         self.floors = tuple(self._floor(interval, reserve_s) for interval in range(day.count))

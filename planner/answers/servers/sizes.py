@@ -257,6 +257,16 @@ class Sizes:
         widest = max(sizes_of(self.scenario.instance.workflows))
         return tuple(max(count, -(-widest // per)) for count, per in zip(mix, self.gpus_per_server, strict=True))
 
+    def at_any_size(self) -> Scenario:
+        """Return the scenario on servers on which no run takes longer than on any others.
+
+        Raises
+        ------
+        InstanceError
+            If they have too many places.
+        """
+        return self.at(self.with_all_places(self.counts)) if self.scenario.instance.gangs else self.scenario
+
     @property
     def counts(self) -> Mix:
         """Servers of each group in the scenario itself."""

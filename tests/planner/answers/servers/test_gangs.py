@@ -147,11 +147,6 @@ def test_what_is_not_known_is_refused(cluster: dict[str, Any], asked: dict[str, 
         tn.servers(training([(2, 10, 0)], **cluster), slo="p100 latency <= 20 s", **asked)
 
 
-def test_intervals_are_refused() -> None:
-    with pytest.raises(QuestionError, match="has no support for runs on several GPUs"):
-        tn.servers_by(training([(2, 10, 0)]), "10 s", slo="p100 latency <= 20 s")
-
-
 def mixed(jobs: list[dict[str, Any]], *groups: tuple[str, int, int], count: int = 2, **cluster: Any) -> Scenario:
     """Return tasks, each as in a file, on groups of servers: kind, GPUs each, price of one for an hour."""
     return scenario_from(
