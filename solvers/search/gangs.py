@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from truenorth.models.features import MOLDABLE, missing
 from truenorth.models.formulations.gangs import pools
+from truenorth.models.formulations.windows import horizon_us
 from truenorth.models.instance import NEVER, Instance, Ints
-from truenorth.models.objective import Objective, Term, charges
+from truenorth.models.objective import Charges, Objective, Term, charges
 from truenorth.models.timeline import Timeline
-from truenorth.solvers.compiled import random_state
+from truenorth.solvers.compiled import Floats, random_state
 from truenorth.solvers.incumbents import PlanOrigin
 from truenorth.solvers.result import Search
 from truenorth.solvers.search.gangs_kernel import FAR, GangPlan, GangTables, anneal, decode
@@ -46,11 +47,11 @@ class _Prepared(NamedTuple):
 
 
 def improve(search: Search, seed: int, workers: int, iterations: int | None = None) -> None:
-    """Offer ever better plans until the time, or the number of moves, is used up; `search` has a plan to start from."""
+    """Offer ever better plans until the time, or the number of moves, is used up, from the best one so far on."""
     prepared = _prepare(search)
-    if prepared is None or search.timeline is None:
+    if prepared is None:
         return
-    first = _by_start(search.timeline), _modes_of(search.instance, prepared.tables, search.timeline)
+    first = _first(search, prepared.tables)
     walks = [_Walk(search, prepared, first, seed + number) for number in range(workers)]
     walks[0].offer(PlanOrigin.START)
     with ThreadPoolExecutor(workers) as pool:
@@ -68,13 +69,33 @@ def begin(search: Search) -> None:
     if prepared is None:
         return
     tables = prepared.tables
-    run_us = np.where(tables.wide_run >= 0, tables.wide_run, tables.run.max(axis=1))
+    run_us = _run_us(tables)
     worth = np.maximum(tables.weight[tables.job], 1e-200)
     for mode in [_fastest(tables, run_us, most) for most in (_SPENT if tables.choosers.size else _SPENT[-1:])]:
         run, size = run_us[mode].astype(np.float64), tables.size[mode]
         for key in (tables.release, run / worth, run * size / worth, -run * size):
             order = np.lexsort((tables.release, key)).astype(np.int64)
-            search.offer(_timeline(search.instance, prepared, order, mode), PlanOrigin.START)
+            _offer(search, prepared, order, mode, PlanOrigin.START)
+
+
+def _offer(search: Search, prepared: _Prepared, order: Ints, mode: Ints, origin: PlanOrigin) -> None:
+    """Offer the plan of an order, and of modes, if every run has a place."""
+    plan = _new_plan(search.instance, prepared, order, mode)
+    decode(prepared.tables, plan)
+    if (plan.start < FAR).all():
+        search.offer(_timeline(search.instance, prepared, plan), origin)
+
+
+def _first(search: Search, tables: GangTables) -> tuple[Ints, Ints]:
+    """Return an order and modes to begin with: those of the best plan, without one by release, each in its fastest."""
+    if search.timeline is not None:
+        return _by_start(search.timeline), _modes_of(search.instance, tables, search.timeline)
+    return np.argsort(tables.release, kind="stable").astype(np.int64), _fastest(tables, _run_us(tables), inf)
+
+
+def _run_us(tables: GangTables) -> Ints:
+    """Return the longest run time of each mode. Shape [modes]."""
+    return np.where(tables.wide_run >= 0, tables.wide_run, tables.run.max(axis=1))
 
 
 def _prepare(search: Search) -> _Prepared | None:
@@ -125,7 +146,7 @@ class _Walk:
 
     def offer(self, origin: PlanOrigin = PlanOrigin.SEARCH) -> None:
         """Offer the plan of the best order."""
-        self._search.offer(_timeline(self._search.instance, self._prepared, self._best, self._best_mode), origin)
+        _offer(self._search, self._prepared, self._best, self._best_mode, origin)
 
     def anneal(self, iterations: int | None) -> None:
         """Try moves, ever cooler, and offer what is better than all before, at the end of a slice."""
@@ -201,7 +222,33 @@ def _tabulate(instance: Instance, objective: Objective, servers: Sequence[tuple[
         weights,
         charged.due_us.astype(np.int64),
         *(np.array([int(flag)], np.int64) for flag in flags),
+        *_away(instance, servers),
+        np.array([_left_out(instance, charged, weights)]),
     )
+
+
+def _away(instance: Instance, servers: Sequence[tuple[int, ...]]) -> tuple[Ints, Ints, Ints]:
+    """Return the rows of servers on which nothing runs: instants, what is away from then on, and how many there are."""
+    rows = []
+    for gpus in servers:
+        taken = len(gpus) if instance.cluster.places == "any" else (1 << len(gpus)) - 1
+        row = {0: 0}
+        for gone, back in instance.cluster.gpus[gpus[0]].available.absences(FAR):
+            row |= {gone: taken, back: 0} if back < FAR else {gone: taken}
+        rows.append(row)
+    length = np.array([len(row) for row in rows], np.int64)
+    instant, used = np.zeros((2, len(rows), int(length.max())), np.int64)
+    for server, row in enumerate(rows):
+        instant[server, : len(row)], used[server, : len(row)] = list(row), list(row.values())
+    return instant, used, length
+
+
+def _left_out(instance: Instance, charged: Charges, weights: Floats) -> float:
+    """Return what a run without a place costs: more than any plan that ends when the last one may."""
+    beyond = np.maximum(0, horizon_us(instance) - charged.due_us)
+    costs = weights * ((beyond > 0) if charged.term is Term.LATE else beyond)
+    most = float(costs.sum() if charged.is_sum else costs.max())
+    return 2 * most if most > 0 else 1.0
 
 
 def _modes(instance: Instance) -> tuple[Ints, Ints]:
@@ -215,7 +262,7 @@ def _modes(instance: Instance) -> tuple[Ints, Ints]:
 
 
 def _new_plan(instance: Instance, prepared: _Prepared, order: Ints, mode: Ints) -> GangPlan:
-    n, instants = instance.n_tasks, 2 * instance.n_tasks + 2
+    n, instants = instance.n_tasks, 2 * instance.n_tasks + 1 + prepared.tables.away_instant.shape[1]
     start, server, taken = (np.zeros(n, np.int64) for _ in range(3))
     instant, used = (np.zeros((len(prepared.servers), instants), np.int64) for _ in range(2))
     length, done = np.zeros(len(prepared.servers), np.int64), np.zeros(len(instance.jobs), np.int64)
@@ -224,11 +271,9 @@ def _new_plan(instance: Instance, prepared: _Prepared, order: Ints, mode: Ints) 
     return GangPlan(order.copy(), mode.copy(), start, server, taken, *shaped)
 
 
-def _timeline(instance: Instance, prepared: _Prepared, order: Ints, mode: Ints) -> Timeline:
-    """Return the plan of an order, and of modes."""
-    servers, tables = prepared
-    plan = _new_plan(instance, prepared, order, mode)
-    decode(tables, plan)
+def _timeline(instance: Instance, prepared: _Prepared, plan: GangPlan) -> Timeline:
+    """Return a plan in which every run has a place."""
+    (servers, tables), mode = prepared, plan.mode
     among: list[tuple[Sequence[int], int]] = []
     wide, size = tables.wide[mode], tables.size[mode]
     end_us = plan.start + np.where(wide >= 0, tables.wide_run[mode], tables.run[mode, plan.server])

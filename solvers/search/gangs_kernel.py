@@ -2,7 +2,8 @@
 
 Each run goes where it ends first, beside those that come before it in the order: an earlier gap that is wide enough is
 taken. So every plan that no run alone can leave earlier comes from some order. What is free of a server is a row of
-instants, each with what is taken from then on: a number of GPUs where runs take any of them, else a set of GPUs.
+instants, each with what is taken from then on: a number of GPUs where runs take any of them, else a set of GPUs. A row
+begins with what is away as if it were taken.
 
 Cost: a plan takes runs x servers x instants.
 """
@@ -47,6 +48,10 @@ class GangTables(NamedTuple):
         Per job: what a microsecond beyond its due time costs. Shape [jobs].
     any_gpus, late, is_sum
         1 if runs take any GPUs of a server, if only lateness counts, if costs add up. Shape [1] each.
+    away_instant, away_used, away_length
+        The rows of servers on which nothing runs. Shape [servers, instants]; [servers].
+    left_out
+        What a run without a place costs, so that any plan with all runs costs less. Shape [1].
     """
 
     job: Ints
@@ -67,6 +72,10 @@ class GangTables(NamedTuple):
     any_gpus: Ints
     late: Ints
     is_sum: Ints
+    away_instant: Ints
+    away_used: Ints
+    away_length: Ints
+    left_out: Floats
 
 
 class GangPlan(NamedTuple):
@@ -79,7 +88,8 @@ class GangPlan(NamedTuple):
     mode
         Per task: that in which it runs. Shape [tasks].
     start, server, taken
-        Per task: when and where, for a run across servers the first of them; the bits of the GPUs that it takes there.
+        Per task: when (FAR: never) and where, for a run across servers the first of them; the bits of the GPUs that it
+        takes there.
     instant, used, length
         Per server: from when on what is taken. Shape [servers, instants]; [servers].
     free_from
@@ -127,17 +137,29 @@ def _block(used: int, size: int, held: int) -> int:
 
 
 @kernel
+def _is_short(tables: GangTables, plan: GangPlan, server: int, at: int, size: int) -> bool:
+    """Say whether a server has not enough GPUs for a run in a segment."""
+    held, used = tables.held[server], plan.used[server, at]
+    return bool(used + size > held if tables.any_gpus[0] else _block(used, size, held) == 0)
+
+
+@kernel
 def _earliest(
     tables: GangTables, plan: GangPlan, server: int, size: int, release: int, run: int, latest: int
 ) -> tuple[int, int]:
-    """Return when a server first has GPUs for so long, and which (any: how many); FAR if that is after `latest`."""
+    """Return when a server first has GPUs for so long, and which (any: how many); FAR if never, or after `latest`."""
     held, any_gpus, open_us = tables.held[server], tables.any_gpus[0], plan.free_from[server, size]
+    if open_us == FAR:
+        return FAR, 0
     at = _segment(plan, server, max(release, open_us))
     if release <= open_us:
         # What is taken stays so while runs are added: whoever comes next need not look there again.
-        while plan.used[server, at] + size > held if any_gpus else _block(plan.used[server, at], size, held) == 0:
+        while at < plan.length[server] and _is_short(tables, plan, server, at, size):
             at += 1
-        plan.free_from[server, size] = max(open_us, plan.instant[server, at])
+        open_us = max(open_us, plan.instant[server, at]) if at < plan.length[server] else FAR
+        plan.free_from[server, size] = open_us
+        if open_us == FAR:
+            return FAR, 0
     while True:
         start = max(release, plan.instant[server, at])
         if start > latest:
@@ -156,6 +178,8 @@ def _earliest(
             return start, size if any_gpus else _block(taken, size, held)
         # With any GPUs nothing can begin before the end of what was in the way.
         at = here + 1 if any_gpus else at + 1
+        if at == plan.length[server]:
+            return FAR, 0
 
 
 @kernel
@@ -178,7 +202,7 @@ def _occupy(plan: GangPlan, server: int, start: int, end: int, taken: int) -> No
 
 @kernel
 def _place(tables: GangTables, plan: GangPlan, task: int) -> int:
-    """Put a run where it ends first, of equal servers on the fullest; return its end."""
+    """Put a run where it ends first, of equal servers on the fullest; return its end, FAR if it has no place."""
     best, best_server, best_taken, best_used = FAR, 0, 0, -1
     mode, release = plan.mode[task], tables.release[task]
     size = tables.size[mode]
@@ -193,13 +217,16 @@ def _place(tables: GangTables, plan: GangPlan, task: int) -> int:
                 best, best_server, best_taken, best_used = start + run, server, taken, used
                 plan.start[task] = start
     plan.server[task], plan.taken[task] = best_server, best_taken
+    if best == FAR:
+        plan.start[task] = FAR
+        return best
     _occupy(plan, best_server, plan.start[task], best, best_taken)
     return best
 
 
 @kernel
 def _place_wide(tables: GangTables, plan: GangPlan, task: int) -> int:
-    """Put a run across servers where it ends first; return its end."""
+    """Put a run across servers where it ends first; return its end, FAR if it has no place."""
     sort, run = tables.wide[plan.mode[task]], tables.wide_run[plan.mode[task]]
     count = tables.group_servers[sort]
     best, best_first = FAR, 0
@@ -216,6 +243,8 @@ def _place_wide(tables: GangTables, plan: GangPlan, task: int) -> int:
         if start < best:
             best, best_first = start, first
     plan.start[task], plan.server[task], plan.taken[task] = best, best_first, 0
+    if best == FAR:
+        return best
     for server in range(best_first, best_first + count):
         held = tables.held[server]
         _occupy(plan, server, best, best + run, held if tables.any_gpus[0] else (1 << held) - 1)
@@ -224,7 +253,7 @@ def _place_wide(tables: GangTables, plan: GangPlan, task: int) -> int:
 
 @kernel
 def _all_free(plan: GangPlan, server: int, start: int, run: int) -> int:
-    """Return when a server is first free for so long, from a time on."""
+    """Return when a server is first free for so long, from a time on; FAR if it goes before."""
     at = _segment(plan, server, start)
     while True:
         begin, here = max(start, plan.instant[server, at]), at
@@ -233,6 +262,8 @@ def _all_free(plan: GangPlan, server: int, start: int, run: int) -> int:
         if here == plan.length[server] or plan.instant[server, here] >= begin + run:
             return int(begin)
         at = here + 1
+        if at == plan.length[server]:
+            return FAR
 
 
 @kernel
@@ -240,12 +271,21 @@ def decode(tables: GangTables, plan: GangPlan) -> float:
     """Plan the runs in their order; return what the plan costs."""
     plan.free_from.fill(0)
     for server in range(len(tables.held)):
-        plan.instant[server, 0], plan.used[server, 0], plan.length[server] = 0, 0, 1
+        plan.length[server] = tables.away_length[server]
+        for at in range(plan.length[server]):
+            plan.instant[server, at], plan.used[server, at] = (
+                tables.away_instant[server, at],
+                tables.away_used[server, at],
+            )
+    left_out = 0
     for job in range(len(plan.done)):
         plan.done[job] = 0
     for task in plan.order:
         inside = tables.wide[plan.mode[task]] < 0
         end = _place(tables, plan, task) if inside else _place_wide(tables, plan, task)
+        if end == FAR:
+            left_out += 1
+            continue
         job = tables.job[task]
         plan.done[job] = max(plan.done[job], end)
     total = 0.0
@@ -253,7 +293,7 @@ def decode(tables: GangTables, plan: GangPlan) -> float:
         beyond = max(0, plan.done[job] - tables.due[job])
         cost = tables.weight[job] * ((1.0 if beyond > 0 else 0.0) if tables.late[0] else float(beyond))
         total = total + cost if tables.is_sum[0] else max(total, cost)
-    return total
+    return total + left_out * tables.left_out[0]
 
 
 @inlined
