@@ -5,7 +5,7 @@ Beside the order, over the mode of each task that runs on one of several numbers
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import inf
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from truenorth.models.formulations.windows import horizon_us
 from truenorth.models.instance import NEVER, NONE, Instance, Ints
 from truenorth.models.objective import Charges, Objective, Term, charges
 from truenorth.models.timeline import Timeline
-from truenorth.solvers.compiled import random_state
+from truenorth.solvers.compiled import RandomState, random_state
 from truenorth.solvers.incumbents import PlanOrigin
 from truenorth.solvers.result import Search
 from truenorth.solvers.search.gangs_kernel import FAR, Away, GangPlan, GangTables, anneal, decode
@@ -31,6 +31,8 @@ _HOT, _COLD = 0.05, 0.0005
 """First and last temperature, as multiples of a job's average share of the cost."""
 _SPENT = (1.0, 1.25, 1.5, 2.0, 3.0, inf)
 """How many times its least GPU-time a task may take in the plans to begin with."""
+_WARM, _STEPS = 0.01, 8
+"""The first temperature where plans are made anew, and in how many steps it falls to the last."""
 _SLICE_S, _FIRST_MOVES = 0.2, 4
 """How long moves are tried between two looks at the clock; how many at first."""
 _MOST_TASKS, _MOST_INSTANTS = 20_000, 20_000_000
@@ -77,6 +79,51 @@ def begin(search: Search) -> None:
         for key in (tables.release, run / worth, run * size / worth, -run * size):
             order = np.lexsort((tables.release, key)).astype(np.int64)
             _offer(search, prepared, order, mode, PlanOrigin.START)
+
+
+class PlannedRun(NamedTuple):
+    """A run that waits: when it is to start, and on how many of which GPUs."""
+
+    start_us: int
+    among: Sequence[int]
+    count: int
+
+
+def plan_anew(
+    search: Search, now_us: int, busy_us: Sequence[int], orders: Sequence[Ints], random: RandomState, moves: int
+) -> list[PlannedRun] | None:
+    """Return how those who wait are to run, from the best of some orders on; None where orders are not searched.
+
+    Parameters
+    ----------
+    search
+        Its window has the jobs that wait and no others; its GPUs stay.
+    now_us, busy_us
+        The time, and per GPU until when it is taken.
+    orders
+        Of the tasks. Each begins in its fastest modes.
+    random, moves
+        Moves that are tried.
+    """
+    prepared = _prepare(search)
+    if prepared is None:
+        return None
+    tables = prepared.tables._replace(release=np.maximum(prepared.tables.release, now_us))
+    rows = _rows(_busy(search.instance, prepared.servers, busy_us, now_us))
+    prepared = _Prepared(prepared.servers, tables, Away(*rows, prepared.away.left_out))
+    mode = _fastest(tables, _run_us(tables), inf)
+    plans = [_new_plan(search.instance, prepared, order, mode) for order in orders]
+    for plan in plans:
+        plan.cost[0] = decode(tables, prepared.away, plan)
+    plan = min(plans, key=lambda plan: float(plan.cost[0]))
+    best, best_mode, share = plan.order.copy(), plan.mode.copy(), plan.cost[0] / len(search.instance.jobs)
+    for part in range(_STEPS):
+        temperature = max(share * _WARM * (_COLD / _WARM) ** (part / _STEPS), 1e-300)
+        anneal(tables, prepared.away, plan, best, best_mode, random, moves // _STEPS, temperature)
+    plan = _new_plan(search.instance, prepared, best, best_mode)
+    decode(tables, prepared.away, plan)
+    runs = zip(plan.start.tolist(), _among(prepared, plan), strict=True)
+    return [PlannedRun(start_us, *among) for start_us, among in runs]
 
 
 def _offer(search: Search, prepared: _Prepared, order: Ints, mode: Ints, origin: PlanOrigin) -> None:
@@ -254,11 +301,30 @@ def _away(instance: Instance, objective: Objective, servers: Sequence[tuple[int,
         for gone, back in instance.cluster.gpus[gpus[0]].available.absences(FAR):
             row |= {gone: taken, back: 0}
         rows.append(row)
+    return Away(*_rows(rows), np.array([_left_out(instance, charges(objective, instance))]))
+
+
+def _busy(
+    instance: Instance, servers: Sequence[tuple[int, ...]], busy_us: Sequence[int], now_us: int
+) -> list[dict[int, int]]:
+    """Return what is taken of each server from each instant on, where GPUs are taken until some time."""
+    rows = []
+    for gpus in servers:
+        row = {0: 0}
+        for until in sorted({now_us, *(busy_us[gpu] for gpu in gpus if busy_us[gpu] > now_us)}):
+            left = [bit for bit, gpu in enumerate(gpus) if busy_us[gpu] > until]
+            row[until] = len(left) if instance.cluster.places == "any" else sum(1 << bit for bit in left)
+        rows.append(row)
+    return rows
+
+
+def _rows(rows: Sequence[Mapping[int, int]]) -> tuple[Ints, Ints, Ints]:
+    """Return the instants of servers, what is taken from each on, and how many there are, as arrays."""
     length = np.array([len(row) for row in rows], np.int64)
     instant, used = np.zeros((2, len(rows), int(length.max())), np.int64)
     for server, row in enumerate(rows):
         instant[server, : len(row)], used[server, : len(row)] = list(row), list(row.values())
-    return Away(instant, used, length, np.array([_left_out(instance, charges(objective, instance))]))
+    return instant, used, length
 
 
 def _left_out(instance: Instance, charged: Charges) -> float:
@@ -292,9 +358,15 @@ def _new_plan(instance: Instance, prepared: _Prepared, order: Ints, mode: Ints) 
 
 def _timeline(instance: Instance, prepared: _Prepared, plan: GangPlan) -> Timeline:
     """Return a plan in which every run has a place."""
-    servers, tables, mode = prepared.servers, prepared.tables, plan.mode
+    place = instance.places.settle(plan.start, plan.end, _among(prepared, plan))
+    return Timeline(place, plan.start, plan.end, ())
+
+
+def _among(prepared: _Prepared, plan: GangPlan) -> list[tuple[Sequence[int], int]]:
+    """Return per task the GPUs that it is given, and how many of them it takes."""
+    servers, tables = prepared.servers, prepared.tables
     among: list[tuple[Sequence[int], int]] = []
-    wide, size = tables.wide[mode], tables.size[mode]
+    wide, size = tables.wide[plan.mode], tables.size[plan.mode]
     for task, (first, count) in enumerate(zip(plan.server.tolist(), size.tolist(), strict=True)):
         sort, here = int(wide[task]), servers[first]
         if sort >= 0:
@@ -302,4 +374,4 @@ def _timeline(instance: Instance, prepared: _Prepared, plan: GangPlan) -> Timeli
         elif not tables.any_gpus[0]:
             here = tuple(gpu for bit, gpu in enumerate(here) if int(plan.taken[task]) >> bit & 1)
         among.append((here, count))
-    return Timeline(instance.places.settle(plan.start, plan.end, among), plan.start, plan.end, ())
+    return among

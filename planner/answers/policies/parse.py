@@ -49,6 +49,7 @@ def parse(text: str, scenario: Scenario, told: Told | None = None) -> ParsedPoli
     # Their solver is compiled code, which a command that does not use it need not import.
     from truenorth.planner.answers.policies.offline import Offline
     from truenorth.planner.answers.policies.receding_horizon import Oracle, RecedingHorizon, RecedingOptions
+    from truenorth.planner.answers.policies.receding_on_places import RecedingOnPlaces
 
     parsed = parse_policy(text, {**POLICIES, RECEDING: RecedingHorizon, OFFLINE: Offline})
     options = parsed.options
@@ -59,4 +60,5 @@ def parse(text: str, scenario: Scenario, told: Told | None = None) -> ParsedPoli
     chosen = replace(options, objective=options.objective or str(scenario.objective))
     instance = scenario.instance if told is None else told.instance
     oracle = Oracle(instance.jobs) if options.lookahead else None
-    return replace(parsed, given={"oracle": oracle}, options=chosen)
+    policy = RecedingOnPlaces if instance.gangs else RecedingHorizon
+    return replace(parsed, policy=policy, given={"oracle": oracle}, options=chosen)
