@@ -86,7 +86,7 @@ class PlannedRun(NamedTuple):
 
     start_us: int
     among: Sequence[int]
-    count: int
+    takes: int
 
 
 def plan_anew(

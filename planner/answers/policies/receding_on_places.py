@@ -97,8 +97,8 @@ class RecedingOnPlaces(GangQueue):
         for task, run in list(self._planned.items()):
             servers = {self.site.gpu_server[gpu] for gpu in run.among}
             if waiting.isdisjoint(servers) and task in self.waits:
-                free = tuple(gpu for gpu in run.among if self.room.is_free(gpu))[: run.count]
-                if len(free) == run.count:
+                free = tuple(gpu for gpu in run.among if self.room.is_free(gpu))[: run.takes]
+                if len(free) == run.takes:
                     self.start(task, self._place[free])
                     del self._planned[task]
                     continue
