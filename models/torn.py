@@ -3,9 +3,13 @@
 A task that chooses among numbers of GPUs is torn once, so that whatever it chooses leaves room for its parts: one as
 long as its fastest mode, the others alike. Together they have about the least area of a mode.
 
+Where models are split over k GPUs each part needs a model of its own, of a k-th of the bytes; where each GPU holds them
+whole each part needs them as they are; parts of a task that chooses need none.
+
 Invariant: the window has no plan below a bound of the twin.
 Because: on the GPUs of a run's place, from its start to its end, its parts find room, whatever its mode (see `_parts`),
-    and keep every rule of the twin; a job ends no sooner than its parts do.
+    and keep every rule of the twin; a job ends no sooner than its parts do. A residency at a place of k GPUs becomes
+    one of the k-th on each of them, from the same start, as long and of the same bytes, ready no later.
 Cost: the parts may be torn apart: a fragmented cluster, or the order of large runs, costs the twin nothing. Nor does a
     mode that is fast, but takes much GPU-time.
 If wrong: unsound; certificates of windows with such runs are verified on this twin.
@@ -18,7 +22,9 @@ from dataclasses import replace
 from fractions import Fraction
 
 from truenorth.models.instance import NEVER, Instance
-from truenorth.models.workload import Workflow
+from truenorth.models.restrictions import Restrictions
+from truenorth.models.tables import part_bytes
+from truenorth.models.workload import MLModel, Workflow
 
 
 def torn(instance: Instance) -> Instance:
@@ -29,11 +35,30 @@ def torn(instance: Instance) -> Instance:
         _torn_workflow(instance, workflow, int(first))
         for workflow, first in zip(instance.workflows, instance.template_first, strict=False)
     ]
+    models, limits = _torn_models(instance, apart)
     jobs = tuple(
         replace(job, workflow=apart[index])
         for job, index in zip(instance.jobs, instance.job_workflow.tolist(), strict=True)
     )
-    return replace(instance, jobs=jobs, catalogue=())
+    return replace(instance, jobs=jobs, models=models, restrictions=limits, catalogue=())
+
+
+def _part_name(model: str, parts: int) -> str:
+    """Return the name of the k-th part of a model; no other model has it."""
+    return f"{model}/{parts} parts" if parts > 1 else model
+
+
+def _torn_models(instance: Instance, apart: Sequence[Workflow]) -> tuple[tuple[MLModel, ...], Restrictions]:
+    """Return the models of the window with the parts of those that are split, allowed wherever the whole is."""
+    wanted = {name for workflow in apart for task in workflow.tasks for name in task.models}
+    sizes = sorted({len(place) for place in instance.places.gpus} - {1})
+    pairs = [(model, parts) for model in instance.models for parts in sizes]
+    split = {_part_name(model.name, parts): (model, parts) for model, parts in pairs}
+    split = {name: pair for name, pair in split.items() if name in wanted}
+    limits = dict(instance.restrictions.model_gpus)
+    limits |= {name: limits[model.name] for name, (model, _) in split.items() if model.name in limits}
+    made = (MLModel(name, part_bytes(model.weight_bytes, parts)) for name, (model, parts) in split.items())
+    return (*instance.models, *made), replace(instance.restrictions, model_gpus=limits)
 
 
 def _torn_workflow(instance: Instance, workflow: Workflow, first: int) -> Workflow:
@@ -42,7 +67,8 @@ def _torn_workflow(instance: Instance, workflow: Workflow, first: int) -> Workfl
         if task.gpus == 1:
             tasks.append(task)
             continue
-        part = replace(task, gpus=1, across=Fraction(1), modes=())
+        models = () if task.modes else tuple(_part_name(name, task.choices[0].parts) for name in task.models)
+        part = replace(task, gpus=1, across=Fraction(1), modes=(), models=models, copies=False)
         tasks += [
             replace(part, name=f"{task.name}/{number}", runtime_us=runtime_us)
             for number, runtime_us in enumerate(_parts(_fastest(instance, template)))

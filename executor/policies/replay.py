@@ -24,7 +24,7 @@ from truenorth.executor.policy import Policy
 from truenorth.executor.site import Site
 from truenorth.models import NONE, Instance, Timeline, check
 from truenorth.models.features import HELD, Feature, Features
-from truenorth.models.metrics import serving_residency
+from truenorth.models.metrics import model_uses, serving_residency
 from truenorth.models.timeline import batch_leaders, file_order, is_eviction
 
 
@@ -362,8 +362,8 @@ class _Operations:
     def _uses(self) -> list[set[int]]:
         """Return the batches that use each residency."""
         users: list[set[int]] = [set() for _ in self._plan.residencies]
-        task, model = self._instance.model_uses()
-        serving = serving_residency(self._instance, self._plan, task, model)
+        task, model, where = model_uses(self._instance, self._plan)
+        serving = serving_residency(self._instance, self._plan, task, model, where)
         for user, residency in zip(task.tolist(), serving.tolist(), strict=True):
             users[residency].add(self.leader[user])
         return users

@@ -48,7 +48,7 @@ def serving_chains(instance: Instance, timeline: Timeline) -> list[tuple[Residen
     Needs are numbered as `Instance.model_uses` lists them. Residencies that serve nothing are left out.
     """
     task, model = instance.model_uses()
-    serving = serving_residency(instance, timeline, task, model)
+    serving = serving_residency(instance, timeline, task, model, timeline.place[task])
     served: dict[int, list[int]] = {}
     for need in np.argsort(timeline.start_us[task], kind="stable"):
         served.setdefault(int(serving[need]), []).append(int(need))
