@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 
 from truenorth.executor.policies.line import Line, Waiting
 from truenorth.executor.policies.options import duration, option, switch
+from truenorth.executor.policies.place_loads import PlaceLoads
 from truenorth.executor.policies.room import NO_PLACE, Room
 from truenorth.executor.policy import Knows, Policy
 from truenorth.executor.site import Site
 from truenorth.models import NEVER
-from truenorth.models.features import MOLDABLE, NO_RULES, Features
+from truenorth.models.features import LOADED, MOLDABLE, NO_RULES, Features
 from truenorth.models.instance import Ints
 
 _FIRST = (-(1 << 62), 0)
@@ -130,6 +131,8 @@ class GangQueue(Policy):
         Who waits, in the order of release, then of the file.
     room
         The GPUs that are free.
+    loads
+        The runs that have their places and wait for models.
     size_of
         By class of places: how many GPUs one has.
     """
@@ -144,6 +147,7 @@ class GangQueue(Policy):
         self._choosy: dict[tuple[int, ...], bool] = {}
         self.waits: dict[int, None] = {}
         self.room = Room(site)
+        self.loads = PlaceLoads(site)
         self._kinds: dict[int, tuple[int, ...]] = {}
         # When each running task should end, by the run times that were told or as its progress has shown.
         self._end_of: dict[int, int] = {}
@@ -181,16 +185,28 @@ class GangQueue(Policy):
         del self._end_of[task]
         self._freed = True
 
+    def loaded(self, model: int, gpu: int) -> None:
+        """Go on with the run that waited for a model."""
+        self.loads.loaded(gpu)
+
+    def takes_us(self, task: int, place: int) -> int:
+        """Return how long a task would take at a place that is free, with what it has to load there first."""
+        run_us = self.site.run_time(task, place)
+        return run_us + self.loads.missing_us(task, place) if self.site.needs[self.site.template[task]] else run_us
+
     def ending(self, task: int, end_us: int) -> None:
         """Ask who waits anew."""
         self._end_of[task], self._freed = end_us, True
 
     def start(self, task: int, place: int) -> None:
-        """Start a task at a place that is free."""
+        """Start a task at a place that is free, once its models are there."""
+        self._end_of[task] = self.site.now + self.takes_us(task, place)
         self.room.take(place)
         self.site.assign(task, place)
-        self.site.start(task)
-        self._end_of[task] = self.site.now + self.site.run_time(task, place)
+        if self.site.models:
+            self.loads.begin(task)
+        else:
+            self.site.start(task)
         del self.waits[task]
 
     def act(self, gpus: Sequence[int]) -> None:
@@ -229,7 +245,7 @@ class InOrder(GangQueue):
     Tasks that can take the same places stand in one line: where one of them does not fit, the others need not be asked.
     """
 
-    supports: ClassVar[Features] = MOLDABLE
+    supports: ClassVar[Features] = LOADED
 
     def __init__(self, blocking: bool = False, reserve_after: int | None = None) -> None:
         self._blocking, self._reserve_after = blocking, reserve_after
@@ -364,21 +380,33 @@ class InOrder(GangQueue):
             return self._ask_first(task, kinds)
         answer = _Answer.NO_PLACE
         # Where one number of GPUs would delay somebody another one may not.
-        for some in [(kind,) for kind in kinds] if choosy else [kinds]:
-            place = self.room.find(some)
-            if place == NO_PLACE:
-                continue
-            ends_before = held is None or self.site.now + self.site.run_time(task, place) <= held.start_us
+        for place in self._free_places(task, [(kind,) for kind in kinds] if choosy else [kinds]):
+            ends_before = held is None or self.site.now + self.takes_us(task, place) <= held.start_us
             if ends_before or (held is not None and held.leaves_room(place)):
                 self.start(task, place)
                 return _Answer.STARTS
             answer = _Answer.DELAYS
         return self._refuse(task) if answer is _Answer.NO_PLACE else answer
 
+    def _free_places(self, task: int, choices: Sequence[tuple[int, ...]]) -> Iterable[int]:
+        """Return a free place of each of some choices of classes; where the task needs models, by its end there."""
+        found = (place for some in choices if (place := self._find(task, some)) != NO_PLACE)
+        if not self.site.needs[self.site.template[task]]:
+            return found
+        return sorted(found, key=lambda place: self.takes_us(task, place))
+
+    def _find(self, task: int, kinds: tuple[int, ...]) -> int:
+        """Return the free place where a task goes; where it needs models, that where it would end first."""
+        first = self.room.find(kinds)
+        if first == NO_PLACE or not self.site.needs[self.site.template[task]]:
+            return first
+        free = (place for place in self._choice(kinds).place if self.room.is_free(place))
+        return min((first, *free), key=lambda place: self.takes_us(task, place))
+
     def _ask_first(self, task: int, kinds: tuple[int, ...]) -> _Answer:
         """Start a task that may reserve, and chooses, if it would end first in a place that is free."""
         kind, start_us = self._first_to_end(task, kinds)
-        place = self.room.find((kind,)) if start_us == self.site.now else NO_PLACE
+        place = self._find(task, (kind,)) if start_us == self.site.now else NO_PLACE
         if place == NO_PLACE:
             return self._refuse(task)
         self.start(task, place)

@@ -1,4 +1,4 @@
-"""Policies of single GPUs where runs take several: the same rules on places, for tasks without models.
+"""Policies of single GPUs where runs take several: the same rules on places; `compass` alone knows models there.
 
 `compass`, `hadar` and `rltune` bind a run to a place, idle or not; `dally` declines places that are spread further than
 need be; `srpt` is shortest job first, and `ahead` the same with reservations.
@@ -18,14 +18,16 @@ from truenorth.executor.policies.ahead import Ahead
 from truenorth.executor.policies.bookings import PlaceBookings, PlaceRows
 from truenorth.executor.policies.compass import Compass
 from truenorth.executor.policies.dally import AUTO, RECENT, Dally
+from truenorth.executor.policies.eviction import furthest_use_first
 from truenorth.executor.policies.gangs import Conservative, InOrder, Sjf
 from truenorth.executor.policies.hadar import Hadar, HadarOptions, PriceRange, fitting_window, near_windows
+from truenorth.executor.policies.place_loads import PlaceLoads
 from truenorth.executor.policies.rltune import Rltune, RltuneOptions
 from truenorth.executor.policies.room import NO_PLACE
 from truenorth.executor.policies.srpt import Srpt
 from truenorth.executor.policy import Knows, Policy
 from truenorth.executor.site import Site
-from truenorth.models.features import MOLDABLE, NO_RULES, TOGETHER, Features
+from truenorth.models.features import LOADED, NO_RULES, TOGETHER, Features
 from truenorth.models.instance import Ints
 
 _US_PER_S = 1_000_000
@@ -98,7 +100,11 @@ class BoundToPlaces(Policy):
         site, queue = self.site, self.queue
         for first in dict.fromkeys(queue[gpu][0] for each in gpus for gpu in site.places[each] if queue[gpu]):
             if site.started_us[first] < 0 and all(queue[gpu][0] == first for gpu in site.places[site.gpu[first]]):
-                site.start(first)
+                self.begin_run(first)
+
+    def begin_run(self, task: int) -> None:
+        """Start a run that stands first on every GPU of its place."""
+        self.site.start(task)
 
 
 class InOrderOfBinding(BoundToPlaces):
@@ -120,7 +126,7 @@ class InOrderOfBinding(BoundToPlaces):
             for task in self._end_us:
                 gpus = list(site.places[site.gpu[task]])
                 if site.started_us[task] < 0:
-                    end_us = int(self._free_us[gpus].max()) + site.run_time(task, site.gpu[task])
+                    end_us = int(self._free_us[gpus].max()) + self.takes_us(task, site.gpu[task])
                 else:
                     end_us = max(now, site.expected_end(task))
                 self._free_us[gpus] = self._end_us[task] = end_us
@@ -130,9 +136,13 @@ class InOrderOfBinding(BoundToPlaces):
     def bind(self, task: int, place: int) -> None:
         """Give a task a place behind all that is bound to its GPUs."""
         gpus = list(self.site.places[place])
-        self._end_us[task] = int(self.free_us()[gpus].max()) + self.site.run_time(task, place)
+        self._end_us[task] = int(self.free_us()[gpus].max()) + self.takes_us(task, place)
         self._free_us[gpus] = self._end_us[task]
         super().bind(task, place)
+
+    def takes_us(self, task: int, place: int) -> int:
+        """Return how long a run holds the GPUs of a place."""
+        return self.site.run_time(task, place)
 
     def ending(self, task: int, end_us: int) -> None:
         """Foresee all anew."""
@@ -146,17 +156,54 @@ class InOrderOfBinding(BoundToPlaces):
 
 
 class CompassOnPlaces(InOrderOfBinding):
-    """A run goes on arrival where it would end first: a place is available when the last of its GPUs is."""
+    """A run goes on arrival where it would end first: a place is available when the last of its GPUs is.
+
+    Models that are not at a place are loaded before the run, and count twice where something has to leave for them;
+    those leave first that no run bound to the GPU needs, then the one that is needed last.
+    """
 
     name: ClassVar[str] = "compass"
-    supports: ClassVar[Features] = MOLDABLE - NO_RULES
+    supports: ClassVar[Features] = LOADED - NO_RULES
+
+    def begin(self, site: Site) -> None:
+        """Begin with nothing bound, and nothing to load."""
+        super().begin(site)
+        self._loads = PlaceLoads(site, lambda gpu, models: furthest_use_first(site, self.queue[gpu], models))
+        # What the loads of each run that is bound should take, as seen when it was.
+        self._load_us: dict[int, int] = {}
 
     def released(self, job: int) -> None:
         """Bind its task; of equal places to the lowest."""
         for task in self.site.job_tasks[job]:
             among = self.among(task)
-            best = int((among.latest(self.free_us()) + among.run_us).argmin())
+            ends = among.latest(self.free_us()) + among.run_us
+            if not self.site.needs[self.site.template[task]]:
+                self.bind(task, int(among.place[int(ends.argmin())]))
+                continue
+            loads = [self._loads.missing_us(task, place, evicting=2) for place in among.place.tolist()]
+            best = int((ends + np.array(loads, np.int64)).argmin())
+            self._load_us[task] = loads[best]
             self.bind(task, int(among.place[best]))
+
+    def takes_us(self, task: int, place: int) -> int:
+        """Return how long a run holds the GPUs of a place, with its loads as they were seen."""
+        return self.site.run_time(task, place) + self._load_us.get(task, 0)
+
+    def begin_run(self, task: int) -> None:
+        """Have what a run needs loaded, and start it then."""
+        if self.site.models:
+            self._loads.begin(task)
+        else:
+            self.site.start(task)
+
+    def loaded(self, model: int, gpu: int) -> None:
+        """Go on with the run that waited for a model."""
+        self._loads.loaded(gpu)
+
+    def finished(self, task: int, gpu: int) -> None:
+        """Have its GPUs go on."""
+        super().finished(task, gpu)
+        self._load_us.pop(task, None)
 
 
 class RltuneOnPlaces(InOrderOfBinding):
