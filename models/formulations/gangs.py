@@ -1,4 +1,4 @@
-"""Runs on several GPUs in CP-SAT: where each runs, and when; no models, no inputs.
+"""Runs on several GPUs in CP-SAT: where each runs, and when; no inputs; for models see `gang_loads`.
 
 Where runs take any GPUs of a server a server is one resource of as many units: which GPUs a run gets is settled
 afterwards, by start (what is free then stays so). Else every GPU is a resource of one unit.
@@ -13,13 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.sat.python import cp_model
 
-from truenorth.models.features import MOLDABLE, require
+from truenorth.models.features import LOADED, require
+from truenorth.models.formulations.gang_loads import Loads, add_load_hints, add_loads, read_loads
 from truenorth.models.formulations.scale import ScaledObjective
 from truenorth.models.instance import Instance
 from truenorth.models.objective import Term, charges
-from truenorth.models.timeline import Timeline
+from truenorth.models.timeline import Placement, Timeline
 
-SUPPORTS = MOLDABLE
+SUPPORTS = LOADED
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,8 @@ class GangFormulation:
         Per task: its start, and per option whether it is taken.
     pooled
         Whether servers are the resources.
+    loads
+        How models are loaded; None where no run needs any.
     incumbent
         None: every plan is a solution.
     """
@@ -62,6 +65,7 @@ class GangFormulation:
     start: list[cp_model.IntVar]
     chosen: list[list[cp_model.IntVar]]
     pooled: bool
+    loads: Loads | None = None
     incumbent: None = None
 
 
@@ -113,7 +117,8 @@ def formulate(
     """
     require(instance, "CP-SAT for runs on several GPUs", SUPPORTS)
     model, servers = cp_model.CpModel(), pools(instance)
-    pooled = servers is not None and instance.cluster.places == "any"
+    needy = any(instance.needs)
+    pooled = servers is not None and instance.cluster.places == "any" and not needy  # models are on some of the GPUs
     held = dict.fromkeys(range(instance.n_gpus), 1)
     if servers is not None and pooled:
         held = {server: len(gpus) for server, gpus in servers.items()}
@@ -152,11 +157,16 @@ def formulate(
             model.add_cumulative([piece for piece, _ in pieces], [amount for _, amount in pieces], held[resource])
     # Redundant: all servers together hold no more GPUs than there are.
     model.add_cumulative([piece for piece, _ in every], [amount for _, amount in every], instance.n_gpus)
+    loads = None
+    if needy:
+        each = zip(options, chosen, strict=True)
+        taken_at = [[(way.place, at) for way, at in zip(ways, taken, strict=True)] for ways, taken in each]
+        loads = add_loads(model, instance, start, ends, taken_at, horizon_us)
     cost = _add_up(model, instance, scaled, ends, horizon_us, least)
     if most is not None:
         model.add(cost <= most).with_name("within")
     model.minimize(cost)
-    return GangFormulation(model, options, start, chosen, pooled)
+    return GangFormulation(model, options, start, chosen, pooled, loads)
 
 
 def _add_up(
@@ -202,11 +212,22 @@ def add_hint(formulation: GangFormulation, instance: Instance, known: Timeline) 
         for way, at in zip(ways, formulation.chosen[task], strict=True):
             here = way.takes == taken if formulation.pooled else way.place == place
             formulation.model.add_hint(at, int(here))
+    if formulation.loads is not None:
+        add_load_hints(formulation.model, formulation.loads, instance, known)
 
 
 def read_timeline(formulation: GangFormulation, instance: Instance, values: list[int]) -> Timeline:
     """Return a solution as a timeline; in pooled servers runs take the lowest GPUs that are free, by start."""
     start_us = np.array([values[var.index] for var in formulation.start], np.int64)
+    if formulation.loads is not None:
+        each = zip(formulation.options, formulation.chosen, start_us.tolist(), strict=True)
+        runs = [
+            Placement(task, way.place, begin, begin + way.run_us)
+            for task, (ways, chosen, begin) in enumerate(each)
+            for way, at in zip(ways, chosen, strict=True)
+            if values[at.index]
+        ]
+        return read_loads(formulation.loads, instance, runs, lambda var: values[var.index])
     servers, among, run_us = pools(instance), [], []
     for ways, chosen in zip(formulation.options, formulation.chosen, strict=True):
         way = next(way for way, at in zip(ways, chosen, strict=True) if values[at.index])

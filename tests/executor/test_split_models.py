@@ -96,6 +96,7 @@ def test_a_replay_keeps_a_model_that_another_gpu_of_the_place_can_keep() -> None
     # Both GPUs hold n; only that of GPU 0 leaves for the parts of m.
     made = window(job(1, 1, "n"), job(1, 1, "n"), job(2, 5, "m"), job(1, 3, "n"), models={"m": 8, "n": 4}, memory=8)
     stays = [Residency(1, 0, 0, 4, 5), Residency(1, 1, 0, 4), Residency(0, 2, 5, 9)]
-    plan = Timeline.build(4, [Placement(0, 0, 4, 5), Placement(1, 1, 4, 5), Placement(2, 2, 9, 14), Placement(3, 1, 14, 17)], stays)
+    runs = [Placement(0, 0, 4, 5), Placement(1, 1, 4, 5), Placement(2, 2, 9, 14), Placement(3, 1, 14, 17)]
+    plan = Timeline.build(4, runs, stays)
     assert check(made, plan) == []
     assert _stays(simulate(made, replay(made, plan))) == [(1, 0, 0, 5), (1, 1, 0, None), (0, 2, 5, None)]
