@@ -61,7 +61,7 @@ def test_bounds_of_the_torn_twin_hold_and_verify(seed: int) -> None:
         assert value is None or value <= best, method
     value, method = closed_form.best(twin, objective)
     assert value <= best
-    assert verify(made, closed_form_document(made, objective, value, method)).valid
+    assert verify(made, closed_form_document(made, objective, method, value)).valid
     if seed % 3 == 0:
         priced = raise_bound(Search(twin, objective, 1.0))
         if priced is not None:
