@@ -278,6 +278,15 @@ class Execution(Knowledge):
             self.touched[self.gpu[task]] = None
             self.listener.arrived(task, missing)
 
+    def inputs_after(self, task: int, place: int) -> int:
+        """Return how long the inputs of a task take to a place once it is bound there."""
+        longest_us = self.input_time(task, place)
+        for offset, edge in self.needed_inputs(task):
+            source = self.gpu[task + offset]
+            if source != place:
+                longest_us = max(longest_us, self.transfer_time(edge, source, place))
+        return longest_us
+
     def timeline(self, realised: bool) -> Timeline:
         """Return what has happened, and with it when GPUs that are there will go."""
         for stay in self._stays:

@@ -27,6 +27,7 @@ from truenorth.models import (
     Workflow,
 )
 from truenorth.models.branches import likelihoods
+from truenorth.models.places import ways_between
 
 _Row = tuple[tuple[int, int], ...]
 
@@ -246,19 +247,23 @@ class Knowledge:
         return -(-self.weight_bytes[model] // len(self.places[place]))
 
     def transfer_time(self, edge: int, source: int, target: int) -> int:
-        """Return the transfer time along an edge between two GPUs; zero on the same one (rule T2)."""
+        """Return the transfer time along an edge between two places; zero on the same one (rules T2 and G4)."""
         if source == target:
             return 0
+        if source >= self.n_gpus or target >= self.n_gpus:
+            ways = ways_between(self.places[source], self.places[target], self.gpu_class, self.gpu_server)
+            return min((self.transfer_us[edge][a][b][same_server] for a, b, same_server in ways), default=0)
         row = self.transfer_us[edge][self.gpu_class[source]][self.gpu_class[target]]
         return row[self.gpu_server[source] == self.gpu_server[target]]
 
-    def input_time(self, task: int, gpu: int) -> int:
-        """Return how long the input bytes of a task take to a GPU: 0 at its job's ingress, and if it names none."""
+    def input_time(self, task: int, place: int) -> int:
+        """Return how long the input bytes of a task take to a place: 0 at its job's ingress, and if it names none."""
         travels = self.input_us[self.template[task]]
         if not travels:
             return 0
         # Who names no ingress has its input wherever it runs.
-        return travels if self.jobs[self.job[task]].ingress not in (None, self.gpu_server[gpu]) else 0
+        servers = (self.gpu_server[gpu] for gpu in self.places[place])
+        return travels if self.jobs[self.job[task]].ingress not in (None, *servers) else 0
 
     def needed_inputs(self, task: int) -> _Row:
         """Return the pairs (offset of the predecessor, edge) of a task, without predecessors that will not run."""

@@ -92,3 +92,7 @@ def _command(extra: str) -> str:
     if not constraints.is_file():
         return shlex.join([*words, f"truenorth[{extra}]"])
     return shlex.join([*words, "--constraint", str(constraints), "--editable", f"{_TREE}[{extra}]"])
+
+
+class ScenarioWarning(UserWarning):
+    """A scenario says something that is allowed and has no effect; the message names file and field."""

@@ -244,14 +244,13 @@ def _runs(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
 
 
 def _precedence(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
-    """T2: start >= end of each predecessor + delay + transfer to this GPU; input bytes come from the ingress."""
+    """T2, G4: start >= end of each predecessor + delay + transfer to this place; input bytes come from the ingress."""
     runs, (source, target, edge) = timeline.runs, instance.edges()
     # What comes before has ended on the GPU of its last run; it comes before every run of what follows.
     arc, run = _arcs_into(runs, target)
     source, edge = source[arc], edge[arc]
     a, b = timeline.place[source], runs.gpu[run]
-    same_server = (instance.gpu_server[a] == instance.gpu_server[b]).astype(np.int64)
-    transfer = instance.transfer_us[edge, instance.gpu_class[a], instance.gpu_class[b], same_server]
+    transfer = _transfers(instance, edge, a, b)
     if instance.streams is not None:
         # KV depends on the tokens of the request, not on the edge alone.
         transfer = transfer.copy()
@@ -270,6 +269,17 @@ def _precedence(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
         travels = least > instance.job_release_us[instance.task_job[task]]
         if travels and runs.start_us[fed] < least:
             yield Violation("T2", subject, "starts before its input arrives", int(runs.start_us[fed]), least)
+
+
+def _transfers(instance: Instance, edge: Ints, source: Ints, target: Ints) -> Ints:
+    """Return how long outputs take along edges between places; of the same one that is the caller's case."""
+    alone = np.maximum(source, target) < instance.n_gpus
+    a, b = np.where(alone, source, 0), np.where(alone, target, 0)
+    same_server = (instance.gpu_server[a] == instance.gpu_server[b]).astype(np.int64)
+    transfer: Ints = instance.transfer_us[edge, instance.gpu_class[a], instance.gpu_class[b], same_server]
+    for moved in np.flatnonzero(~alone).tolist():  # to or from several GPUs (rule G4)
+        transfer[moved] = instance.transfer_time(int(edge[moved]), int(source[moved]), int(target[moved]))
+    return transfer
 
 
 def _arcs_into(runs: Runs, target: Ints) -> tuple[Ints, Ints]:

@@ -93,8 +93,8 @@ CACHED: Features = SERVING | {Feature.CACHES}
 HELD: Features = CACHED | {Feature.HOLDS}
 """The same, by what knows besides that KV may be gone which was held for a request."""
 
-TOGETHER: Features = NO_RULES | {Feature.GANGS, Feature.PLACES, Feature.MEMORY}
-"""Of windows with runs on several GPUs, each by itself."""
+TOGETHER: Features = NO_RULES | {Feature.GANGS, Feature.WORKFLOWS, Feature.DELAYS, Feature.PLACES, Feature.MEMORY}
+"""Of windows with runs on several GPUs."""
 MOLDABLE: Features = TOGETHER | {Feature.MODES}
 """The same, of which some may choose how many GPUs they take."""
 LOADED: Features = MOLDABLE | {Feature.MODELS, Feature.SPLITS}

@@ -62,6 +62,7 @@ def canonical(instance: Instance) -> dict[str, Any]:
                 *_tokens(job),
                 *_blocks(job),
                 *_priority(job),
+                *([] if job.own_ideal_us is None else [{"ideal": job.own_ideal_us}]),
             ]
             for workflow, job in zip(instance.job_workflow, instance.jobs, strict=True)
         ],

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from truenorth.models import tables
 from truenorth.models.cluster import GPU, Cluster
 from truenorth.models.errors import UserError
-from truenorth.models.places import Places
+from truenorth.models.places import Places, ways_between
 from truenorth.models.prefixes import Prefixes
 from truenorth.models.restrictions import (
     InitialResidency,
@@ -236,6 +236,8 @@ class Instance:
         self._set("job_workflow", of_job)
         self._set("job_release_us", tables.as_ints([job.release_us for job in self.jobs], "releases"))
         ideal = tables.as_ints([w.ideal_us or 0 for w in workflows], "ideal times")[of_job]
+        named = [job for job, given in enumerate(self.jobs) if given.own_ideal_us is not None]
+        ideal[named] = tables.as_ints([self.jobs[job].own_ideal_us or 0 for job in named], "ideal times")
         self._set("job_critical_us", critical)
         self._set("job_ideal_us", np.where(ideal > 0, ideal, critical))
         ingress = [NONE if job.ingress is None else job.ingress for job in self.jobs]
@@ -318,7 +320,7 @@ class Instance:
                     if asked.stream is not None
                 }
                 critical[job] = given.workflow.path_us(least)
-                ideal[job] = critical[job] if given.workflow.ideal_us is None else ideal[job]
+                ideal[job] = critical[job] if given.given_ideal_us is None else ideal[job]
         self._set("job_critical_us", critical)
         self._set("job_ideal_us", ideal)
 
@@ -337,7 +339,7 @@ class Instance:
             raise InstanceError(f"job {self.task_job[task]}, {name}: {problem}")
 
     def _refuse_loaded_gangs(self) -> None:
-        """Refuse what runs on several GPUs cannot have yet: models in slots, inputs and GPUs that come and go."""
+        """Refuse what runs on several GPUs cannot have yet: models in slots, and GPUs that come and go."""
         streams = any(task.stream is not None for workflow in self.workflows for task in workflow.tasks)
         if self.gangs and (streams or self.batches):
             raise InstanceError("runs on several GPUs beside streams or batches; allowed are tasks with run times")
@@ -345,8 +347,6 @@ class Instance:
             name = f"{self.template_name(template)} takes {self.template_gpus[template]} GPUs"
             if self.needs[template] and any(gpu.slots for gpu in self.class_gpu):
                 raise InstanceError(f"{name} and needs models, and GPUs have slots; allowed is memory shared by bytes")
-            if self.input_us[template] or self.inputs[template] or self.outputs[template]:
-                raise InstanceError(f"{name} and waits for others, or others for it; allowed are tasks by themselves")
         if self.gangs and not self.always_available:
             raise InstanceError("runs on several GPUs where servers come and go; allowed are servers that stay")
 
@@ -487,9 +487,13 @@ class Instance:
         return self.places.gpus[place]
 
     def transfer_time(self, edge: int, source: int, target: int) -> int:
-        """Return the transfer time along an edge between two GPUs in microseconds: zero on the same one (T2)."""
+        """Return the transfer time along an edge between two places in microseconds: zero on the same one (T2, G4)."""
         if source == target:
             return 0
+        if max(source, target) >= self.n_gpus:
+            gpus = self.places.gpus
+            ways = ways_between(gpus[source], gpus[target], self.gpu_class, self.gpu_server)
+            return min((int(self.transfer_us[edge, a, b, same_server]) for a, b, same_server in ways), default=0)
         same_server = int(self.gpu_server[source] == self.gpu_server[target])
         return int(self.transfer_us[edge, self.gpu_class[source], self.gpu_class[target], same_server])
 
@@ -506,10 +510,11 @@ class Instance:
         gpus, same_server = self.cluster.gpus, bool(self.gpu_server[source] == self.gpu_server[target])
         return self.cluster.network.transfer_us(size_bytes, gpus[source], gpus[target], same_server)
 
-    def earliest_start(self, task: int, gpu: int) -> int:
-        """Return when a task's job is released and its input bytes have reached a GPU (T1, T2), in microseconds."""
+    def earliest_start(self, task: int, place: int) -> int:
+        """Return when a task's job is released and its input bytes have reached a place (T1, T2), in microseconds."""
         job = self.task_job[task]
-        there = self.job_ingress[job] in (NONE, self.gpu_server[gpu])
+        ingress = self.job_ingress[job]
+        there = ingress == NONE or any(ingress == self.gpu_server[gpu] for gpu in self.places.gpus[place])
         return int(self.job_release_us[job]) + (0 if there else int(self.input_us[self.task_template[task]]))
 
     def earliest_starts(self) -> Ints:

@@ -6,7 +6,7 @@ GPUs that some task asks for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, groupby, pairwise
 from math import comb
@@ -99,6 +99,19 @@ class Places:
             free_us.update(dict.fromkeys(taken, int(end_us[run])))
             place[run] = self.number[taken]
         return place
+
+
+def ways_between(
+    source: Collection[int], target: Collection[int], gpu_class: Sequence[int] | Ints, gpu_server: Sequence[int] | Ints
+) -> set[tuple[int, int, int]]:
+    """Return the ways between two sets of GPUs: the class of one here and of one there, and 1 if in one server.
+
+    None if the sets share a GPU: then nothing travels (rule G4).
+    """
+    if not set(source).isdisjoint(target):
+        return set()
+    here, there = ({(int(gpu_class[gpu]), int(gpu_server[gpu])) for gpu in gpus} for gpus in (source, target))
+    return {(a, b, int(one == other)) for a, one in here for b, other in there}
 
 
 def _servers(cluster: Cluster) -> Iterator[list[list[int]]]:

@@ -46,7 +46,7 @@ class ServiceLevel:
     ----------
     measure
         ``latency``, ``slowdown`` or ``lateness`` (latency against each job's deadline); of jobs with requests of
-        streams also ``first token``, from the release, and of each of these requests ``time per token``.
+        streams also ``first token``, from the release, and of each answer of theirs ``time per token``.
     limit
         Microseconds or a ratio; 0 for lateness.
     share

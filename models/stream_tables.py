@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,18 @@ from truenorth.models.workload import Job, MLModel, Workflow
 
 Speeds = tuple[tuple[StreamSpeed | None, ...], ...]
 """Per stream class and GPU class: how it runs there, None where it cannot."""
+
+
+class Answers(NamedTuple):
+    """Answers of several tokens: the requests that give the first and the last one, and the tokens after the first.
+
+    Most are of one request. Where prefill is apart from decode an answer begins with one request and goes on with
+    another: what passes between them, until that has KV and a seat, is time between two tokens. Shape [answers].
+    """
+
+    first: Ints
+    last: Ints
+    steps: Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,6 +56,9 @@ class StreamTables:
         The task whose first token is its job's, NONE for a job without requests. Shape [jobs].
     kv_edge
         Whether the KV of the source's prompt travels along an edge, in place of given bytes. Shape [edges].
+    goes_on
+        The request whose answer a task goes on with, as its KV came in and no prompt is left; itself where there is
+        none. Shape [tasks].
     prefixes
         Blocks of prompts where nodes cache them (rule E4), or KV that is held between requests (E5); None: nowhere.
     """
@@ -57,6 +73,7 @@ class StreamTables:
     output: Ints
     first_token: Ints
     kv_edge: NDArray[np.bool_]
+    goes_on: Ints
     prefixes: Prefixes | None
 
     @property
@@ -96,12 +113,23 @@ class StreamTables:
             output,
             _first_tokens(jobs),
             np.array(edges, bool),
+            _sources(jobs, uncached) if any(edges) else np.arange(len(prompt)),
             Holds.among(classes, jobs, models) or Prefixes.of(classes, jobs, models, prompt),
         )
 
     def tokens(self, task: int) -> Tokens:
         """Return the tokens of a request."""
         return Tokens(int(self.prompt[task]), int(self.uncached[task]), int(self.output[task]))
+
+    def answers(self, output: Ints) -> Answers:
+        """Return the answers of several tokens, where requests have so many output tokens. Shape of both: [tasks]."""
+        first, steps = np.arange(len(output)), output - 1
+        ends = np.ones(len(output), np.bool_)
+        ends[self.goes_on[self.goes_on != first]] = False
+        while ((before := self.goes_on[first]) != first).any():
+            first, steps = before, steps + np.where(before == first, 0, output[before])
+        last = np.flatnonzero(ends & (steps > 0))
+        return Answers(first[last], last, steps[last])
 
     @property
     def grows(self) -> NDArray[np.bool_]:
@@ -204,3 +232,15 @@ def _first_tokens(jobs: Sequence[Job]) -> Ints:
         found.append(NONE if position is None else first_task + position)
         first_task += len(job.workflow.tasks)
     return np.array(found, np.int64)
+
+
+def _sources(jobs: Sequence[Job], uncached: Ints) -> Ints:
+    """Return the request that each task goes on from: that whose KV it takes in, if it is one and it is enough."""
+    found, first_task = np.arange(len(uncached)), 0
+    for job in jobs:
+        for at, task in enumerate(job.workflow.tasks, first_task):
+            moved = [edge.source for edge in task.inputs if edge.kv]
+            if len(moved) == 1 and not uncached[at]:
+                found[at] = first_task + job.workflow.position[moved[0]]
+        first_task += len(job.workflow.tasks)
+    return found

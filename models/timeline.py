@@ -356,8 +356,8 @@ class TokenTimes:
     first_us
         Per job: from its release to its first token in microseconds; NONE for a job without requests. Shape [jobs].
     job, span_us, steps
-        Of every request of several tokens: its job, microseconds from its first token to its end, and the tokens
-        after the first.
+        Of every answer of several tokens: its job, microseconds from its first token to its last, and the tokens after
+        the first. Where prefill is apart from decode an answer is that of both.
     """
 
     first_us: Ints
@@ -373,6 +373,6 @@ class TokenTimes:
             return None
         task = streams.first_token
         first_us = np.where(task == NONE, NONE, served.first_us[task] - instance.job_release_us)
-        several = np.flatnonzero(served.output > 1)
-        span_us = timeline.end_us[several] - served.first_us[several]
-        return cls(first_us, instance.task_job[several], span_us, served.output[several] - 1)
+        answers = streams.answers(served.output)
+        span_us = timeline.end_us[answers.last] - served.first_us[answers.first]
+        return cls(first_us, instance.task_job[answers.last], span_us, answers.steps)

@@ -6,12 +6,20 @@ long as its fastest mode, the others alike. Together they have about the least a
 Where models are split over k GPUs each part needs a model of its own, of a k-th of the bytes; where each GPU holds them
 whole each part needs them as they are; parts of a task that chooses need none.
 
+What comes after such a run waits for all its parts: each of its own parts for the first one, which is the longest, and
+its first part for each. How long an output takes depends on both places; in the twin it takes no time between any two
+GPUs, and is late by what it takes at least (`_least_transfer`). That an output of no bytes takes no time, links have no
+latency there. Input bytes of such a run are at hand wherever it runs.
+
 Invariant: the window has no plan below a bound of the twin.
 Because: on the GPUs of a run's place, from its start to its end, its parts find room, whatever its mode (see `_parts`),
-    and keep every rule of the twin; a job ends no sooner than its parts do. A residency at a place of k GPUs becomes
-    one of the k-th on each of them, from the same start, as long and of the same bytes, ready no later.
+    and keep every rule of the twin; a job ends no sooner than its parts do. No part starts before the run, nor ends
+    after it, so that whatever lies between two runs lies between their parts; between two tasks on one GPU each lies
+    what did, or less. A residency at a place of k GPUs becomes one of the k-th on each of them, from the same start, as
+    long and of the same bytes, ready no later.
 Cost: the parts may be torn apart: a fragmented cluster, or the order of large runs, costs the twin nothing. Nor does a
-    mode that is fast, but takes much GPU-time.
+    mode that is fast, but takes much GPU-time, nor the way between two places. Where such runs wait for others, or
+    others for them, no transfer costs the latency of its link.
 If wrong: unsound; certificates of windows with such runs are verified on this twin.
 """
 
@@ -21,10 +29,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
+
+from truenorth.models.cluster import Cluster
 from truenorth.models.instance import NEVER, Instance
+from truenorth.models.places import ways_between
 from truenorth.models.restrictions import Restrictions
 from truenorth.models.tables import part_bytes
-from truenorth.models.workload import MLModel, Workflow
+from truenorth.models.workload import Edge, MLModel, Task, Workflow
 
 
 def torn(instance: Instance) -> Instance:
@@ -36,11 +48,21 @@ def torn(instance: Instance) -> Instance:
         for workflow, first in zip(instance.workflows, instance.template_first, strict=False)
     ]
     models, limits = _torn_models(instance, apart)
+    # The distinct workflows have the jobs' own delays in them.
     jobs = tuple(
-        replace(job, workflow=apart[index])
+        replace(job, workflow=apart[index], delays_us=None)
         for job, index in zip(instance.jobs, instance.job_workflow.tolist(), strict=True)
     )
-    return replace(instance, jobs=jobs, models=models, restrictions=limits, catalogue=())
+    arcs = zip(instance.template_gpus > 1, instance.inputs, instance.outputs, strict=True)
+    tied = any(several and (inputs or outputs) for several, inputs, outputs in arcs)
+    cluster = _without_latency(instance.cluster) if tied else instance.cluster
+    return replace(instance, cluster=cluster, jobs=jobs, models=models, restrictions=limits, catalogue=())
+
+
+def _without_latency(cluster: Cluster) -> Cluster:
+    network = cluster.network
+    between, within = (replace(link, latency_us=0) for link in (network.between, network.within))
+    return replace(cluster, network=replace(network, between=between, within=within))
 
 
 def _part_name(model: str, parts: int) -> str:
@@ -62,19 +84,52 @@ def _torn_models(instance: Instance, apart: Sequence[Workflow]) -> tuple[tuple[M
 
 
 def _torn_workflow(instance: Instance, workflow: Workflow, first: int) -> Workflow:
+    pieces = {
+        task.name: [task] if task.gpus == 1 else _pieces(task, _parts(_fastest(instance, template)))
+        for template, task in enumerate(workflow.tasks, first)
+    }
     tasks = []
     for template, task in enumerate(workflow.tasks, first):
-        if task.gpus == 1:
-            tasks.append(task)
-            continue
-        models = () if task.modes else tuple(_part_name(name, task.choices[0].parts) for name in task.models)
-        part = replace(task, gpus=1, across=Fraction(1), modes=(), models=models, copies=False)
-        tasks += [
-            replace(part, name=f"{task.name}/{number}", runtime_us=runtime_us)
-            for number, runtime_us in enumerate(_parts(_fastest(instance, template)))
-        ]
+        of_first, of_others = _inputs(instance, template, task, pieces)
+        head, *others = pieces[task.name]
+        tasks += [replace(head, inputs=of_first), *(replace(other, inputs=of_others) for other in others)]
     # What slowdowns divide by stays what it is in the window.
     return replace(workflow, tasks=tuple(tasks), of=None, ideal_us=workflow.ideal_us or workflow.critical_path_us)
+
+
+def _pieces(task: Task, parts: Sequence[Mapping[str, int]]) -> list[Task]:
+    """Return the parts of a task, which wait for nothing yet."""
+    models = () if task.modes else tuple(_part_name(name, task.choices[0].parts) for name in task.models)
+    part = replace(task, gpus=1, across=Fraction(1), modes=(), models=models, copies=False, inputs=(), input_bytes=0)
+    return [replace(part, name=f"{task.name}/{number}", runtime_us=us) for number, us in enumerate(parts)]
+
+
+def _inputs(
+    instance: Instance, template: int, task: Task, pieces: Mapping[str, Sequence[Task]]
+) -> tuple[tuple[Edge, ...], tuple[Edge, ...]]:
+    """Return what the first part of a task waits for, and what each of the others does."""
+    of_first, of_others = list[Edge](), list[Edge]()
+    for edge, (offset, number) in zip(task.inputs, instance.inputs[template], strict=True):
+        sent, parts = edge, pieces[edge.source]
+        if max(instance.template_gpus[template], instance.template_gpus[template + offset]) > 1:
+            least_us = _least_transfer(instance, template, offset, number)
+            sent = replace(edge, size_bytes=0, delay_us=edge.delay_us + least_us)
+        of_first += [replace(sent, source=part.name) for part in parts]
+        of_others.append(replace(sent, source=parts[0].name))
+    return tuple(of_first), tuple(of_others)
+
+
+def _least_transfer(instance: Instance, template: int, offset: int, edge: int) -> int:
+    """Return how long an output takes at least, from any place of its source to any place of a template."""
+    here, there = (_able(instance, each) for each in (template + offset, template))
+    ways = ways_between(here, there, instance.gpu_class, instance.gpu_server)
+    return min((int(instance.transfer_us[edge, a, b, same_server]) for a, b, same_server in ways), default=0)
+
+
+def _able(instance: Instance, template: int) -> set[int]:
+    """Return the GPUs that some run of a template may take."""
+    able = np.flatnonzero(instance.run_us[template, instance.place_class] != NEVER)
+    return set(instance.places.members(able)[1].tolist())
 
 
 def _fastest(instance: Instance, template: int) -> dict[str, dict[int, int]]:

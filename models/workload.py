@@ -577,6 +577,8 @@ class Job:
         workflow says; None: it is. Policies meet the workflow's, and learn of the job's own when it has passed.
     blocks
         Numbers of the leading blocks of its requests' prompts, by task, as far as they are not those of the task.
+    own_ideal_us
+        What its slowdown divides by, where that is not what the workflow says; None: it is.
     line, label
         Where the log that it was imported from has the job, and what that says of it before it runs (model or user);
         no part of what the job is. None: not known.
@@ -591,6 +593,7 @@ class Job:
     priority: int = 0
     delays_us: Mapping[str, int] | None = None
     blocks: Mapping[str, tuple[int, ...]] | None = None
+    own_ideal_us: int | None = None
     line: int | None = field(default=None, compare=False)
     label: str | None = field(default=None, compare=False)
 
@@ -608,6 +611,8 @@ class Job:
                 raise ValueError(f"task {name}: comes after no other task of workflow {whole.name}, and has a delay")
             if delay_us < 0:
                 raise ValueError(f"task {name}: its delay must not be negative")
+        if self.own_ideal_us is not None and self.own_ideal_us <= 0:
+            raise ValueError("the ideal time of a job must be positive")
         if self.release_us < 0 or self.weight < 0 or (self.deadline_us is not None and self.deadline_us < 0):
             raise ValueError("release, weight and deadline of a job must not be negative")
 
@@ -633,9 +638,14 @@ class Job:
         return self.as_run.path_us(self.tokens) if self.tokens else self.as_run.critical_path_us
 
     @property
+    def given_ideal_us(self) -> int | None:
+        """What the job or its workflow says that slowdowns divide by; None: neither does."""
+        return self.workflow.ideal_us if self.own_ideal_us is None else self.own_ideal_us
+
+    @property
     def ideal_us(self) -> int:
-        """What the job's slowdown divides by, in microseconds: P_j, unless the workflow says otherwise."""
-        return self.critical_path_us if self.workflow.ideal_us is None else self.workflow.ideal_us
+        """What the job's slowdown divides by, in microseconds: P_j, unless the job or its workflow says otherwise."""
+        return self.critical_path_us if self.given_ideal_us is None else self.given_ideal_us
 
     def tokens_of(self, task: Task) -> Tokens:
         """Return the tokens of a request of this job.

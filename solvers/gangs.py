@@ -127,11 +127,12 @@ def _prove(search: Search, budget: Budget) -> None:
     end_us = max(horizon_us(instance), 0 if known is None else int(known.end_us.max()))
     scaled = ScaledObjective.of(search.objective, instance, end_us)
     least = 0 if search.bound is None else max(0, scaled.least(instance, search.bound, end_us))
-    formulation = formulations.formulate(instance, scaled, end_us, least)
-    if known is not None:
-        formulations.add_hint(formulation, instance, known)
 
     def offer_bound(bound: int) -> None:
         search.offer_bound(scaled.true_bound(bound), CP_SAT)
 
-    SolverRun(search, formulation, offer_bound, budget.workers, budget.seed, search.clock.left_s).follow()
+    with search.giving_way(CP_SAT):
+        formulation = formulations.formulate(instance, scaled, end_us, least, allowance=search.allowance)
+        if known is not None:
+            formulations.add_hint(formulation, instance, known)
+        SolverRun(search, formulation, offer_bound, budget.workers, budget.seed, search.clock.left_s).follow()

@@ -353,7 +353,9 @@ def _divided(instance: Instance, by: int) -> Instance:
     def job(old: Job) -> Job:
         deadline_us = None if old.deadline_us is None else old.deadline_us // by
         delays_us = None if old.delays_us is None else {name: us // by for name, us in old.delays_us.items()}
-        return replace(old, release_us=old.release_us // by, deadline_us=deadline_us, delays_us=delays_us)
+        own_us = None if old.own_ideal_us is None else max(1, old.own_ideal_us // by)
+        made = replace(old, release_us=old.release_us // by, deadline_us=deadline_us, delays_us=delays_us)
+        return replace(made, own_ideal_us=own_us)
 
     network = instance.cluster.network
     links = replace(network, between=link(network.between), within=link(network.within))

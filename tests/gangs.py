@@ -10,8 +10,9 @@ from itertools import product
 
 import numpy as np
 
-from tests.instances import gpu, instance, network
-from truenorth.models import Cluster, Instance, Job, Mode, Objective, Task, Workflow
+from tests.instances import MB, gpu, instance, network
+from tests.random_instances import delay_between
+from truenorth.models import Cluster, Edge, Instance, Job, Link, Mode, Objective, Task, Workflow
 from truenorth.models.instance import InstanceError
 from truenorth.models.objective import objective_value
 
@@ -94,6 +95,76 @@ def draw_moldable(rng: random.Random) -> Instance:
         return draw_moldable(rng)
 
 
+def draw_network(rng: random.Random, cluster: Cluster) -> Cluster:
+    """Return the cluster with a random network: free, dear, dearer or cheaper inside a server, staged or not."""
+    within = rng.choice((None, None, Link(0, None), Link(rng.randint(0, 3), Fraction(2 * MB))))
+    made = network(rng.randint(0, 2), rng.choice((None, MB, MB)), within, rng.random() < 0.2)
+    return replace(cluster, network=made)
+
+
+def draw_workflows(rng: random.Random, most: int = 5, moldable: bool = False) -> Instance:
+    """Return a random window of up to five tasks that wait for each other, some of them on several GPUs."""
+    count, held = rng.choice(((1, 2), (1, 3), (1, 4), (2, 2), (2, 2), (2, 3)))
+    kinds = "".join(rng.choice("AAB") for _ in range(count))
+    cluster = draw_network(rng, servers(count, held, rng.choice(("aligned", "any")), kinds))
+    sizes = [*range(1, held + 1), *([2 * held] if kinds == "AA" else [])]
+    jobs, left = list[Job](), rng.randint(2, most)
+    while left > 0:
+        tasks = [_draw_step(rng, index, sizes, moldable) for index in range(min(left, rng.choice((1, 2, 2, 3))))]
+        left -= len(tasks)
+        ingress = rng.choice((None, *range(count)))
+        workflow = Workflow(f"w{len(jobs)}", tuple(tasks))
+        delays = {"t1": rng.randint(0, 3)} if len(tasks) > 1 and tasks[1].inputs and rng.random() < 0.2 else None
+        due_us, weight = rng.randint(1, 12), Fraction(rng.randint(1, 3))
+        jobs.append(Job(workflow, rng.choice((0, 0, 1, 2, 4)), weight, due_us, ingress, delays_us=delays))
+    try:
+        made = window(*jobs, on=cluster)
+    except InstanceError:  # a job that nothing can run
+        return draw_workflows(rng, most, moldable)
+    return made if made.gangs and any(made.inputs) else draw_workflows(rng, most, moldable)
+
+
+def _draw_step(rng: random.Random, index: int, sizes: list[int], moldable: bool) -> Task:
+    """Return a task that may wait for those before it."""
+    edges = tuple(
+        Edge(f"t{before}", rng.choice((0, 1, rng.randint(2, 5))), delay_us=rng.choice((0, 0, 0, 2)))
+        for before in range(index)
+        if rng.random() < 0.7
+    )
+    chosen = rng.sample(sizes, rng.randint(1, min(2, len(sizes)))) if moldable else [rng.choice(sizes)]
+    across = rng.choice((Fraction(1), Fraction(3, 2)))
+    modes = [
+        Mode(size, {"A": rng.randint(1, 6), "B": rng.randint(1, 6)}, Fraction(1 if size == 1 else across))
+        for size in chosen
+    ]
+    given = 0 if edges else rng.choice((0, 0, rng.randint(1, 4)))
+    return replace(Task.of_modes(f"t{index}", modes), inputs=edges, input_bytes=given)
+
+
+def travel_us(instance: Instance, size_bytes: int, source: int, target: int) -> int:
+    """Return how long an output takes between two places: nothing if they share a GPU, else the least of any pair."""
+    cluster, (here, there) = instance.cluster, (instance.places.gpus[place] for place in (source, target))
+    if set(here) & set(there):
+        return 0
+    pairs = ((cluster.gpus[a], cluster.gpus[b]) for a in here for b in there)
+    return min(cluster.network.transfer_us(size_bytes, a, b, a.server == b.server) for a, b in pairs)
+
+
+def ready_us(instance: Instance, task: int, place: int, place_of: Mapping[int, int], end_us: list[int]) -> int:
+    """Return when a task's job is released and its inputs have reached a place, given where what precedes it ran."""
+    job = instance.jobs[int(instance.task_job[task])]
+    given = job.workflow.tasks[task - int(instance.job_first_task[instance.task_job[task]])]
+    there = {instance.cluster.gpus[index].server for index in instance.places.gpus[place]}
+    travels = given.input_bytes and job.ingress is not None and job.ingress not in there
+    latest = job.release_us + (instance.cluster.network.input_us(given.input_bytes) if travels else 0)
+    first = int(instance.job_first_task[instance.task_job[task]])
+    for edge in given.inputs:
+        before = first + job.workflow.position[edge.source]
+        sent_us = end_us[before] + delay_between(instance, before, task)
+        latest = max(latest, sent_us + travel_us(instance, edge.size_bytes, place_of[before], place))
+    return latest
+
+
 def held_to(job: Job, mode: Mode) -> Job:
     """Return a job whose task has no choice; its slowdown divides as before."""
     task = Task.of_modes("run", [mode])
@@ -119,13 +190,16 @@ def moldable_optimum(instance: Instance, objective: Objective) -> Fraction:
 def optimum(instance: Instance, objective: Objective) -> Fraction:
     """Return the least value of any plan: every order, every place, each run as early as those before it let it.
 
-    Some optimal plan begins its runs in the order of their starts, each at its release or when GPUs of it fall free.
+    Some optimal plan begins its runs in the order of their starts, each at its release, when its last input arrives or
+    when GPUs of it fall free. What precedes a run starts before it.
     """
     tasks = range(instance.n_tasks)
     places = [instance.eligible_places(task) for task in tasks]
     release_us = instance.job_release_us[instance.task_job].tolist()
     shortest = [min(instance.run_time(task, place) for place in places[task]) for task in tasks]
+    before = [{source for source, _ in instance.task_inputs(task)} for task in tasks]
     end_us, free_us = [0] * instance.n_tasks, [0] * instance.n_gpus
+    place_of: dict[int, int] = {}
     best: list[Fraction] = []
 
     def value() -> Fraction:
@@ -140,16 +214,17 @@ def optimum(instance: Instance, objective: Objective) -> Fraction:
             return
         if not left:
             best[:] = [least]
-        for task in sorted(left):
+        for task in sorted(task for task in left if left.isdisjoint(before[task])):
             for place in places[task]:
                 gpus = instance.places.gpus[place]
-                before = [free_us[index] for index in gpus]
-                end = max(release_us[task], *before) + instance.run_time(task, place)
-                end_us[task] = end
+                were_free = [free_us[index] for index in gpus]
+                start = max(ready_us(instance, task, place, place_of, end_us), *were_free)
+                end_us[task] = end = start + instance.run_time(task, place)
+                place_of[task] = place
                 for index in gpus:
                     free_us[index] = end
                 extend(left - {task})
-                for index, free in zip(gpus, before, strict=True):
+                for index, free in zip(gpus, were_free, strict=True):
                     free_us[index] = free
                 for other in left:
                     end_us[other] = release_us[other] + shortest[other]

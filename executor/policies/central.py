@@ -166,16 +166,6 @@ class CentralQueue(QueuePolicy):
         ways = (us for by_source in edges for by_target in by_source for pair in by_target for us in pair)
         return max(ways, default=site.input_us[template])
 
-    def inputs_after(self, task: int, gpu: int) -> int:
-        """Return how long the inputs of a task take to a GPU once it is bound there."""
-        site = self.site
-        longest_us = site.input_time(task, gpu)
-        for offset, edge in site.needed_inputs(task):
-            source = site.gpu[task + offset]
-            if source != gpu:
-                longest_us = max(longest_us, site.transfer_time(edge, source, gpu))
-        return longest_us
-
     def favoured(self, task: int) -> Sequence[int]:
         """Return the GPUs of the ingress server of a task's job."""
         return self.view.gpus_of[self.site.job_ingress[self.site.job[task]]]

@@ -3,6 +3,9 @@
 FIFO, EASY and conservative backfill (Lifka, 1995; Mu'alem and Feitelson, 2001), shortest job first, and least GPU-time
 first as Helios has it (QSSF, SC'21). Run times are those that they are told.
 
+A task waits for GPUs once all that it waits for has ended, and what has to pass behind that. It takes its GPUs when its
+turn comes; its inputs travel then, if they have to, models are loaded, and it starts when both are there.
+
 A task that chooses how many GPUs it takes starts where it would end first of what is free; who may reserve looks at
 what becomes free, too, and waits for it if it would end sooner so.
 """
@@ -122,13 +125,46 @@ class _Answer(Enum):
     STARTS, NO_PLACE, DELAYS, WAITS = range(4)
 
 
-class GangQueue(Policy):
+class OneByOne(Policy):
+    """Base of policies that take note of a task once all that it waits for is over."""
+
+    @abstractmethod
+    def ready(self, task: int) -> None:
+        """Take note of a task that waits for nothing any more."""
+
+    def released(self, job: int) -> None:
+        """Take note of the first tasks of a job."""
+        self._see_ready(self.site.job_tasks[job])
+
+    def finished(self, task: int, gpu: int) -> None:
+        """Take note of what has waited for a task."""
+        self._see_followers(task)
+
+    def elapsed(self, task: int, follower: int, edge: int) -> None:
+        """Take note of what has waited for a delay."""
+        self._see_ready((follower,))
+
+    def decided(self, job: int, dropped: Sequence[int]) -> None:
+        """Take note of what has waited for nothing but tasks that will not run."""
+        waited = (task + offset for task in dropped for offset, _ in self.site.outputs[self.site.template[task]])
+        self._see_ready(dict.fromkeys(waited))
+
+    def _see_followers(self, task: int) -> None:
+        self._see_ready(task + offset for offset, _ in self.site.outputs[self.site.template[task]])
+
+    def _see_ready(self, tasks: Iterable[int]) -> None:
+        for task in tasks:
+            if not self.site.predecessors_left[task]:
+                self.ready(task)
+
+
+class GangQueue(OneByOne):
     """Base of the policies for runs on several GPUs: who waits, what runs and what is free.
 
     Attributes
     ----------
     waits
-        Who waits, in the order of release, then of the file.
+        Who waits, in the order in which they came.
     room
         The GPUs that are free.
     loads
@@ -149,6 +185,10 @@ class GangQueue(Policy):
         self.room = Room(site)
         self.loads = PlaceLoads(site)
         self._kinds: dict[int, tuple[int, ...]] = {}
+        # Since when each task has waited; who has GPUs, and waits for inputs; whose inputs have come.
+        self._since_us: dict[int, int] = {}
+        self._expecting = set[int]()
+        self._complete: list[int] = []
         # When each running task should end, by the run times that were told or as its progress has shown.
         self._end_of: dict[int, int] = {}
         # Whether GPUs have become free since all who wait were asked, and who came since.
@@ -173,44 +213,80 @@ class GangQueue(Policy):
         """Return when a task's job came."""
         return self.site.jobs[self.site.job[task]].release_us
 
-    def released(self, job: int) -> None:
-        """Queue the tasks of a job up."""
-        for task in self.site.job_tasks[job]:
-            self.waits[task] = None
-            self._new.add(task)
+    def came_us(self, task: int) -> int:
+        """Return since when a task has waited for GPUs."""
+        return self._since_us[task]
+
+    def ready(self, task: int) -> None:
+        """Queue a task up."""
+        self.waits[task] = None
+        self._since_us[task] = self.site.now
+        self._new.add(task)
 
     def finished(self, task: int, gpu: int) -> None:
-        """Have its GPUs free."""
+        """Have its GPUs free, and queue up what has waited for it."""
         self.room.give(gpu)
         del self._end_of[task]
         self._freed = True
+        super().finished(task, gpu)
+
+    def arrived(self, task: int, missing: int) -> None:
+        """Have a task start that has its GPUs and lacked but this."""
+        if not missing and task in self._expecting:
+            self._complete.append(task)
 
     def loaded(self, model: int, gpu: int) -> None:
         """Go on with the run that waited for a model."""
-        self.loads.loaded(gpu)
-
-    def takes_us(self, task: int, place: int) -> int:
-        """Return how long a task would take at a place that is free, with what it has to load there first."""
-        run_us = self.site.run_time(task, place)
-        return run_us + self.loads.missing_us(task, place) if self.site.needs[self.site.template[task]] else run_us
+        task = self.loads.holder(gpu)
+        self._go_on(task)
+        self._see_start(task)
 
     def ending(self, task: int, end_us: int) -> None:
         """Ask who waits anew."""
         self._end_of[task], self._freed = end_us, True
 
     def start(self, task: int, place: int) -> None:
-        """Start a task at a place that is free, once its models are there."""
-        self._end_of[task] = self.site.now + self.takes_us(task, place)
+        """Have a task get a place that is free; it starts when its inputs and models are there."""
         self.room.take(place)
+        self._end_of[task] = self.ends_us(task, place)
         self.site.assign(task, place)
-        if self.site.models:
-            self.loads.begin(task)
-        else:
-            self.site.start(task)
+        if self.site.inputs_missing[task]:
+            self._expecting.add(task)
+        self._go_on(task)
         del self.waits[task]
 
+    def _go_on(self, task: int) -> None:
+        """Start a task that has its GPUs if it lacks nothing, or load what it lacks."""
+        if self.site.models:
+            self.loads.go_on(task)
+        elif not self.site.inputs_missing[task]:
+            self.site.start(task)
+
+    def ends_us(self, task: int, place: int) -> int:
+        """Return when a task ends that gets a place now, by the run time that is told; it loads while inputs travel."""
+        waits_us = self.site.inputs_after(task, place)
+        if self.site.needs[self.site.template[task]]:
+            waits_us = max(waits_us, self.loads.missing_us(task, place))
+        return self.site.now + waits_us + self.site.run_time(task, place)
+
+    def _start_complete(self) -> None:
+        """Start whose inputs have come."""
+        for task in self._complete:
+            self._expecting.remove(task)
+            self._go_on(task)
+            self._see_start(task)
+        self._complete.clear()
+
+    def _see_start(self, task: int) -> None:
+        """Note when a task ends, if it has started: inputs and loads may take longer than they should."""
+        if self.site.started_us[task] >= 0:
+            end_us = self.site.expected_end(task)
+            if end_us != self._end_of[task]:
+                self.ending(task, end_us)
+
     def act(self, gpus: Sequence[int]) -> None:
-        """Ask who waits."""
+        """Start whose inputs have come, and ask who waits."""
+        self._start_complete()
         if self.waits and (self._freed or self._new):
             self.offer()
         self._freed = False
@@ -281,17 +357,16 @@ class InOrder(GangQueue):
             kinds, entry = self._entry.pop(task)
             self._lines[kinds].remove(entry)
 
-    def released(self, job: int) -> None:
-        """Queue the tasks up, and look again when they have waited for too long."""
-        super().released(job)
-        for task in self.site.job_tasks[job]:
-            self.enter(task)
-            if self._reserve_after is not None:
-                self._impatient.append(task)
-                self.site.wake(self.site.now + self._reserve_after)
+    def ready(self, task: int) -> None:
+        """Queue a task up, and look again when it has waited for too long."""
+        super().ready(task)
+        self.enter(task)
+        if self._reserve_after is not None:
+            self._impatient.append(task)
+            self.site.wake(self.site.now + self._reserve_after)
 
     def act(self, gpus: Sequence[int]) -> None:
-        """Ask who waits; first those who have waited for too long, by release."""
+        """Ask who waits; first those who have waited for too long, the longest first."""
         while self._impatient and self.reserves(self._impatient[0]):
             task = self._impatient.popleft()
             if task in self.waits:
@@ -320,7 +395,7 @@ class InOrder(GangQueue):
 
     def reserves(self, task: int) -> bool:
         """Say whether others may not delay a task."""
-        return self._reserve_after is not None and self.released_us(task) + self._reserve_after <= self.site.now
+        return self._reserve_after is not None and self.came_us(task) + self._reserve_after <= self.site.now
 
     def offer(self) -> None:
         """Start in order who fits and delays nobody with a reservation."""
@@ -381,7 +456,7 @@ class InOrder(GangQueue):
         answer = _Answer.NO_PLACE
         # Where one number of GPUs would delay somebody another one may not.
         for place in self._free_places(task, [(kind,) for kind in kinds] if choosy else [kinds]):
-            ends_before = held is None or self.site.now + self.takes_us(task, place) <= held.start_us
+            ends_before = held is None or self.ends_us(task, place) <= held.start_us
             if ends_before or (held is not None and held.leaves_room(place)):
                 self.start(task, place)
                 return _Answer.STARTS
@@ -393,7 +468,7 @@ class InOrder(GangQueue):
         found = (place for some in choices if (place := self._find(task, some)) != NO_PLACE)
         if not self.site.needs[self.site.template[task]]:
             return found
-        return sorted(found, key=lambda place: self.takes_us(task, place))
+        return sorted(found, key=lambda place: self.ends_us(task, place))
 
     def _find(self, task: int, kinds: tuple[int, ...]) -> int:
         """Return the free place where a task goes; where it needs models, that where it would end first."""
@@ -401,7 +476,7 @@ class InOrder(GangQueue):
         if first == NO_PLACE or not self.site.needs[self.site.template[task]]:
             return first
         free = (place for place in self._choice(kinds).place if self.room.is_free(place))
-        return min((first, *free), key=lambda place: self.takes_us(task, place))
+        return min((first, *free), key=lambda place: self.ends_us(task, place))
 
     def _ask_first(self, task: int, kinds: tuple[int, ...]) -> _Answer:
         """Start a task that may reserve, and chooses, if it would end first in a place that is free."""
@@ -496,7 +571,7 @@ class Conservative(GangQueue):
         late = any(start_us < now for start_us, _ in self._reserved_at.values())
         if late or not self._reserved_at:
             self.reserve_anew()
-        for task in list(self.waits):
+        for task in sorted(self.waits):
             self.start_if_due(task)
 
     def start_if_due(self, task: int) -> None:
@@ -527,6 +602,7 @@ class Conservative(GangQueue):
         Who chooses how many GPUs it takes reserves where it ends first; of equal ones the fewest GPUs.
         """
         now, row = self.site.now, self.site.run_us[self.site.template[task]]
+        start_us = _NEVER_US
         past = int(np.searchsorted(self._times, now + 1)) - 1
         self._times, self._free = self._times[past:], self._free[past:]
         count = len(self._times)
@@ -536,17 +612,28 @@ class Conservative(GangQueue):
         first, best, kinds = count, NO_PLACE, self.kinds(task)
         choosy, begins, end_us = self.chooses(kinds), np.maximum(self._times, now), _NEVER_US
         for kind in sorted(kinds, key=self.size_of.__getitem__) if choosy else kinds:
-            ends = np.searchsorted(self._times, begins + row[kind])
-            choice = self._choice(kind)
-            sooner = int(np.searchsorted(begins + row[kind], end_us)) if choosy else first
-            fits = choice.open_until(until[:sooner]) >= ends[:sooner, None]
+            choice, run_us = self._choice(kind), row[kind]
+            # From when a place is taken until the end of the run, by place where inputs travel.
+            took_us = run_us + self._inputs_after(task, choice)
+            ends = np.searchsorted(self._times, begins[:, None] + took_us)
+            sooner = int(np.searchsorted(begins + took_us.min(), end_us)) if choosy else first
+            fits = choice.open_until(until[:sooner]) >= ends[:sooner]
             able = np.flatnonzero(fits.any(axis=1))
             if able.size:
-                first = int(able[0])
-                free, run_us = until[first] >= ends[first], row[kind]
-                end_us = int(begins[first]) + run_us
-                best = choice.best(free, self._gpu_server, np.flatnonzero(fits[first]))
-        self._book(task, best, end_us - run_us, end_us)
+                at = int(able[0])
+                free = until[at] >= np.searchsorted(self._times, begins[at] + run_us)
+                place = choice.best(free, self._gpu_server, np.flatnonzero(fits[at]))
+                ended_us = int(begins[at]) + self.site.inputs_after(task, place) + run_us
+                if not choosy or ended_us < end_us:
+                    first, best, start_us, end_us = at, place, int(begins[at]), ended_us
+        self._book(task, best, start_us, end_us)
+
+    def _inputs_after(self, task: int, choice: _Choice) -> Ints:
+        """Return how long inputs take to each place of a choice, or one 0 if there are none. Shape [places] or [1]."""
+        site, template = self.site, self.site.template[task]
+        if not site.inputs[template] and not site.input_us[template]:
+            return np.zeros(1, np.int64)
+        return np.array([site.inputs_after(task, place) for place in choice.place], np.int64)
 
     def _choice(self, kind: int) -> _Choice:
         if kind not in self._choices:

@@ -1,7 +1,8 @@
 """Policies of single GPUs where runs take several: the same rules on places; `compass` alone knows models there.
 
-`compass`, `hadar` and `rltune` bind a run to a place, idle or not; `dally` declines places that are spread further than
-need be; `srpt` is shortest job first, and `ahead` the same with reservations.
+`compass`, `hadar` and `rltune` bind a run to a place, idle or not, once all that it waits for is over; `dally` declines
+places that are spread further than need be; `srpt` asks the run first whose job has least left to run, and `ahead` is
+shortest job first with reservations.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ import numpy as np
 
 from truenorth.executor.policies.ahead import Ahead
 from truenorth.executor.policies.bookings import PlaceBookings, PlaceRows
+from truenorth.executor.policies.central import RemainingWork
 from truenorth.executor.policies.compass import Compass
 from truenorth.executor.policies.dally import AUTO, RECENT, Dally
 from truenorth.executor.policies.eviction import furthest_use_first
-from truenorth.executor.policies.gangs import Conservative, InOrder, Sjf
+from truenorth.executor.policies.gangs import Conservative, InOrder, OneByOne
 from truenorth.executor.policies.hadar import Hadar, HadarOptions, PriceRange, fitting_window, near_windows
 from truenorth.executor.policies.place_loads import PlaceLoads
 from truenorth.executor.policies.rltune import Rltune, RltuneOptions
@@ -56,11 +58,12 @@ class _Among:
         return latest
 
 
-class BoundToPlaces(Policy):
+class BoundToPlaces(OneByOne):
     """Base of the policies that bind a run to a place, idle or not: each GPU runs what was bound to it in one order.
 
-    Invariant: some run that is bound can start whenever nothing runs.
-    Because: all GPUs keep the same order; the first of it stands first on every GPU of its place.
+    Invariant: some run that is bound can start whenever nothing runs, and no input travels.
+    Because: all GPUs keep the same order; the first of it stands first on every GPU of its place, and what it waits for
+        has ended.
     """
 
     supports: ClassVar[Features] = TOGETHER - NO_RULES
@@ -80,6 +83,14 @@ class BoundToPlaces(Policy):
             self._among[template] = _Among(self.site, task)
         return self._among[template]
 
+    def earliest(self, task: int, free_us: Ints) -> Ints:
+        """Return, per place, when its GPUs are free and a task's inputs there, if it is bound now; from now on."""
+        site, among = self.site, self.among(task)
+        latest, template = among.latest(free_us), site.template[task]
+        if not site.inputs[template] and not site.input_us[template]:
+            return latest
+        return np.maximum(latest, [site.inputs_after(task, place) for place in among.place.tolist()])
+
     def turn(self, task: int) -> tuple[int, int]:
         """Return where a task that is bound stands in the order, the least first; what runs stands before all."""
         return 0, 0  # that of binding
@@ -91,20 +102,22 @@ class BoundToPlaces(Policy):
         self.site.assign(task, place)
 
     def finished(self, task: int, gpu: int) -> None:
-        """Have its GPUs go on."""
+        """Have its GPUs go on, and take note of what has waited for it."""
         for each in self.site.places[gpu]:
             self.queue[each].popleft()
+        super().finished(task, gpu)
 
     def act(self, gpus: Sequence[int]) -> None:
-        """Start who is first on every GPU of its place; where something was bound the place is named, too."""
+        """Start who is first on every GPU of its place, with its inputs; what was bound names its place, too."""
         site, queue = self.site, self.queue
         for first in dict.fromkeys(queue[gpu][0] for each in gpus for gpu in site.places[each] if queue[gpu]):
             if site.started_us[first] < 0 and all(queue[gpu][0] == first for gpu in site.places[site.gpu[first]]):
-                self.begin_run(first)
+                self.go_on(first)
 
-    def begin_run(self, task: int) -> None:
-        """Start a run that stands first on every GPU of its place."""
-        self.site.start(task)
+    def go_on(self, task: int) -> None:
+        """Start a run that stands first on every GPU of its place, if it lacks nothing."""
+        if not self.site.inputs_missing[task]:
+            self.site.start(task)
 
 
 class InOrderOfBinding(BoundToPlaces):
@@ -113,8 +126,9 @@ class InOrderOfBinding(BoundToPlaces):
     def begin(self, site: Site) -> None:
         """Begin with all GPUs free."""
         super().begin(site)
-        # Who is bound and has not ended, in that order; when each should end.
+        # Who is bound and has not ended, in that order; when each should end, and when its inputs should be there.
         self._end_us: dict[int, int] = {}
+        self._there_us: dict[int, int] = {}
         self._free_us = np.zeros(site.n_gpus, np.int64)
         self._late = False
 
@@ -126,7 +140,8 @@ class InOrderOfBinding(BoundToPlaces):
             for task in self._end_us:
                 gpus = list(site.places[site.gpu[task]])
                 if site.started_us[task] < 0:
-                    end_us = int(self._free_us[gpus].max()) + self.takes_us(task, site.gpu[task])
+                    begin_us = max(int(self._free_us[gpus].max()) + self._loading_us(task), self._there_us[task])
+                    end_us = begin_us + site.run_time(task, site.gpu[task])
                 else:
                     end_us = max(now, site.expected_end(task))
                 self._free_us[gpus] = self._end_us[task] = end_us
@@ -136,13 +151,15 @@ class InOrderOfBinding(BoundToPlaces):
     def bind(self, task: int, place: int) -> None:
         """Give a task a place behind all that is bound to its GPUs."""
         gpus = list(self.site.places[place])
-        self._end_us[task] = int(self.free_us()[gpus].max()) + self.takes_us(task, place)
+        self._there_us[task] = self.site.now + self.site.inputs_after(task, place)
+        begin_us = max(int(self.free_us()[gpus].max()) + self._loading_us(task), self._there_us[task])
+        self._end_us[task] = begin_us + self.site.run_time(task, place)
         self._free_us[gpus] = self._end_us[task]
         super().bind(task, place)
 
-    def takes_us(self, task: int, place: int) -> int:
-        """Return how long a run holds the GPUs of a place."""
-        return self.site.run_time(task, place)
+    def _loading_us(self, task: int) -> int:
+        """Return how long a run that is bound should load once it has its GPUs."""
+        return 0
 
     def ending(self, task: int, end_us: int) -> None:
         """Foresee all anew."""
@@ -156,10 +173,10 @@ class InOrderOfBinding(BoundToPlaces):
 
 
 class CompassOnPlaces(InOrderOfBinding):
-    """A run goes on arrival where it would end first: a place is available when the last of its GPUs is.
+    """A run goes where it would end first once it is ready: a place is available when the last of its GPUs is.
 
-    Models that are not at a place are loaded before the run, and count twice where something has to leave for them;
-    those leave first that no run bound to the GPU needs, then the one that is needed last.
+    Models that are not at a place are loaded once its GPUs are free, while inputs travel, and count twice where
+    something has to leave for them; those leave first that no run bound to the GPU needs, then that needed last.
     """
 
     name: ClassVar[str] = "compass"
@@ -172,33 +189,33 @@ class CompassOnPlaces(InOrderOfBinding):
         # What the loads of each run that is bound should take, as seen when it was.
         self._load_us: dict[int, int] = {}
 
-    def released(self, job: int) -> None:
-        """Bind its task; of equal places to the lowest."""
-        for task in self.site.job_tasks[job]:
-            among = self.among(task)
-            ends = among.latest(self.free_us()) + among.run_us
-            if not self.site.needs[self.site.template[task]]:
-                self.bind(task, int(among.place[int(ends.argmin())]))
-                continue
-            loads = [self._loads.missing_us(task, place, evicting=2) for place in among.place.tolist()]
-            best = int((ends + np.array(loads, np.int64)).argmin())
-            self._load_us[task] = loads[best]
-            self.bind(task, int(among.place[best]))
+    def ready(self, task: int) -> None:
+        """Bind a task; of equal places to the lowest."""
+        site, among, free_us = self.site, self.among(task), self.free_us() - self.site.now
+        starts = self.earliest(task, free_us)
+        if not site.needs[site.template[task]]:
+            self.bind(task, int(among.place[int((starts + among.run_us).argmin())]))
+            return
+        loads = [self._loads.missing_us(task, place, evicting=2) for place in among.place.tolist()]
+        loaded = among.latest(free_us) + np.array(loads, np.int64)
+        best = int((np.maximum(starts, loaded) + among.run_us).argmin())
+        self._load_us[task] = loads[best]
+        self.bind(task, int(among.place[best]))
 
-    def takes_us(self, task: int, place: int) -> int:
-        """Return how long a run holds the GPUs of a place, with its loads as they were seen."""
-        return self.site.run_time(task, place) + self._load_us.get(task, 0)
+    def _loading_us(self, task: int) -> int:
+        """Return how long its loads should take, as they were seen when it was bound."""
+        return self._load_us.get(task, 0)
 
-    def begin_run(self, task: int) -> None:
-        """Have what a run needs loaded, and start it then."""
+    def go_on(self, task: int) -> None:
+        """Have what a run needs loaded, and start it when all is there."""
         if self.site.models:
-            self._loads.begin(task)
+            self._loads.go_on(task)
         else:
-            self.site.start(task)
+            super().go_on(task)
 
     def loaded(self, model: int, gpu: int) -> None:
         """Go on with the run that waited for a model."""
-        self._loads.loaded(gpu)
+        self.go_on(self._loads.holder(gpu))
 
     def finished(self, task: int, gpu: int) -> None:
         """Have its GPUs go on."""
@@ -225,9 +242,9 @@ class RltuneOnPlaces(InOrderOfBinding):
         self._waiting: list[int] = []
         self._memory = -np.array([gpu.memory_bytes for gpu in site.cluster.gpus], np.int64)
 
-    def released(self, job: int) -> None:
-        """Let its task wait."""
-        self._waiting.extend(self.site.job_tasks[job])
+    def ready(self, task: int) -> None:
+        """Let a task wait."""
+        self._waiting.append(task)
 
     def act(self, gpus: Sequence[int]) -> None:
         """Start who is due, then place the first of the queue, again and again, while a place is idle for somebody."""
@@ -256,7 +273,7 @@ class RltuneOnPlaces(InOrderOfBinding):
     def _cheapest(self, task: int) -> int:
         """Return the cheaper candidate, of equal ones the place of least wait."""
         among, weights, free = self.among(task), self._weights, self.free_us() - self.site.now
-        waits = among.latest(free)
+        waits = self.earliest(task, free)
         found = dict.fromkeys((int(waits.argmin()), int(among.latest(self._memory).argmin())))
         room_us = sum(map(self._fastest_us, self._waiting)) / max(1, len(self._waiting))
 
@@ -271,7 +288,7 @@ class RltuneOnPlaces(InOrderOfBinding):
 
 
 class HadarOnPlaces(BoundToPlaces):
-    """A run books on arrival the place and start of least weight x finish + price, that of all GPUs of the place.
+    """A run that is ready books the place and start of least weight x finish + price, that of all GPUs of the place.
 
     Prices are those of `hadar`, per GPU, from delay avoided per second of GPU-time; equal offers: the lowest place.
     """
@@ -298,22 +315,20 @@ class HadarOnPlaces(BoundToPlaces):
         """Return its booked start."""
         return (self._start_us[task], task) if self.site.started_us[task] < 0 else (-1, task)
 
-    def released(self, job: int) -> None:
-        """Book and bind its task."""
-        site, weight = self.site, float(self.site.jobs[job].weight)
+    def ready(self, task: int) -> None:
+        """Book and bind a task."""
+        site, weight, among = self.site, float(self.site.jobs[self.site.job[task]].weight), self.among(task)
         self._books.advance(site.now)
         self._see_lateness()
-        for task in site.job_tasks[job]:
-            among = self.among(task)
-            earliest_us = site.now + among.latest(self._late_us)
-            offer = self._books.cheapest(among.rows, earliest_us, weight / _US_PER_S, self._prices.range, self._near)
-            place, run_us = int(among.place[offer.position]), int(among.run_us[offer.position])
-            if offer.booked:
-                self._books.book(site.places[place], offer.start_us, run_us)
-            self._start_us[task] = offer.start_us
-            work_s = run_us / _US_PER_S * len(site.places[place])
-            self._prices.see(weight * (offer.avoided_us / _US_PER_S) / work_s)
-            self.bind(task, place)
+        earliest_us = site.now + self.earliest(task, self._late_us)
+        offer = self._books.cheapest(among.rows, earliest_us, weight / _US_PER_S, self._prices.range, self._near)
+        place, run_us = int(among.place[offer.position]), int(among.run_us[offer.position])
+        if offer.booked:
+            self._books.book(site.places[place], offer.start_us, run_us)
+        self._start_us[task] = offer.start_us
+        work_s = run_us / _US_PER_S * len(site.places[place])
+        self._prices.see(weight * (offer.avoided_us / _US_PER_S) / work_s)
+        self.bind(task, place)
 
     def _see_lateness(self) -> None:
         """Once a window, add up what each GPU should have done by now and has not."""
@@ -391,7 +406,7 @@ class DallyOnPlaces(InOrder):
 
     def kinds(self, task: int) -> tuple[int, ...]:
         """Return the classes of places that a task takes by now, the least spread first."""
-        template, waited_us = self.site.template[task], self.site.now - self.released_us(task)
+        template, waited_us = self.site.template[task], self.site.now - self.came_us(task)
         if template not in self._levels:
             self._levels[template] = tuple(sorted(super().kinds(task), key=lambda kind: (self._level[kind], kind)))
         able = self._levels[template]
@@ -413,7 +428,7 @@ class DallyOnPlaces(InOrder):
         """Start a task; of those that got their lowest level, the waits are remembered."""
         level = self._level[self.site.place_class[place]]
         if level == self._level[self._levels[self.site.template[task]][0]]:
-            size, waited_us = self._size(task), self.site.now - self.released_us(task)
+            size, waited_us = self._size(task), self.site.now - self.came_us(task)
             mean_us = self._mean_wait_us.setdefault(size, float(waited_us))
             self._mean_wait_us[size] += RECENT * (waited_us - mean_us)
         super().start(task, place)
@@ -425,12 +440,11 @@ class DallyOnPlaces(InOrder):
             self._freed = True
         super().act(gpus)
 
-    def released(self, job: int) -> None:
-        """Queue the tasks up; of those with places of several levels, what they take is seen again."""
-        super().released(job)
-        for task in self.site.job_tasks[job]:
-            if len({self._level[kind] for kind in self._levels[self.site.template[task]]}) > 1:
-                self._patient[task] = None
+    def ready(self, task: int) -> None:
+        """Queue a task up; if it has places of several levels, what it takes is seen again."""
+        super().ready(task)
+        if len({self._level[kind] for kind in self._levels[self.site.template[task]]}) > 1:
+            self._patient[task] = None
 
     def offer(self) -> None:
         """Start who fits by what it takes now, and have the others asked again when they take more."""
@@ -439,14 +453,52 @@ class DallyOnPlaces(InOrder):
             self.enter(task)
         super().offer()
         for task in self._patient:
-            for due_us in (self.released_us(task) + tau for tau in self._tau(task)[1:]):
+            for due_us in (self.came_us(task) + tau for tau in self._tau(task)[1:]):
                 if self.site.now < due_us < inf and due_us not in self._due:
                     self._due.add(int(due_us))
                     self.site.wake(int(due_us))
 
 
+class SrptOnPlaces(InOrder):
+    """In the order of what is left of their jobs, by the fastest run times, whoever fits starts."""
+
+    name: ClassVar[str] = "srpt"
+
+    def begin(self, site: Site) -> None:
+        """Begin with nothing left."""
+        super().begin(site)
+        self._work = RemainingWork(site)
+
+    def released(self, job: int) -> None:
+        """Take note of what is to do, and queue up what can be done."""
+        self._work.released(job)
+        super().released(job)
+
+    def decided(self, job: int, dropped: Sequence[int]) -> None:
+        """Take note of what is left."""
+        self._work.decided(job)
+        self._move(job)
+        super().decided(job, dropped)
+
+    def key(self, task: int) -> int:
+        """Return what is left of its job."""
+        return self._work.remaining_us[self.site.job[task]]
+
+    def start(self, task: int, place: int) -> None:
+        """Start a task; less is left of its job."""
+        super().start(task, place)
+        self._work.started(task)
+        self._move(self.site.job[task])
+
+    def _move(self, job: int) -> None:
+        """Have those tasks of a job that wait stand where they do now."""
+        for task in self.site.job_tasks[job]:
+            if task in self.waits:
+                self.enter(task)
+
+
 _ON_PLACES: Mapping[type[Policy], tuple[type[Policy], Callable[[Any], Policy]]] = {
-    Srpt: (Sjf, lambda _: Sjf()),
+    Srpt: (SrptOnPlaces, lambda _: SrptOnPlaces()),
     Ahead: (AheadOnPlaces, lambda ahead: AheadOnPlaces(ahead.readings.window)),
     Compass: (CompassOnPlaces, lambda _: CompassOnPlaces()),
     Dally: (DallyOnPlaces, lambda dally: DallyOnPlaces(dally.tau_us)),

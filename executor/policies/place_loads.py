@@ -1,5 +1,6 @@
 """Loads at places: what a run lacks where it is to run is loaded once all GPUs of its place are its own.
 
+Its inputs may travel meanwhile; it starts when it has both.
 Whatever else is there leaves as far as its room is needed: nothing uses it, for a run that did would hold its GPUs.
 """
 
@@ -15,7 +16,7 @@ Order = Callable[[int, Sequence[int]], Sequence[int]]
 
 
 class PlaceLoads:
-    """The runs that have their places and wait for models.
+    """The runs that have their places and wait for models or inputs.
 
     Parameters
     ----------
@@ -31,7 +32,7 @@ class PlaceLoads:
 
     Notes
     -----
-    Invariant: every run that waits starts.
+    Invariant: every run that waits starts, once its inputs are there.
     Because: its models and what it holds fit every GPU of its place, no other run or load is there, and what is ready
         and not its own can leave.
     If wrong: loud; the site refuses what does not fit, and the engine a policy that stalls.
@@ -42,16 +43,9 @@ class PlaceLoads:
         self._used_us: list[dict[int, int]] = [{} for _ in range(site.n_gpus)]
         self.waiting: dict[int, int] = {}
 
-    def begin(self, task: int) -> None:
-        """Have a run start at its place, all of which is its own, as soon as its models are there."""
-        gpus = self._site.places[self._site.gpu[task]]
-        if self.waiting.get(gpus[0]) != task:
-            self.waiting.update(dict.fromkeys(gpus, task))
-            self._go_on(task)
-
-    def loaded(self, place: int) -> None:
-        """Go on with the run whose model is there now."""
-        self._go_on(self.waiting[self._site.places[place][0]])
+    def holder(self, place: int) -> int:
+        """Return the run that waits at a place, or holds it with other GPUs."""
+        return self.waiting[self._site.places[place][0]]
 
     def missing_us(self, task: int, place: int, evicting: int = 1) -> int:
         """Return how long a run would have to load at a place that nothing else uses, by what is there now.
@@ -72,10 +66,14 @@ class PlaceLoads:
                     total[where] *= evicting
         return max(total.values(), default=0)
 
-    def _go_on(self, task: int) -> None:
-        """Load what a run lacks, one model at a time on each GPU; start it if it lacks nothing."""
+    def go_on(self, task: int) -> None:
+        """Load what a run lacks at its place, all of which is its own, one model at a time; start it if it has all.
+
+        To be asked again whenever a load or the last of its inputs has arrived.
+        """
         site = self._site
         place = site.gpu[task]
+        self.waiting.update(dict.fromkeys(site.places[place], task))
         lacking = site.lacks(task, place)
         for model, where in lacking:
             gpus = site.places[where]
@@ -86,7 +84,7 @@ class PlaceLoads:
                 for gpu in gpus:
                     self._make_room(task, gpu, site.part_bytes(model, where))
                 site.load(where, model)
-        if lacking:
+        if lacking or site.inputs_missing[task]:
             return
         for gpu in site.places[place]:
             self._make_room(task, gpu, site.task_bytes[site.template[task]])

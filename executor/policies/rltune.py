@@ -147,7 +147,7 @@ class Rltune(CentralQueue):
             lowest = next_least if wait == least_wait else least_wait
             after = wait + run_us
             spread_us = max(most_wait, after) - min(lowest, after)
-            finish_us = max(wait, self.inputs_after(task, gpu)) + loads.item(gpu) + run_us
+            finish_us = max(wait, self.site.inputs_after(task, gpu)) + loads.item(gpu) + run_us
             placed = weights.finish * finish_us + weights.reload * reloads[gpu]
             return float(placed + weights.balance * spread_us - (0.0 if gpu == only else weights.room * room_us))
 

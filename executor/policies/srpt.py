@@ -238,7 +238,7 @@ class Srpt(CentralQueue):
         """Return what the choice of a GPU would be; `finish_us`, if that is known already."""
         site, free_us = self.site, free.item(gpu)
         if finish_us is None:
-            finish_us = max(free_us, site.now + self.inputs_after(task, gpu)) + costs.item(gpu)
+            finish_us = max(free_us, site.now + site.inputs_after(task, gpu)) + costs.item(gpu)
         until_us = free_us - self.longest_way_us[site.template[task]]
         return _Choice(gpu, finish_us, site.run_time(task, gpu), free_us, until_us, costs.data)
 

@@ -1,26 +1,31 @@
-"""Runs on several GPUs in CP-SAT: where each runs, and when; no inputs; for models see `gang_loads`.
+"""Runs on several GPUs in CP-SAT: where each runs, and when; for models see `gang_loads`.
 
 Where runs take any GPUs of a server a server is one resource of as many units: which GPUs a run gets is settled
-afterwards, by start (what is free then stays so). Else every GPU is a resource of one unit.
+afterwards, by start (what is free then stays so). Else every GPU is a resource of one unit: also where outputs take
+time inside a server, since then it matters whether two runs share a GPU.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from ortools.sat.python import cp_model
 
 from truenorth.models.features import LOADED, require
+from truenorth.models.formulations.allowance import UNLIMITED, Allowance
 from truenorth.models.formulations.gang_loads import Loads, add_load_hints, add_loads, read_loads
 from truenorth.models.formulations.scale import ScaledObjective
-from truenorth.models.instance import Instance
+from truenorth.models.formulations.windows import gap_matrix
+from truenorth.models.instance import Instance, Ints
 from truenorth.models.objective import Term, charges
 from truenorth.models.timeline import Placement, Timeline
 
 SUPPORTS = LOADED
+_TERM_BYTES, _TERM_S = 200, 2e-6
+"""What a way between two places takes in memory and time, to build and to hand over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +101,83 @@ def pools(instance: Instance) -> dict[int, tuple[int, ...]] | None:
     return {server: tuple(gpus) for server, gpus in by_server.items()}
 
 
+def is_pooled(instance: Instance) -> bool:
+    """Say whether runs take any GPUs of a server, and nothing depends on which."""
+    if any(instance.needs) or instance.transfer_us[..., 1].any():  # models are on some of the GPUs
+        return False
+    return instance.cluster.places == "any" and pools(instance) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Precedences:
+    """What runs wait for: delays and transfers between the ways to run two tasks (rules T2 and G4).
+
+    Parameters
+    ----------
+    arcs
+        Per precedence: the earlier task, the later one, and the edge.
+    gaps_us
+        Per edge: what passes between the end of the earlier task and the start of the later one at least, by the ways
+        to run them. Shape [ways, ways].
+    earliest_us
+        Per task: it cannot start before, however it runs. Shape [tasks].
+    """
+
+    arcs: Sequence[tuple[int, int, int]]
+    gaps_us: Mapping[int, Ints]
+    earliest_us: Sequence[int]
+
+    @classmethod
+    def of(cls, instance: Instance, options: Sequence[Sequence[Option]]) -> Precedences:
+        """Return the precedences of a window whose tasks have these ways to run."""
+        arcs = list(zip(*(column.tolist() for column in instance.edges()), strict=True))
+        gaps_us: dict[int, Ints] = {}
+        for before, task, edge in arcs:
+            if edge not in gaps_us:
+                ways = ([way.place for way in options[each]] for each in (before, task))
+                gaps_us[edge] = place_gaps(instance, edge, *ways)
+        shortest = [min(way.run_us for way in ways) for ways in options]
+        earliest = [min(starts_from(instance, task, ways)) for task, ways in enumerate(options)]
+        for job, workflow in enumerate(instance.job_workflow.tolist()):
+            for position in instance.workflows[workflow].topological:
+                task = int(instance.job_first_task[job]) + position
+                for before, edge in instance.task_inputs(task):
+                    arrives_us = earliest[before] + shortest[before] + int(gaps_us[edge].min())
+                    earliest[task] = max(earliest[task], arrives_us)
+        return cls(arcs, gaps_us, earliest)
+
+    @property
+    def terms(self) -> int:
+        """How many pairs of ways there are."""
+        return sum(self.gaps_us[edge].size for _, _, edge in self.arcs)
+
+
+def starts_from(instance: Instance, task: int, ways: Sequence[Option]) -> list[int]:
+    """Return when a task's job is released, and its input bytes are there, by the ways to run it."""
+    if not instance.input_us[instance.task_template[task]]:
+        return [int(instance.job_release_us[instance.task_job[task]])] * len(ways)
+    return [instance.earliest_start(task, way.place) for way in ways]
+
+
+def place_gaps(instance: Instance, edge: int, source: Sequence[int], target: Sequence[int]) -> Ints:
+    """Return delay and transfer time of an edge between places, the least over pairs of their GPUs (rule G4).
+
+    Shape [source, target].
+    """
+    gaps = gap_matrix(instance, edge)
+    for places in (source, target):
+        each, gpus = instance.places.members(np.array(places, np.int64))
+        gaps = np.minimum.reduceat(gaps[gpus], np.searchsorted(each, np.arange(len(places))), axis=0).T
+    return gaps
+
+
 def formulate(
-    instance: Instance, scaled: ScaledObjective, horizon_us: int, least: int = 0, most: int | None = None
+    instance: Instance,
+    scaled: ScaledObjective,
+    horizon_us: int,
+    least: int = 0,
+    most: int | None = None,
+    allowance: Allowance = UNLIMITED,
 ) -> GangFormulation:
     """Return the model: minimise sum_j w_j T_j, or W >= w_j T_j, over plans that end by the horizon.
 
@@ -107,27 +187,35 @@ def formulate(
         Scaled value that no plan goes below.
     most
         Only plans of at most this scaled value count; None: any.
+    allowance
+        What ways between places may take.
+
+    Raises
+    ------
+    GivenUpError
+        If they take more.
 
     Notes
     -----
     Invariant: every plan that ends by the horizon is a solution of the same scaled value, and every solution a plan.
     Because: a run takes the units of one option from its start to its end, and no resource gives more than it has; k of
         a server's G units that are free throughout a run are k GPUs, given by start (interval graphs are perfect).
+        Where servers are such resources the options of two runs say what lies between them.
     If wrong: unsound.
     """
     require(instance, "CP-SAT for runs on several GPUs", SUPPORTS)
-    model, servers = cp_model.CpModel(), pools(instance)
-    needy = any(instance.needs)
-    pooled = servers is not None and instance.cluster.places == "any" and not needy  # models are on some of the GPUs
+    model, servers, pooled = cp_model.CpModel(), pools(instance), is_pooled(instance)
     held = dict.fromkeys(range(instance.n_gpus), 1)
     if servers is not None and pooled:
         held = {server: len(gpus) for server, gpus in servers.items()}
     use: dict[int, list[tuple[cp_model.IntervalVar, int]]] = {resource: [] for resource in held}
     every: list[tuple[cp_model.IntervalVar, cp_model.LinearExprT]] = []
-    start, chosen, options, ends = [], [], [], []
-    for task in range(instance.n_tasks):
-        ways = list(options_of(instance, task, pooled))
-        release_us = int(instance.job_release_us[instance.task_job[task]])
+    start, chosen, ends = [], [], []
+    options = [list(options_of(instance, task, pooled)) for task in range(instance.n_tasks)]
+    precedences = Precedences.of(instance, options)
+    allowance.fit(precedences.terms, _TERM_BYTES, _TERM_S)
+    for task, ways in enumerate(options):
+        release_us = precedences.earliest_us[task]
         times = sorted({way.run_us for way in ways})
         begin = model.new_int_var(release_us, horizon_us, f"start[{task}]")
         run = model.new_int_var_from_domain(cp_model.Domain.from_values(times), f"run[{task}]")
@@ -148,8 +236,11 @@ def formulate(
                 use[resource].append((piece, amount))
         start.append(begin)
         chosen.append(taken)
-        options.append(ways)
         ends.append(end)
+        for at, from_us in zip(taken, starts_from(instance, task, ways), strict=True):
+            if from_us > release_us:
+                model.add(begin >= from_us).only_enforce_if(at)
+    _wait_for_inputs(model, precedences, start, ends, chosen)
     for resource, pieces in use.items():
         if held[resource] == 1:
             model.add_no_overlap([piece for piece, _ in pieces]).with_name(f"one_at_a_time[{resource}]")
@@ -157,16 +248,48 @@ def formulate(
             model.add_cumulative([piece for piece, _ in pieces], [amount for _, amount in pieces], held[resource])
     # Redundant: all servers together hold no more GPUs than there are.
     model.add_cumulative([piece for piece, _ in every], [amount for _, amount in every], instance.n_gpus)
-    loads = None
-    if needy:
-        each = zip(options, chosen, strict=True)
-        taken_at = [[(way.place, at) for way, at in zip(ways, taken, strict=True)] for ways, taken in each]
-        loads = add_loads(model, instance, start, ends, taken_at, horizon_us)
+    loads = _load(model, instance, options, start, ends, chosen, horizon_us) if any(instance.needs) else None
     cost = _add_up(model, instance, scaled, ends, horizon_us, least)
     if most is not None:
         model.add(cost <= most).with_name("within")
     model.minimize(cost)
     return GangFormulation(model, options, start, chosen, pooled, loads)
+
+
+def _load(
+    model: cp_model.CpModel,
+    instance: Instance,
+    options: Sequence[Sequence[Option]],
+    start: Sequence[cp_model.IntVar],
+    ends: Sequence[cp_model.IntVar],
+    chosen: Sequence[Sequence[cp_model.IntVar]],
+    horizon_us: int,
+) -> Loads:
+    """Have the models of tasks loaded where these run; each option is a place of its own."""
+    each = zip(options, chosen, strict=True)
+    ways = [[(way.place, at) for way, at in zip(some, taken, strict=True)] for some, taken in each]
+    return add_loads(model, instance, start, ends, ways, horizon_us)
+
+
+def _wait_for_inputs(
+    model: cp_model.CpModel,
+    precedences: Precedences,
+    start: Sequence[cp_model.IntVar],
+    ends: Sequence[cp_model.IntVar],
+    chosen: Sequence[Sequence[cp_model.IntVar]],
+) -> None:
+    """Have tasks start when their inputs are there: for each way to run the later one, by the way of the earlier one.
+
+    start_u >= end_t + sum_o gap(o, p) x_to if x_up; whatever p, start_u >= end_t + the least gap.
+    """
+    for before, task, edge in precedences.arcs:
+        gaps = precedences.gaps_us[edge]
+        least_us = int(gaps.min())
+        model.add(start[task] >= ends[before] + least_us).with_name(f"after[{before},{task}]")
+        for at, by_way in zip(chosen[task], gaps.T, strict=True):
+            if by_way.max() > least_us:
+                gap = cp_model.LinearExpr.weighted_sum(chosen[before], by_way.tolist())
+                model.add(start[task] >= ends[before] + gap).only_enforce_if(at)
 
 
 def _add_up(

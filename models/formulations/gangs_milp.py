@@ -19,7 +19,7 @@ import pulp
 from truenorth.models.features import MOLDABLE, require
 from truenorth.models.formulations.allowance import UNLIMITED, Allowance
 from truenorth.models.formulations.equal_jobs import ordered_tasks, sort_equal_jobs
-from truenorth.models.formulations.gangs import Option, options_of, pools
+from truenorth.models.formulations.gangs import Option, Precedences, is_pooled, options_of, pools, starts_from
 from truenorth.models.formulations.milp_plans import ContradictoryOrderError
 from truenorth.models.formulations.milp_problem import MilpCosts, complete_jobs, minimise, new_problem, start_costs
 from truenorth.models.formulations.scale import ScaledObjective
@@ -49,11 +49,14 @@ class GangChoices:
         Per task: the ways to run it.
     pooled
         Whether runs take any GPUs of a server.
+    precedences
+        What tasks wait for.
     """
 
     instance: Instance
     options: list[list[Option]]
     pooled: bool
+    precedences: Precedences
     windows: JobWindows
 
     @classmethod
@@ -63,19 +66,20 @@ class GangChoices:
         Notes
         -----
         Invariant: no such plan completes a job outside these times.
-        Because: a job takes at least its shortest run after its release, and every other one costs at least as much as
-            that costs (`latest_completion_us`).
+        Because: a job takes at least its longest way of shortest runs and gaps after its release, and every other one
+            costs at least as much as that costs (`latest_completion_us`).
         If wrong: unsound.
         """
-        pooled = pools(instance) is not None and instance.cluster.places == "any"
+        pooled = is_pooled(instance)
         options = [list(options_of(instance, task, pooled)) for task in range(instance.n_tasks)]
+        precedences = Precedences.of(instance, options)
         shortest = np.array([min(way.run_us for way in ways) for ways in options], np.int64)
-        first = instance.job_release_us[instance.task_job] + shortest
+        first = np.array(precedences.earliest_us, np.int64) + shortest
         lower = np.maximum.reduceat(first, instance.job_first_task[:-1])
         upper = np.full(len(instance.jobs), horizon, np.int64)
         if limit is not None:
             upper = np.minimum(upper, scaled.latest_completion_us(instance, lower, limit))
-        return cls(instance, options, pooled, JobWindows(lower, np.maximum(lower, upper)))
+        return cls(instance, options, pooled, precedences, JobWindows(lower, np.maximum(lower, upper)))
 
     def on(self, task: int) -> dict[int, list[int]]:
         """Return the GPUs that a task can take, each with the positions of the ways that take, or may take, it."""
@@ -120,8 +124,8 @@ class GangVariables(MilpCosts):
             for t in tasks
             for gpu, positions in choices.on(t).items()
         }
-        release, job = instance.job_release_us.tolist(), instance.task_job.tolist()
-        self.first = [self.units.time(release[job[t]]) for t in tasks]
+        job = instance.task_job.tolist()
+        self.first = [self.units.time(choices.precedences.earliest_us[t]) for t in tasks]
         self.last = [self.units.time(int(upper[job[t]])) for t in tasks]
         self.start = [problem.add_variable(f"start[{t}]", self.first[t], self.last[t]) for t in tasks]
         self.end = [
@@ -182,6 +186,7 @@ def formulate(
     v = GangVariables(problem, choices, scaled)
     _run_each_task_once(problem, v, choices)
     _run_one_task_at_a_time(problem, v, choices)
+    _wait_for_inputs(problem, v, choices)
     _take_no_more_gpus_than_there_are(problem, v, choices)
     for earlier, later in ordered_tasks(instance, objective):
         problem.addConstraint(v.start[earlier] <= v.start[later], f"equal_jobs[{earlier},{later}]")
@@ -220,6 +225,30 @@ def _run_one_task_at_a_time(problem: pulp.LpProblem, v: GangVariables, choices: 
     for (t, u), before in v.before.items():
         apart = max(0.0, v.last[t] - v.first[u])
         problem.addConstraint(v.start[u] >= v.end[t] - apart * (1 - before), f"run_order[{t},{u}]")
+
+
+def _wait_for_inputs(problem: pulp.LpProblem, v: GangVariables, choices: GangChoices) -> None:
+    """T2, G4: tasks start when their inputs are there.
+
+    s_t >= sum_o (from when on it can start so) x_to;  s_u >= e_t + the least gap;
+    s_u >= e_t + sum_o gap(o, p) x_to - M (1 - x_up) for each p of larger gaps.
+    """
+    time, precedences = v.units.time, choices.precedences
+    for task, ways in enumerate(choices.options):
+        from_us = starts_from(choices.instance, task, ways)
+        if max(from_us) > min(from_us):
+            begins = pulp.lpSum(time(each) * v.way[task, at] for at, each in enumerate(from_us))
+            problem.addConstraint(v.start[task] >= begins, f"input[{task}]")
+    for t, u, edge in precedences.arcs:
+        gaps = precedences.gaps_us[edge]
+        least_us = int(gaps.min())
+        problem.addConstraint(v.start[u] >= v.end[t] + time(least_us), f"after[{t},{u}]")
+        for at, by_way in enumerate(gaps.T.tolist()):
+            if max(by_way) > least_us:
+                gap = pulp.lpSum(time(each) * v.way[t, way] for way, each in enumerate(by_way))
+                apart = max(0.0, v.last[t] + time(max(by_way)) - v.first[u])
+                row = v.start[u] >= v.end[t] + gap - apart * (1 - v.way[u, at])
+                problem.addConstraint(row, f"after[{t},{u},{at}]")
 
 
 def _take_no_more_gpus_than_there_are(problem: pulp.LpProblem, v: GangVariables, choices: GangChoices) -> None:
@@ -300,12 +329,16 @@ def read_timeline(formulation: GangProblem, value: Callable[[pulp.LpVariable], f
         gpus = [tuple(sorted(gpu for (t, gpu), on in v.on.items() if t == task and value(on) > 0.5)) for task in tasks]
     graph = nx.DiGraph([pair for pair, literal in v.before.items() if value(literal) > 0.5])
     graph.add_nodes_from(tasks)
+    edges = {(t, u): edge for t, u, edge in choices.precedences.arcs}
+    graph.add_edges_from(edges)
     if not nx.is_directed_acyclic_graph(graph) or any(each not in instance.places.number for each in gpus):
         raise ContradictoryOrderError("runs wait for each other, or take GPUs that are no place")
-    start_us = instance.job_release_us[instance.task_job].copy()
+    place = np.array([instance.places.number[each] for each in gpus], np.int64)
+    start_us = np.array([instance.earliest_start(task, int(place[task])) for task in tasks], np.int64)
     run_us = np.array([chosen[task].run_us for task in tasks], np.int64)
     for task in nx.topological_sort(graph):
         for before in graph.predecessors(task):
-            start_us[task] = max(start_us[task], start_us[before] + run_us[before])
-    place = np.array([instance.places.number[each] for each in gpus], np.int64)
+            edge = edges.get((before, task))
+            gap_us = 0 if edge is None else instance.gap_time(edge, int(place[before]), int(place[task]))
+            start_us[task] = max(start_us[task], start_us[before] + run_us[before] + gap_us)
     return Timeline(place, start_us, start_us + run_us, ())

@@ -77,6 +77,7 @@ def build_jobs(
             document.workflows[a.workflow].priority if a.priority is None else a.priority,
             a.delays_us,
             a.blocks,
+            a.ideal_us,
             a.line,
             a.label,
         )
@@ -181,6 +182,7 @@ def _list_jobs(document: ScenarioDocument, forms: Forms) -> list[Arrival]:
             job.blocks or None,
             job.line,
             job.label,
+            job.ideal,
         )
         arrivals.append(Arrival(job.release, job.workflow, *said))
     return arrivals
@@ -261,6 +263,7 @@ class Arrival(NamedTuple):
     blocks: Mapping[str, tuple[int, ...]] | None = None
     line: int | None = None
     label: str | None = None
+    ideal_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

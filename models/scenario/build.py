@@ -28,6 +28,7 @@ from truenorth.models.scenario.document import (
     ResidencySection,
     ScenarioDocument,
 )
+from truenorth.models.scenario.doubts import tell_doubts
 from truenorth.models.scenario.engines import check_engines, degrees_of, engines
 from truenorth.models.scenario.errors import FieldError, InputError, Source, Where, allowed, blame, quote
 from truenorth.models.scenario.limits import (
@@ -418,7 +419,7 @@ def load_scenario(path: str | Path) -> Scenario:
     if isinstance(data, Mapping) and "scenario_hash" in data:
         what = "certificate" if "method" in data else "plan or timeline"
         raise InputError(source.file, 1, "document", f"is a {what}, not a scenario; write the SCENARIO file first")
-    return build(validate(ScenarioDocument, data, source), source)
+    return _build_and_tell(validate(ScenarioDocument, data, source), source)
 
 
 def scenario_from(data: Mapping[str, object], folder: str | Path = ".") -> Scenario:
@@ -436,7 +437,13 @@ def scenario_from(data: Mapping[str, object], folder: str | Path = ".") -> Scena
     """
     content: Any = plain(data)
     source = Source("scenario", Path(folder), content=content)
-    return build(validate(ScenarioDocument, content, source), source)
+    return _build_and_tell(validate(ScenarioDocument, content, source), source)
+
+
+def _build_and_tell(document: ScenarioDocument, source: Source) -> Scenario:
+    scenario = build(document, source)
+    tell_doubts(document, scenario.instance, source.file)
+    return scenario
 
 
 def _name_of(scenario: Scenario, changes: Mapping[str, object]) -> str:

@@ -396,14 +396,16 @@ class TaskSection(Section):
     @model_validator(mode="after")
     def _on_several_gpus(self) -> TaskSection:
         _check_mode(self.across, self.weights, self.gpus)
-        others = self._says_of({"share", "batch", "stream", "after", "input"})
+        others = self._says_of({"share", "batch", "stream"})
         beside = others | self._says_of({"gpus", "across", "weights"})
         if self.modes is not None and beside:
             key = min(beside)
-            raise problem(f"has modes and {key}; allowed is models and memory beside modes, the rest in each", key)
+            beside_them = "models, memory, output, after and input beside modes, and gpus, across and weights in each"
+            raise problem(f"has modes and {key}; allowed is {beside_them}", key)
         if self.gpus > 1 and others:
             key = min(others)
-            raise problem(f"has gpus: {self.gpus} and {key}; allowed are runtime, models, memory, across, weights", key)
+            with_it = "runtime, models, memory, across, weights, output, after and input with it"
+            raise problem(f"has gpus: {self.gpus} and {key}; allowed is {with_it}", key)
         return self
 
     @model_validator(mode="after")
@@ -509,6 +511,7 @@ class JobSection(Section):
     blocks: dict[Name, BlockNumbers] = Field(
         default_factory=dict, description="By task: numbers of the leading blocks of its request's prompt."
     )
+    ideal: PositiveTime | None = Field(default=None, description="What its slowdown divides by, as of its workflow.")
     line: Line | None = Field(default=None, description="Line of the log that it comes from, named by estimates.")
     label: str | None = Field(default=None, description="What the log calls it, for estimates: a model or a user.")
 

@@ -106,7 +106,8 @@ def _task(document: ScenarioDocument, classes: _Classes, workflow: str, section:
     if task.modes is not None:
         modes = (Mode(mode.gpus, mode.runtime, mode.across, mode.weights == "copy") for mode in task.modes)
         with blame((*where, "models"), "each model once"):
-            return Task.of_modes(name, modes, task.memory, task.models)
+            made = Task.of_modes(name, modes, task.memory, task.models)
+        return replace(made, inputs=inputs, input_bytes=task.input)
     with blame((*where, "models"), "each model once"):
         plain = Task(name, task.runtime or {}, task.models, inputs, task.share, task.memory, None, task.input)
         copies = task.weights == "copy"
@@ -217,7 +218,7 @@ def _attributes(task: Task) -> dict[str, Any]:
     held = {"memory": f"{task.memory_bytes} B"} if task.memory_bytes else {}
     if task.modes:
         needed = {"models": list(task.models)} if task.models else {}
-        return {**needed, "modes": [_mode_attributes(mode) for mode in task.modes], **held}
+        return {**needed, "modes": [_mode_attributes(mode) for mode in task.modes], **given, **held}
     asked: dict[str, Any] = {"models": list(task.models), "runtime": _runtime_text(task.runtime_us), **given}
     if task.share != WHOLE:
         asked["share"] = task.share / WHOLE

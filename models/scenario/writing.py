@@ -272,6 +272,8 @@ def job_sections(instance: Instance) -> list[dict[str, Any]]:
             section["delay"] = {name: f"{delay_us} us" for name, delay_us in job.delays_us.items()}
         if job.blocks:
             section["blocks"] = {name: list(blocks) for name, blocks in job.blocks.items()}
+        if job.own_ideal_us is not None:
+            section["ideal"] = f"{job.own_ideal_us} us"
         sections.append(section)
     return sections
 

@@ -208,7 +208,7 @@ class Comparison(WithTimelines, WithRows):
         alike = {problem: [policy for policy in why if why[policy] == problem] for problem in why.values()}
         without = [f"Left out: {', '.join(policies)}: {problem}." for problem, policies in alike.items()]
         ended = ["The search for the plan was interrupted."] if self.interrupted else []
-        given = any(workflow.ideal_us is not None for workflow in self.scenario.instance.workflows)
+        given = any(job.given_ideal_us is not None for job in self.scenario.instance.jobs)
         divided = ["Slowdowns divide by the ideal times that the scenario names."] if given else []
         knows = CLAIRVOYANCE if self.scenario.instance.streams is None else KNOWS_LENGTHS
         return " ".join([knows, *wrongly, *without, *divided, *ended, *self._apart, *self._remarks])

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.main import get_command
 
+from truenorth.models.errors import ScenarioWarning
 from truenorth.solvers.trust import SolverFaultWarning
 
 if TYPE_CHECKING:
@@ -256,18 +257,23 @@ def prepare_folder(path: Path) -> None:
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """Report the solvers that contradict themselves meanwhile: at the end, each in one line that names its file."""
+    """Say what scenarios are hardly meant to say, and report solvers that contradict themselves, each in one line."""
     found: dict[str, SolverFaultWarning] = {}
+    said = set[str]()
     with warnings.catch_warnings():
         shown = warnings.showwarning
 
         def hear(message: Warning | str, *context: Any, **more: Any) -> None:
             if isinstance(message, SolverFaultWarning):
                 found.setdefault(message.solver, message)
-            else:
+            elif not isinstance(message, ScenarioWarning):
                 shown(message, *context, **more)
+            elif str(message) not in said:
+                said.add(str(message))
+                say(f"truenorth: warning: {message}")
 
-        warnings.simplefilter("always", SolverFaultWarning)
+        for category in (SolverFaultWarning, ScenarioWarning):
+            warnings.simplefilter("always", category)
         warnings.showwarning = hear
         try:
             yield

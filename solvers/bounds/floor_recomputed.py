@@ -25,12 +25,16 @@ _ROUNDED = 1 + Fraction(1, 1 << 50)
 
 
 class _Call(NamedTuple):
-    """A request that has to be served for a limit: from when on, and how long what follows takes at the least."""
+    """A request that has to be served for a limit: from when on, and how long what follows takes at the least.
+
+    `steps` are the tokens after the first of the answer that it is part of; None: none are limited.
+    """
 
     task: int
     job: int
     uncached: int
     decodes: int
+    steps: int | None
     earliest_us: int
     tail_us: int
 
@@ -116,6 +120,7 @@ def _calls(
             for speed in speeds
             if speed is not None
         )
+    steps = _steps(streams, tasks)
     tails: dict[int, int] = {target: 0} if first_token else {}
     for at_task in instance.workflows[int(instance.job_workflow[job])].topological[::-1]:
         later = [
@@ -126,8 +131,27 @@ def _calls(
             tails[at_task] = max([*behind, tails.get(at_task, 0)])
     for at_task, tail in sorted(tails.items()):
         if streams.template[templates[at_task]] != NONE:
-            call = _Call(tasks.start + at_task, job, tokens[at_task].uncached, decodes[at_task], starts[at_task], tail)
-            yield call, starts[at_task] + runs[at_task] + tail
+            task, own = tasks.start + at_task, (tokens[at_task].uncached, decodes[at_task])
+            yield (
+                _Call(task, job, *own, steps[task], starts[at_task], tail),
+                starts[at_task] + runs[at_task] + tail,
+            )
+
+
+def _steps(streams: StreamTables, tasks: range) -> dict[int, int | None]:
+    """Return how many tokens after the first the answers of a job's requests have that each of them is part of.
+
+    None where KV came in of several, so that a decode comes before the first token.
+    """
+    found = dict[int, int | None]()
+    for task in tasks:
+        parts = [task]
+        while (before := int(streams.goes_on[parts[-1]])) != parts[-1]:
+            parts.append(before)
+        steps = sum(streams.tokens(part).output for part in parts) - 1
+        found |= {part: max(steps, found.get(part) or 0) for part in parts}
+    alone = [task for task in tasks if streams.goes_on[task] == task and not streams.tokens(task).uncached]
+    return found | dict.fromkeys(alone)
 
 
 class _Costs:
@@ -167,8 +191,8 @@ class _Costs:
         if self._way == "energy":
             within = Fraction(latest_us - call.earliest_us)
             step_us = math.inf if self._limit.step_us is None else float(self._limit.step_us[call.job])
-            if hurried and call.uncached and step_us < math.inf:
-                within = min(within, prompt + call.decodes * Fraction(step_us) * _ROUNDED)
+            if hurried and call.steps is not None and step_us < math.inf:
+                within = min(within, prompt + call.steps * Fraction(step_us) * _ROUNDED)
             if not call.decodes:
                 return prompt
             if (stream, c) not in self._shared:

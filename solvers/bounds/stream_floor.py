@@ -200,6 +200,8 @@ class StreamFloor:
             [longest_on(stream, speed, gpu, weights) for speed, gpu in zip(row, gpus, strict=True)]
             for stream, row in zip(instance.streams.classes, self._speeds, strict=True)
         ]
+        self._decodes = np.where(self._prefilled, self._streams.output - 1, self._streams.output)
+        self._steps = self._answered()
         self._ends, self._firsts = self._calls(first_token=False), self._calls(first_token=True)
 
     def shortest_us(self, first_token: bool) -> Ints:
@@ -220,16 +222,21 @@ class StreamFloor:
         """Return when the tokens of requests come at the earliest, whatever the number of GPUs.
 
         Invariant: no first token comes earlier, and no request decodes faster.
-        Because: first tokens as in `shortest_us`; every token after the first takes an iteration, of tau[1] or more.
+        Because: first tokens as in `shortest_us`; every token after the first takes an iteration, of tau[1] or more but
+        for that of a prompt that is computed again; KV takes at least no time to where an answer goes on.
         Cost: O(tasks).
         If wrong: requests in time count as late.
         """
-        # Of a single token there is no time between tokens.
-        several = np.flatnonzero(self._streams.output > 1)
+        streams = self._streams
+        answers, goes_on = streams.answers(streams.output), streams.goes_on
         step_us = [min((speed.tau[1] for speed in row if speed is not None), default=0) for row in self._speeds]
-        steps = self._streams.output[several] - 1
-        span_us = steps * np.array(step_us, np.int64)[self._stream[several]]
-        return TokenTimes(self.shortest_us(first_token=True), self._instance.task_job[several], span_us, steps)
+        each_us = np.array(step_us, np.int64)[self._stream]
+        at, span_us = answers.last, (streams.output[answers.first] - 1) * each_us[answers.first]
+        while (later := at != answers.first).any():
+            span_us = span_us + np.where(later, self._decodes[at] * each_us[at], 0)
+            at = np.where(later, goes_on[at], at)
+        job = self._instance.task_job[answers.last]
+        return TokenTimes(self.shortest_us(first_token=True), job, span_us, answers.steps)
 
     def cuts(self, limit: Limit, weights: Sequence[Sequence[Fraction]], ways: Sequence[str] = WAYS) -> list[Cut] | None:
         """Return what each way of charging asks of the GPUs, for each weighting of the groups; None: no number will do.
@@ -331,7 +338,8 @@ class StreamFloor:
                 kv = self._streams.prompt[tasks] + (output - 1) // 2 if speed.block else held
                 asked = ChargedRequests(calls.uncached[of_class], calls.decodes[of_class], kv, within)
                 if step_us is not None:
-                    asked = replace(asked, within_us=_hurried(speed, asked, step_us[calls.job[of_class]]))
+                    answer_us = self._steps[tasks] * np.minimum(step_us[calls.job[of_class]], NO_DUE)
+                    asked = replace(asked, within_us=_hurried(speed, asked, answer_us))
                 charged = {
                     "energy": stream_costs.energy_us(speed, asked),
                     "energy with KV": stream_costs.energy_with_kv_us(speed, asked, room),
@@ -343,10 +351,25 @@ class StreamFloor:
                     found[way][of_class, group] = np.where((held <= room) & may_run[:, group], costs, np.inf)
         return found
 
+    def _answered(self) -> Floats:
+        """Return the tokens after the first of the answers that requests are part of, the most where it is several.
+
+        Infinite where a decode is before the first token, as KV came in of several, and may take any time.
+        """
+        streams = self._streams
+        answers, goes_on = streams.answers(streams.output), streams.goes_on
+        found = np.maximum(streams.output - 1, 0)
+        at = answers.last
+        np.maximum.at(found, at, answers.steps)
+        while (at != answers.first).any():
+            at = np.where(at == answers.first, at, goes_on[at])
+            np.maximum.at(found, at, answers.steps)
+        begins = goes_on == np.arange(len(goes_on))
+        return np.where(begins & (streams.uncached == 0), np.inf, found)
+
     def _calls(self, first_token: bool) -> _Calls:
         """Return the requests that lead to the ends of jobs, or to their first tokens."""
-        instance, streams = self._instance, self._streams
-        decodes = np.where(self._prefilled, streams.output - 1, streams.output)
+        instance, streams, decodes = self._instance, self._streams, self._decodes.copy()
         tasks = np.arange(instance.n_tasks)
         least = self._shortest(tasks, streams.uncached, decodes)
         head = np.zeros(instance.n_tasks, np.int64)
@@ -483,14 +506,16 @@ class _Load:
             yield end, Fraction(total, length)
 
 
-def _hurried(speed: StreamSpeed, asked: ChargedRequests, step_us: Floats) -> Ints:
-    """Return within what time requests end that decode in such mean steps, had they nothing else to wait for.
+def _hurried(speed: StreamSpeed, asked: ChargedRequests, answer_us: Floats) -> Ints:
+    """Return within what time requests end whose answers take so long, had they nothing else to wait for.
 
-    Where KV came in, the first of their decodes is before the first token, and may take any time.
+    Parameters
+    ----------
+    answer_us
+        From the first token of the answer that a request is part of to the last. Shape [requests].
     """
-    own_us = stream_costs.prefill_us(speed, asked.uncached) + asked.decodes * np.minimum(step_us, NO_DUE)
-    least = np.minimum(asked.within_us, np.ceil(np.minimum(own_us, NO_DUE)).astype(np.int64) + 1)
-    return np.where(asked.uncached > 0, least, asked.within_us)
+    own_us = stream_costs.prefill_us(speed, asked.uncached) + np.minimum(answer_us, NO_DUE)
+    return np.minimum(asked.within_us, np.ceil(np.minimum(own_us, NO_DUE)).astype(np.int64) + 1)
 
 
 def _largest(values: Ints, count: int) -> int:

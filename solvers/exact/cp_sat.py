@@ -312,7 +312,8 @@ def _formulate_within(search: Search, most: Fraction | None) -> CpSatFormulation
         return formulate_within(instance, objective, most, search.allowance)
     horizon = horizon_us(instance)
     scaled = ScaledObjective.of(objective, instance, horizon)
-    return formulate_gangs(instance, scaled, horizon, most=None if most is None else scaled.floor(most))
+    within = None if most is None else scaled.floor(most)
+    return formulate_gangs(instance, scaled, horizon, most=within, allowance=search.allowance)
 
 
 def ask_plainly(search: Search, workers: int, seed: int, limit_s: float) -> None:

@@ -105,7 +105,7 @@ class _Costs:
         jobs, objective = self.instance.jobs, self.objective
         if objective in (Objective.MEAN_SLOWDOWN, Objective.MAX_SLOWDOWN):
             workflow = jobs[job].as_run
-            path = Fraction(1, workflow.ideal_us or _critical_path_us(workflow))
+            path = Fraction(1, jobs[job].given_ideal_us or _critical_path_us(workflow))
             return path / len(jobs) if objective is Objective.MEAN_SLOWDOWN else path
         if objective is Objective.MEAN_LATENCY:
             return Fraction(1, len(jobs))

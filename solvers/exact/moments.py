@@ -131,7 +131,7 @@ class Rules:
         for index, job in enumerate(instance.jobs):
             first, workflow = int(instance.job_first_task[index]), int(instance.job_workflow[index])
             task = first + instance.workflows[workflow].topological[0]
-            key = (workflow, job.release_us, job.weight, job.deadline_us, job.ingress)
+            key = (workflow, job.release_us, job.weight, job.deadline_us, job.own_ideal_us, job.ingress)
             # Batches take any of a class, so that no order is left.
             if key in last and self.batch[task] == NONE:
                 before[task] = last[key]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from truenorth.models.features import MOLDABLE, missing
 from truenorth.models.formulations.gangs import pools
-from truenorth.models.instance import NEVER, Instance, Ints
+from truenorth.models.instance import NEVER, NONE, Instance, Ints
 from truenorth.models.objective import Objective, Term, charges
 from truenorth.models.timeline import Timeline
 from truenorth.solvers.compiled import random_state
@@ -157,6 +157,8 @@ def _tabulate(instance: Instance, objective: Objective, servers: Sequence[tuple[
     mode_template, mode_size = _modes(instance)
     inside = np.full((len(mode_size), len(servers)), NEVER, np.int64)
     wide_run = np.full(len(mode_size), NEVER, np.int64)
+    source, target, edge = instance.edges()
+    of_server = instance.gpu_class[[gpus[0] for gpus in servers]]
     groups: dict[int, list[int]] = {}
     spans: dict[int, int] = {}
     # Places of one class are many, and alike.
@@ -172,6 +174,8 @@ def _tabulate(instance: Instance, objective: Objective, servers: Sequence[tuple[
             continue
         span = last - first + 1
         alike = spans.setdefault(len(gpus), span) == span
+        # How far it is to a group is asked of its first server.
+        alike &= not len(edge) or len(set(of_server[first : last + 1].tolist())) == 1
         if not alike or (row[wide] == NEVER).any() or (len(gpus) in groups and (wide_run[wide] != row[wide]).any()):
             return None
         groups.setdefault(len(gpus), []).append(first)
@@ -182,6 +186,10 @@ def _tabulate(instance: Instance, objective: Objective, servers: Sequence[tuple[
     sorts = sorted(groups)
     sort_of = np.array([sorts.index(size) if size in groups else NEVER for size in mode_size.tolist()])
     mode_from, mode_to = (np.searchsorted(mode_template, template, side=side) for side in ("left", "right"))
+    by_number = {int(instance.gpu_server[gpus[0]]): number for number, gpus in enumerate(servers)}
+    given_us = instance.input_us[template]
+    at_server = np.array([by_number.get(server, NONE) for server in instance.job_ingress.tolist()], np.int64)
+    ingress = np.where(given_us > 0, at_server[instance.task_job], NONE)
     weights = np.array([float(weight) for weight in charged.job_weights], np.float64)
     flags = (instance.cluster.places == "any", charged.term is Term.LATE, charged.is_sum)
     return GangTables(
@@ -198,6 +206,15 @@ def _tabulate(instance: Instance, objective: Objective, servers: Sequence[tuple[
         np.array([spans[size] for size in sorts], np.int64),
         np.array([first for size in sorts for first in groups[size]], np.int64),
         np.array([len(gpus) for gpus in servers], np.int64),
+        of_server,
+        ((np.bincount(target, minlength=instance.n_tasks) > 0) | (ingress >= 0)).astype(np.int64),
+        np.searchsorted(target, np.arange(instance.n_tasks + 1)).astype(np.int64),
+        source,
+        edge,
+        instance.transfer_us,
+        instance.delay_us,
+        ingress,
+        given_us,
         weights,
         charged.due_us.astype(np.int64),
         *(np.array([int(flag)], np.int64) for flag in flags),
@@ -216,11 +233,12 @@ def _modes(instance: Instance) -> tuple[Ints, Ints]:
 
 def _new_plan(instance: Instance, prepared: _Prepared, order: Ints, mode: Ints) -> GangPlan:
     n, instants = instance.n_tasks, 2 * instance.n_tasks + 2
-    start, server, taken = (np.zeros(n, np.int64) for _ in range(3))
+    start, end, server, taken = (np.zeros(n, np.int64) for _ in range(4))
     instant, used = (np.zeros((len(prepared.servers), instants), np.int64) for _ in range(2))
     length, done = np.zeros(len(prepared.servers), np.int64), np.zeros(len(instance.jobs), np.int64)
-    shaped = instant, used, length, done, np.full(1, float(FAR))
-    return GangPlan(order.copy(), mode.copy(), start, server, taken, *shaped)
+    open_us = np.zeros((len(prepared.servers), int(prepared.tables.held.max()) + 1), np.int64)
+    shaped = instant, used, length, open_us, done, np.full(1, float(FAR))
+    return GangPlan(order.copy(), mode.copy(), start, end, server, taken, *shaped)
 
 
 def _timeline(instance: Instance, prepared: _Prepared, order: Ints, mode: Ints) -> Timeline:
@@ -230,7 +248,6 @@ def _timeline(instance: Instance, prepared: _Prepared, order: Ints, mode: Ints) 
     decode(tables, plan)
     among: list[tuple[Sequence[int], int]] = []
     wide, size = tables.wide[mode], tables.size[mode]
-    end_us = plan.start + np.where(wide >= 0, tables.wide_run[mode], tables.run[mode, plan.server])
     for task, (first, count) in enumerate(zip(plan.server.tolist(), size.tolist(), strict=True)):
         sort, here = int(wide[task]), servers[first]
         if sort >= 0:
@@ -238,4 +255,4 @@ def _timeline(instance: Instance, prepared: _Prepared, order: Ints, mode: Ints) 
         elif not tables.any_gpus[0]:
             here = tuple(gpu for bit, gpu in enumerate(here) if int(plan.taken[task]) >> bit & 1)
         among.append((here, count))
-    return Timeline(instance.places.settle(plan.start, end_us, among), plan.start, end_us, ())
+    return Timeline(instance.places.settle(plan.start, plan.end, among), plan.start, plan.end, ())

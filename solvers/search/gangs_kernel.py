@@ -4,6 +4,9 @@ Each run goes where it ends first, beside those that come before it in the order
 taken. So every plan that no run alone can leave earlier comes from some order. What is free of a server is a row of
 instants, each with what is taken from then on: a number of GPUs where runs take any of them, else a set of GPUs.
 
+What a run waits for is put before it, wherever it stands in the order, and inputs take as long as from another GPU of a
+server unless two runs cannot but share one.
+
 Cost: a plan takes runs x servers x instants.
 """
 
@@ -41,8 +44,17 @@ class GangTables(NamedTuple):
         Of each sort of groups: its first entry in `group_first`, and how many servers one has. Shape [sorts (+ 1)].
     group_first
         First server of each group.
-    held
-        GPUs of each server. Shape [servers].
+    held, server_class
+        GPUs of each server, and their class. Shape [servers].
+    fed
+        Per task: whether something has to arrive before it starts. Shape [tasks].
+    source_from, source, source_edge
+        Per task: its first entry in the tasks that it waits for, and in the edges from them. Shape [tasks + 1]; [arcs].
+    transfer, delay
+        Of an edge: how long its output takes by classes of GPUs, and 1 for the same server; what passes before.
+        Shape [edges, classes, classes, 2]; [edges].
+    ingress, input
+        Per task: the server where its input bytes lie, -1 for all; how long they take to others. Shape [tasks].
     weight, due
         Per job: what a microsecond beyond its due time costs. Shape [jobs].
     any_gpus, late, is_sum
@@ -62,6 +74,15 @@ class GangTables(NamedTuple):
     group_servers: Ints
     group_first: Ints
     held: Ints
+    server_class: Ints
+    fed: Ints
+    source_from: Ints
+    source: Ints
+    source_edge: Ints
+    transfer: Ints
+    delay: Ints
+    ingress: Ints
+    input: Ints
     weight: Floats
     due: Ints
     any_gpus: Ints
@@ -78,10 +99,13 @@ class GangPlan(NamedTuple):
         The tasks. Shape [tasks].
     mode
         Per task: that in which it runs. Shape [tasks].
-    start, server, taken
+    start, end, server, taken
         Per task: when and where, for a run across servers the first of them; the bits of the GPUs that it takes there.
+        The end is -1 as long as it has no place.
     instant, used, length
         Per server: from when on what is taken. Shape [servers, instants]; [servers].
+    free_from
+        Per server and number of GPUs: before this so many are free at no time. Shape [servers, GPUs + 1].
     done
         Per job: its completion. Shape [jobs].
     cost
@@ -91,11 +115,13 @@ class GangPlan(NamedTuple):
     order: Ints
     mode: Ints
     start: Ints
+    end: Ints
     server: Ints
     taken: Ints
     instant: Ints
     used: Ints
     length: Ints
+    free_from: Ints
     done: Ints
     cost: Floats
 
@@ -124,11 +150,21 @@ def _block(used: int, size: int, held: int) -> int:
 
 
 @kernel
-def _earliest(tables: GangTables, plan: GangPlan, server: int, size: int, release: int, run: int) -> tuple[int, int]:
-    """Return when a server first has GPUs for so long, and which (any: how many)."""
-    at, held, any_gpus = _segment(plan, server, release), tables.held[server], tables.any_gpus[0]
+def _earliest(
+    tables: GangTables, plan: GangPlan, server: int, size: int, release: int, run: int, latest: int
+) -> tuple[int, int]:
+    """Return when a server first has GPUs for so long, and which (any: how many); FAR if that is after `latest`."""
+    held, any_gpus, open_us = tables.held[server], tables.any_gpus[0], plan.free_from[server, size]
+    at = _segment(plan, server, max(release, open_us))
+    if release <= open_us:
+        # What is taken stays so while runs are added: whoever comes next need not look there again.
+        while plan.used[server, at] + size > held if any_gpus else _block(plan.used[server, at], size, held) == 0:
+            at += 1
+        plan.free_from[server, size] = max(open_us, plan.instant[server, at])
     while True:
         start = max(release, plan.instant[server, at])
+        if start > latest:
+            return FAR, 0
         until, taken, here, blocked = start + run, 0, at, False
         while here < plan.length[server] and plan.instant[server, here] < until:
             if any_gpus:
@@ -164,17 +200,41 @@ def _occupy(plan: GangPlan, server: int, start: int, end: int, taken: int) -> No
 
 
 @kernel
+def _arrival(tables: GangTables, plan: GangPlan, task: int, first: int, count: int) -> int:
+    """Return when a run is released and its inputs are there, at a server, or at a group of so many from it on."""
+    latest = tables.release[task]
+    if not first <= tables.ingress[task] < first + count and tables.ingress[task] >= 0:
+        latest += tables.input[task]
+    for at in range(tables.source_from[task], tables.source_from[task + 1]):
+        other, edge, near = tables.source[at], tables.source_edge[at], 0
+        here, wide = plan.server[other], tables.wide[plan.mode[other]]
+        last = here + (1 if wide < 0 else tables.group_servers[wide])
+        if here < first + count and first < last:
+            # Who takes whole servers, or with the other more GPUs than there are, shares one: nothing travels.
+            near = 1
+            together = tables.size[plan.mode[other]] + tables.size[plan.mode[task]]
+            shared = wide >= 0 or count > 1 or together > tables.held[first]
+        else:
+            shared = False
+        travels = 0 if shared else tables.transfer[edge, tables.server_class[here], tables.server_class[first], near]
+        latest = max(latest, plan.end[other] + tables.delay[edge] + travels)
+    return int(latest)
+
+
+@kernel
 def _place(tables: GangTables, plan: GangPlan, task: int) -> int:
     """Put a run where it ends first, of equal servers on the fullest; return its end."""
     best, best_server, best_taken, best_used = FAR, 0, 0, -1
-    mode, release = plan.mode[task], tables.release[task]
+    mode, release, fed = plan.mode[task], tables.release[task], tables.fed[task]
     size = tables.size[mode]
     for server in range(len(tables.held)):
         run = tables.run[mode, server]
         if run < 0:
             continue
-        start, taken = _earliest(tables, plan, server, size, release, run)
-        if start + run <= best:
+        if fed:
+            release = _arrival(tables, plan, task, server, 1)
+        start, taken = _earliest(tables, plan, server, size, release, run, best - run)
+        if start < FAR:
             used = plan.used[server, _segment(plan, server, start)]
             if start + run < best or used > best_used:
                 best, best_server, best_taken, best_used = start + run, server, taken, used
@@ -192,6 +252,8 @@ def _place_wide(tables: GangTables, plan: GangPlan, task: int) -> int:
     best, best_first = FAR, 0
     for group in range(tables.group_from[sort], tables.group_from[sort + 1]):
         first, start, later = tables.group_first[group], tables.release[task], True
+        if tables.fed[task]:
+            start = _arrival(tables, plan, task, first, count)
         # Later and later, until all servers of the group are free from then on.
         while later and start < best:
             later = False
@@ -223,17 +285,35 @@ def _all_free(plan: GangPlan, server: int, start: int, run: int) -> int:
 
 
 @kernel
+def _before(tables: GangTables, plan: GangPlan, task: int) -> int:
+    """Return what has to have a place before a run and has none; the run itself if it waits for nothing more."""
+    at = tables.source_from[task]
+    while at < tables.source_from[task + 1]:
+        if plan.end[tables.source[at]] < 0:
+            task = tables.source[at]
+            at = tables.source_from[task]
+        else:
+            at += 1
+    return int(task)
+
+
+@kernel
 def decode(tables: GangTables, plan: GangPlan) -> float:
     """Plan the runs in their order; return what the plan costs."""
+    plan.free_from.fill(0)
     for server in range(len(tables.held)):
         plan.instant[server, 0], plan.used[server, 0], plan.length[server] = 0, 0, 1
     for job in range(len(plan.done)):
         plan.done[job] = 0
+    for task in range(len(plan.end)):
+        plan.end[task] = -1
     for task in plan.order:
-        inside = tables.wide[plan.mode[task]] < 0
-        end = _place(tables, plan, task) if inside else _place_wide(tables, plan, task)
-        job = tables.job[task]
-        plan.done[job] = max(plan.done[job], end)
+        while plan.end[task] < 0:
+            following = _before(tables, plan, task)
+            inside = tables.wide[plan.mode[following]] < 0
+            end = _place(tables, plan, following) if inside else _place_wide(tables, plan, following)
+            job = tables.job[following]
+            plan.end[following], plan.done[job] = end, max(plan.done[job], end)
     total = 0.0
     for job in range(len(plan.done)):
         beyond = max(0, plan.done[job] - tables.due[job])

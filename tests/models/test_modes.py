@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.gangs import job, moldable, servers, window
-from truenorth.models import InstanceError, Job, Mode, Task, Timeline, Workflow, check, scenario_hash
+from truenorth.models import Mode, Task, Timeline, check, scenario_hash
 from truenorth.models.features import Feature, features_of
 from truenorth.models.identity import canonical
 from truenorth.models.metrics import measure
@@ -131,8 +131,6 @@ def test_a_task_is_its_modes() -> None:
         replace(task, runtime_us={"*": 4})
     with pytest.raises(ValueError, match="two modes take 2 GPUs"):
         Task.of_modes("run", [*modes, Mode(2, {"*": 4})])
-    with pytest.raises(InstanceError, match="takes 2 GPUs and waits for others"):
-        window(Job(Workflow("w", (replace(task, input_bytes=1),)), 0), on=servers(2, 2))
 
 
 def test_modes_belong_to_the_identity_of_windows_that_have_some() -> None:

@@ -77,9 +77,6 @@ def test_what_several_gpus_cannot_have_yet_is_refused() -> None:
     slotted = replace(slotted, gpus=tuple(replace(gpu, memory_bytes=4, slots=(2, 2)) for gpu in slotted.gpus))
     with pytest.raises(InstanceError, match="takes 2 GPUs and needs models, and GPUs have slots"):
         instance([Job(Workflow("w", (loaded,)), 0)], {"m": 1}, slotted)
-    waiting = Workflow("w", (replace(task("a", 5), gpus=2), task("b", 5, after={"a": 0})))
-    with pytest.raises(InstanceError, match="waits for others"):
-        instance([Job(waiting, 0)], on=servers(1, 2))
     assert features_of(window(pair, on=servers(1, 2))) == [Feature.GANGS]
 
 

@@ -172,7 +172,8 @@ class _Cache:
     def __init__(self, node: Node, requests: list[Request]) -> None:
         self.node = node
         self.used: dict[Prefix, int] = {}
-        every = [prefix for request in requests for prefix in request.prefixes(node.speeds[request.kind].cached)]
+        here = [request for request in requests if request.kind in node.speeds]
+        every = [prefix for request in here for prefix in request.prefixes(node.speeds[request.kind].cached)]
         self.number = {prefix: place for place, prefix in reversed([*enumerate(every)])}
         self.requests = requests
         self.kept: dict[int, int] = {}  # since when KV is held for a request

@@ -200,6 +200,29 @@ def random_steps(rng: random.Random, count: int, measured: bool = False) -> Inst
     return Instance(on, (), tuple(jobs))
 
 
+def random_splits(rng: random.Random, count: int, measured: bool = False) -> Instance:
+    """Return requests with prefill apart from decode, on nodes of either role; some have one token, and no decode."""
+    kv = rng.choice((0, 1, 2))
+    roles = {
+        name: StreamClass(name, {kind: random_speed(rng, kv, measured)})
+        for name, kind in (("prefill", "A"), ("decode", "B"))
+    }
+    first = Task.of_stream("prefill", roles["prefill"], first_token=True)
+    rest = Task.of_stream("decode", roles["decode"], None, (Edge("prefill", 0, kv=True),))
+    both, alone = Workflow("both", (first, rest)), Workflow("alone", (first,))
+    memory = rng.choice((120, 160, 10_000)) * max(1, kv) if measured else rng.choice((10_000, 250, 400))
+    jobs, release = [], 0
+    for _ in range(count):
+        release += rng.choice((0, 0, rng.randint(0, 60)))
+        prompt = rng.choice((rng.randint(1, 8), rng.randint(1, 60)))
+        tokens = {"prefill": Tokens(prompt, rng.choice((prompt, rng.randint(1, prompt))), 1)}
+        flow = rng.choice((alone, both, both, both))
+        if flow is both:
+            tokens["decode"] = Tokens(prompt + 1, 0, rng.choice((1, rng.randint(1, 9), rng.randint(1, 39))))
+        jobs.append(Job(flow, release, tokens=tokens))
+    return Instance(cluster(rng.randint(2, 4), memory, ("A", "B")), (), tuple(jobs))
+
+
 def random_holds(rng: random.Random, count: int) -> Instance:
     """Return jobs of up to three calls with tools between them, whose KV is held or not, on nodes with little room."""
     kv = rng.choice((0, 1, 1, 2, 2))

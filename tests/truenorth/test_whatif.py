@@ -14,6 +14,7 @@ import truenorth as tn
 from tests.planner.answers.whatif.small import SCENARIO
 from truenorth.executor import QueuePolicy
 from truenorth.solvers.budget import interruptible, own_interrupts
+from truenorth.solvers.exact import exhaustive
 
 
 @pytest.fixture
@@ -153,6 +154,22 @@ def test_slowdowns_divide_by_the_ideal_time_of_their_workflow(objective: str, va
     assert tn.simulate(scenario, "jit").value == pytest.approx(value)
     own = scenario.changed({"workflows.w.ideal": None})
     assert tn.simulate(own, "jit").value == pytest.approx(value * 2)
+
+
+@pytest.mark.parametrize("method", ["auto", "cp-sat", "milp", "exhaustive"])
+@pytest.mark.parametrize(("objective", "value"), [("mean_slowdown", 19 / 12), ("max_slowdown", 7 / 3)])
+def test_jobs_may_have_ideal_times_of_their_own(method: str, objective: str, value: float) -> None:
+    """The second job goes first: 7/3 and 10/12, where the other order makes 10/3 and 7/12."""
+    jobs = [{"release": "0 us", "workflow": "w", "ideal": f"{ideal} us"} for ideal in (12, 3)]
+    scenario = tn.load(IDEAL | {"workload": {"jobs": jobs}, "objective": objective})
+    assert tn.load(scenario.data()).instance.job_ideal_us.tolist() == [12, 3]
+    if method == "exhaustive":
+        assert float(exhaustive.solve(scenario.instance, scenario.objective).value or 0) == pytest.approx(value)
+        return
+    plan = tn.plan(scenario, time_limit="9 s", workers=1, method=method)
+    assert plan.result.status is tn.Status.OPTIMAL
+    assert plan.value == pytest.approx(value)
+    assert plan.jobs()["slowdown"].tolist() == pytest.approx([10 / 12, 7 / 3])
 
 
 def test_grids_divide_by_the_ideal_times_of_the_baseline_and_say_so() -> None:

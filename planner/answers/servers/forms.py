@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from truenorth.models import ServiceLevels
-from truenorth.models.errors import QuestionError
 from truenorth.models.scenario import Scenario
 from truenorth.models.scenario.disaggregated import disaggregate
 from truenorth.planner.answers.servers.answer import ServersAnswer, answer_sizes
@@ -31,7 +29,6 @@ def answer_forms(asked: ServersQuestion, scenario: Scenario, budget: Budget) -> 
         return answer_sizes(asked, scenario, budget)
     divided = disaggregate(scenario)
     kinds = {gpu.kind for gpu in scenario.instance.cluster.gpus}
-    _refuse_unmeasured(asked.slo or scenario.slo, len(kinds))
     together = answer_sizes(asked, scenario, budget.share(_TOGETHER_SHARE))
     if together.impossible and len(kinds) == 1:
         return together
@@ -40,18 +37,6 @@ def answer_forms(asked: ServersQuestion, scenario: Scenario, budget: Budget) -> 
     apart = answer_sizes(replace(asked, most=most), divided, budget.share(1.0), split=True)
     best, other = sorted((together, replace(apart, asked=together.asked)), key=_rank)
     return replace(best, beside=other, runtime_s=budget.elapsed_s)
-
-
-def _refuse_unmeasured(levels: ServiceLevels | None, kinds: int) -> None:
-    """Refuse levels that say less of one form than of the other.
-
-    A decode apart counts its time per token from its own first one: what passes before that, until it has KV and a
-    seat, would count for nothing. Slowdowns divide by the least time alone, which on several kinds is not the same.
-    """
-    for level in levels.levels if levels is not None else ():
-        if level.measure == "time per token" or (level.measure == "slowdown" and kinds > 1):
-            problem = f"{level.measure} is not the same measure where prefill is apart from decode"
-            raise QuestionError(f"{problem}; allowed are levels of latency and first token", "split")
 
 
 def _rank(answer: ServersAnswer) -> tuple[object, ...]:

@@ -151,10 +151,11 @@ def _hurried(instance: Instance, limit: Limit, steps: Sequence[ServiceLevel]) ->
     streams, step_us, late = instance.streams, np.full(len(instance.jobs), np.inf), limit.late
     if streams is None:
         return limit
+    job = instance.task_job[streams.answers(streams.output).last]
     for level in steps:
         covered, share = level.covers(instance), level.share or Fraction(1)
         step_us[covered] = np.minimum(step_us[covered], float(level.limit))
-        requests = int((covered[instance.task_job] & (streams.output > 1)).sum())
+        requests = int(covered[job].sum())
         late += requests - ceil(share * requests)
     return replace(limit, late=late, step_us=step_us)
 

@@ -16,11 +16,12 @@ from truenorth.models.scenario.errors import quote
 from truenorth.models.scenario.requests import stream_class
 from truenorth.models.stream_tables import longest_on
 from truenorth.models.streams import StreamClass, StreamSpeed, split_kind
-from truenorth.models.workload import Task, Workflow
+from truenorth.models.workload import Edge, Task, Workflow
 from truenorth.planner.inputs.importers.catalogue import CatalogueDocument
 from truenorth.planner.inputs.importers.rows import Tally
+from truenorth.planner.inputs.importers.sessions import Calls, chain
 from truenorth.planner.inputs.importers.tables import Texts, TokenRequests
-from truenorth.planner.inputs.importers.workload import REQUEST, Served, Workload
+from truenorth.planner.inputs.importers.workload import CALL, REQUEST, Served, Workload
 
 Cache = Literal["none", "ideal", "node"]
 _LEFT_OUT = (
@@ -67,7 +68,7 @@ def model_of_each(document: CatalogueDocument, requests: TokenRequests, known: d
 def streamed_workload(
     document: CatalogueDocument, requests: TokenRequests, model: Texts, release_us: Ints, cache: Cache, tally: Tally
 ) -> Workload:
-    """Return requests as jobs, in release order.
+    """Return requests, or sessions of them, as jobs, in release order.
 
     Parameters
     ----------
@@ -81,7 +82,7 @@ def streamed_workload(
     InputError
         For the first request whose KV fits on no kind, unless malformed rows are skipped.
     QuestionError
-        If a cache is asked for, and the log has no hashes, or nodes are to cache KV that grows.
+        If a cache is asked for, and the log has no hashes, or nodes are to cache KV that grows, or to hold it.
     """
     used = [name for name in document.models if name in set(model)]
     classes = {name: _class_of(name, document, requests.block_tokens if cache == "node" else None) for name in used}
@@ -91,12 +92,32 @@ def streamed_workload(
     requests, model, release_us = requests.at(fits), model[fits], release_us[fits]
     if not len(model):
         raise QuestionError("no row is left; allowed are files with at least one request that fits")
-    uncached = _uncached(requests, model, cache, tally)
-    blocks = _numbered(requests, model, release_us, tally) if cache == "node" else None
     labels = model if requests.workflow is None else model + " " + requests.workflow
+    calls, hold = _calls(requests, labels), requests.cached is not None
+    if calls is not None and hold:
+        _refuse_holds(classes, cache)
+        uncached = _uncalled(requests, calls, tally)
+    else:
+        uncached = _uncached(requests, model, cache, tally)
+    blocks = _numbered(requests, model, release_us, tally) if cache == "node" else None
+    if calls is not None:  # job by job, which are in the order of their first calls
+        order = np.lexsort((calls.place, calls.job))
+        calls, requests, model, uncached = calls.at(order), requests.at(order), model[order], uncached[order]
+        blocks = None if blocks is None else tuple(blocks[at] for at in order.tolist())
+        first_calls = np.flatnonzero(calls.place == 0)
+        length = np.diff(first_calls, append=len(order))
+        labels = labels[order][first_calls] + np.array([f" x {count}" for count in length.tolist()], np.object_)
+        release_us, tasks = release_us[order][first_calls], dict(zip(labels, length.tolist(), strict=True))
+        tally.notes.append(_sessions(requests, calls))
     workflow, names = pd.factorize(labels, sort=True)
+    of_job = model if calls is None else model[calls.place == 0]
     first = {name: int(np.argmax(workflow == index)) for index, name in enumerate(names)}
-    workflows = tuple(Workflow(name, (Task.of_stream(REQUEST, classes[model[first[name]]]),)) for name in names)
+    workflows = tuple(
+        Workflow(name, (Task.of_stream(REQUEST, classes[of_job[first[name]]]),))
+        if calls is None
+        else _session(name, classes[of_job[first[name]]], tasks[name], hold)
+        for name in names
+    )
     alone_us, least_us = np.zeros((2, len(model)), np.int64)
     for name, stream in classes.items():
         of = model == name
@@ -104,9 +125,65 @@ def streamed_workload(
         times = [_times(gpu.gpus, speed, uncached[of], requests.output[of]) for gpu, speed in engines]
         alone_us[of], least_us[of] = np.min(times, axis=0)
     tally.notes.append(_LEFT_OUT)
-    served = Served(np.column_stack((requests.prompt, uncached, requests.output)), alone_us, least_us, blocks)
+    served = Served(np.column_stack((requests.prompt, uncached, requests.output)), alone_us, least_us, blocks, calls)
     mapping = f"requests of streams, tokens as in the log; {len(used)} model{'s' * (len(used) > 1)} of the catalogue"
     return Workload(workflows, workflow.astype(np.int64), release_us, None, mapping, served=served)
+
+
+def _calls(requests: TokenRequests, labels: Texts) -> Calls | None:
+    """Return how requests of a model, and workflow, make jobs, given in release order; None where each is one."""
+    if requests.session is None or requests.end_us is None:
+        return None
+    sessions = [f"{label} {name}" if name else "" for label, name in zip(labels, requests.session, strict=True)]
+    return chain(sessions, requests.release_us.tolist(), requests.end_us.tolist())
+
+
+def _session(name: str, stream: StreamClass, count: int, hold: bool) -> Workflow:
+    """Return the workflow of so many calls, each after the one before it, perhaps where that has left its KV."""
+    tasks = [Task.of_stream(CALL.format(1), stream)]
+    for number in range(2, count + 1):
+        before = CALL.format(number - 1)
+        edge = Edge(before, 0, hold=hold)
+        tasks.append(Task.of_stream(CALL.format(number), stream, None, (edge,), tied_to=before if hold else None))
+    return Workflow(name, tuple(tasks))
+
+
+def _sessions(requests: TokenRequests, calls: Calls) -> str:
+    """Return in words how requests made jobs."""
+    later = calls.place > 0
+    said = f"calls of one session and model make a job: {len(later):,} requests in {int((~later).sum()):,} jobs"
+    if not later.any():
+        return said
+    middle = float(np.quantile(calls.delay_us[later], 0.5, method="inverted_cdf")) / 1e6
+    alone = 0 if requests.session is None else requests.session.tolist().count("")
+    apart = f"; {alone:,} without a session are jobs by themselves" if alone else ""
+    return f"{said}, each after the one before it and what passed between them, {middle:.4g} s in the median{apart}"
+
+
+def _refuse_holds(classes: dict[str, StreamClass], cache: Cache) -> None:
+    """Refuse KV that is held between calls where nodes cache, or KV grows."""
+    if cache != "none":
+        problem = f"{cache} beside cached=COLUMN, by which KV is held between calls"
+        raise QuestionError(f"{problem}; allowed is one of them", "cache")
+    for name, stream in classes.items():
+        if stream.prefix_block or any(speed.block for speed in stream.speeds.values()):
+            problem = f"{name} has prefix_cache or kv: grows, and cached=COLUMN holds KV between calls"
+            raise QuestionError(f"{problem}; allowed is kv: reserved without caches, or without cached=", "catalogue")
+
+
+def _uncalled(requests: TokenRequests, calls: Calls, tally: Tally) -> Ints:
+    """Return the prompt tokens that the call before has not left, at least 1 of each request. Shape [requests]."""
+    later, before = calls.place > 0, calls.before
+    left = np.where(later, requests.prompt[before] + requests.output[before], 0)
+    said = np.zeros(len(left), np.int64) if requests.cached is None else requests.cached
+    found = np.minimum(np.minimum(said, left), requests.prompt - 1)
+    share = float(found.sum()) / float(requests.prompt.sum())
+    lost = int((np.minimum(said, requests.prompt - 1) - found).sum())
+    tally.notes.append(
+        f"the KV of a call is held for the next one: {share:.1%} of the prompt tokens, by the log; {lost:,} more that "
+        "were cached there are of no call before, and count as uncached"
+    )
+    return np.asarray(requests.prompt - found, np.int64)
 
 
 def _class_of(name: str, document: CatalogueDocument, prefix_block: int | None) -> StreamClass:

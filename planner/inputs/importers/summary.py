@@ -79,14 +79,15 @@ class Summary:
         if served is not None:
             of = np.array([workflow.tasks[0].models[0] for workflow in workload.workflows], np.object_)
             per_job = of[workload.workflow]
-            model_work = {model: int(served.least_us[per_job == model].sum()) for model in set(of.tolist())}
+            least_us = served.by_job(served.least_us)
+            model_work = {model: int(least_us[per_job == model].sum()) for model in set(of.tolist())}
             requests = {model: requests[model] for model in model_work}
         ranked = sorted(requests, key=lambda model: (-requests[model], model))
         return cls(
             workload,
             target.gpus,
             float(workload.release_us[-1]) if length_us is None else length_us,
-            work[workload.workflow] if served is None else served.least_us,
+            work[workload.workflow] if served is None else served.by_job(served.least_us),
             np.sort(np.repeat(np.array(runtimes, np.int64), repeats) if served is None else served.alone_us),
             {model: requests[model] for model in ranked},
             {model: model_work[model] for model in ranked},

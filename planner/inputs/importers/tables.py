@@ -156,6 +156,11 @@ class TokenRequests(Columns):
         How errors name the prompts.
     block_tokens
         Tokens of a block.
+    session, end_us
+        What calls follow each other, empty where it is none, and when each ended, by the clock of releases; None, both:
+        every request is a job by itself. Shape [requests].
+    cached
+        Prompt tokens that the call before it left; None: none are said to be. Shape [requests].
     """
 
     release_us: Ints
@@ -169,6 +174,9 @@ class TokenRequests(Columns):
     line: Ints
     prompt_column: str
     block_tokens: int
+    session: Texts | None = None
+    end_us: Ints | None = None
+    cached: Ints | None = None
 
     def __post_init__(self) -> None:
         self.refuse_ragged()

@@ -32,7 +32,7 @@ from truenorth.models.units import gigabytes, gigabytes_per_s, say_size, seconds
 from truenorth.models.workload import ANY_KIND, WHOLE, Task, Workflow
 from truenorth.planner.inputs.importers.format import Hardware
 from truenorth.planner.inputs.importers.tables import DagJobs, Requests, Texts
-from truenorth.planner.inputs.importers.workload import REQUEST, Served, Workload
+from truenorth.planner.inputs.importers.workload import CALL, REQUEST, Served, Workload
 
 
 class Target(Protocol):
@@ -256,8 +256,15 @@ def assert_valid(target: Target, workload: Workload) -> None:
 
 def least_jobs(workload: Workload) -> list[dict[str, Any]]:
     """Return one job of every workflow, as a scenario's section ``workload.jobs`` has it."""
-    tokens = {} if workload.served is None else {"tokens": {REQUEST: [1, 1, 1]}}
-    return [{"release": "0 s", "workflow": each.name, **tokens} for each in workload.workflows]
+    served = workload.served is not None
+    return [
+        {
+            "release": "0 s",
+            "workflow": each.name,
+            **({"tokens": {task.name: [1, 1, 1] for task in each.tasks}} if served else {}),
+        }
+        for each in workload.workflows
+    ]
 
 
 def document(hardware: Hardware, workload: Workload, arrivals: dict[str, Any]) -> dict[str, Any]:
@@ -359,7 +366,9 @@ def _fitted(law: Fitted) -> dict[str, Any]:
 
 def _task(task: Task) -> dict[str, Any]:
     if task.stream is not None:
-        return {"stream": task.stream.name}
+        tied = {} if task.tied_to is None else {"with": task.tied_to}
+        after = {edge.source: {"bytes": "0 B", **({"hold": True} if edge.hold else {})} for edge in task.inputs}
+        return {"stream": task.stream.name, **tied, **({"after": after} if after else {})}
     if task.batch is not None:
         section: dict[str, Any] = {"batch": task.batch.name}
     else:
@@ -420,6 +429,28 @@ def _requests(served: Served, workflow: Ints, split: bool) -> pd.DataFrame:
     return table
 
 
+def _calls(served: Served) -> pd.DataFrame:
+    """Return the columns of jobs that are sessions: tokens and delays of each call, empty where a job has fewer."""
+    calls = served.calls
+    if calls is None:
+        raise ValueError("requests that are jobs by themselves have no calls")
+    columns: dict[str, pd.Series[Any]] = {}
+    jobs = int(calls.job.max()) + 1
+    for place in range(int(calls.place.max()) + 1):
+        at = np.flatnonzero(calls.place == place)
+        name, job = CALL.format(place + 1), calls.job[at]
+        figures = dict(zip(TOKEN_COLUMNS, served.tokens[at].T, strict=True))
+        if served.blocks is not None:  # which say what is cached
+            del figures["uncached"]
+        figures |= {"delay_us": calls.delay_us[at]} if place else {}
+        for what, values in figures.items():
+            columns[f"{name}.{what}"] = pd.Series(values, index=job).reindex(range(jobs)).astype("Int64")
+        if served.blocks is not None:
+            texts = [" ".join(map(str, served.blocks[row])) for row in at.tolist()]
+            columns[f"{name}.{BLOCKS_COLUMN}"] = pd.Series(texts, index=job).reindex(range(jobs))
+    return pd.DataFrame(columns)
+
+
 def trace_text(workload: Workload) -> str:
     """Return the arrivals as the CSV file of a trace."""
     names = pd.Index([guard(workflow.name) for workflow in workload.workflows])
@@ -431,7 +462,9 @@ def trace_text(workload: Workload) -> str:
     if workload.weight is not None:
         table["weight"] = workload.weight
     if workload.served is not None:
-        table = pd.concat([table, _requests(workload.served, workload.workflow, workload.split)], axis=1)
+        calls = workload.served.calls
+        of_requests = _requests(workload.served, workload.workflow, workload.split) if calls is None else None
+        table = pd.concat([table, _calls(workload.served) if of_requests is None else of_requests], axis=1)
     if workload.line is not None:
         table["line"] = workload.line
     if workload.label is not None:

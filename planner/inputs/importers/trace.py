@@ -37,7 +37,7 @@ from truenorth.planner.inputs.importers.tables import DagJobs, Requests, Texts, 
 from truenorth.planner.inputs.importers.target import Documented, Driven, Target, assert_valid, trace_text
 from truenorth.planner.inputs.importers.ticks import coarse
 from truenorth.planner.inputs.importers.ticks import spread as spread_within_ticks
-from truenorth.planner.inputs.importers.workload import REQUEST, Classes, Workload, gather, workload_of
+from truenorth.planner.inputs.importers.workload import CALL, REQUEST, Classes, Served, Workload, gather, workload_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,10 +246,7 @@ class Imported:
             for job, weight in zip(jobs, work.weight.tolist(), strict=True):
                 job["weight"] = weight
         if work.served is not None:
-            for job, tokens in zip(jobs, work.served.tokens.tolist(), strict=True):
-                job["tokens"] = {REQUEST: tokens}
-            for job, blocks in zip(jobs, work.served.blocks or (), strict=False):
-                job |= {"blocks": {REQUEST: list(blocks)}} if blocks else {}
+            _say_requests(jobs, work.served)
         for name, values in (("line", work.line), ("label", work.label)):
             for job, value in zip(jobs, () if values is None else values.tolist(), strict=False):
                 job[name] = value
@@ -313,6 +310,21 @@ class Imported:
             return []
         cost = f"up to {100 * rounding.most:.4g} %, {100 * rounding.work_added:.4g} % of all work"
         return [f"Run times are rounded up, by {cost}: bounds and refutations are about the rounded log."]
+
+
+def _say_requests(jobs: list[dict[str, Any]], served: Served) -> None:
+    """Say of jobs which tokens and blocks their requests have, and of sessions what passes between these."""
+    calls, tokens = served.calls, served.tokens.tolist()
+    each = [(job, REQUEST, 0) for job in jobs]
+    if calls is not None:
+        rows = zip(calls.job.tolist(), calls.place.tolist(), calls.delay_us.tolist(), strict=True)
+        each = [(jobs[job], CALL.format(place + 1), delay_us if place else 0) for job, place, delay_us in rows]
+    for row, (job, name, delay_us) in enumerate(each):
+        job.setdefault("tokens", {})[name] = tokens[row]
+        if served.blocks is not None and served.blocks[row]:
+            job.setdefault("blocks", {})[name] = list(served.blocks[row])
+        if delay_us:
+            job.setdefault("delay", {})[name] = seconds(delay_us)
 
 
 def trace_path(scenario: Path) -> Path:
@@ -452,10 +464,7 @@ def import_trace(
                 found, rows, release_us = _fit_servers(found, rows, release_us, target.hardware, tally)
             _describe(found.at(rows), tally, spread, driven is not None, together)
         if isinstance(found, TokenRequests):
-            if catalogue is None:
-                raise ValueError("requests with tokens take a catalogue")
-            workload = replace(catalogue.streamed(found, rows, release_us, cache, tally), split=split)
-            tally.notes += [_APART] if split else []
+            workload = _streamed(catalogue, found, rows, release_us, cache, split, tally)
         elif driven:
             workload = driven.workload(found, rows, release_us)
         elif catalogue:
@@ -469,6 +478,25 @@ def import_trace(
         raise InputError(str(files[0]), None, "rows", f"{error}{why}") from None
     assert_valid(target, workload)
     return Imported(chosen, tuple(files), tally, target, workload, span, rate_factor, minimised)
+
+
+def _streamed(
+    catalogue: Catalogued | None,
+    found: TokenRequests,
+    rows: Ints,
+    release_us: Ints,
+    cache: Cache,
+    split: bool,
+    tally: Tally,
+) -> Workload:
+    """Return the requests that a catalogue has a stream for as jobs, prefill apart from decode if they are split."""
+    if catalogue is None:
+        raise ValueError("requests with tokens take a catalogue")
+    if split and found.session is not None:
+        raise QuestionError("is for jobs that are one request; allowed is without session=", "split")
+    made = replace(catalogue.streamed(found, rows, release_us, cache, tally), split=split)
+    tally.notes += [_APART] if split else []
+    return made
 
 
 def _assert_fits(

@@ -23,6 +23,7 @@ from truenorth.models.scenario.limits import MAX_HORIZON_US
 from truenorth.models.slo import quantile_rank
 from truenorth.models.units import seconds
 from truenorth.models.workload import ANY_KIND, WHOLE, BatchClass, Task, Workflow
+from truenorth.planner.inputs.importers.sessions import Calls
 from truenorth.planner.inputs.importers.tables import DagJobs, Requests, Texts, TokenRequests
 
 MOST_EXACT = 20_000
@@ -210,27 +211,38 @@ MOST_READ = 30_000_000
 
 REQUEST = "request"
 """The task of every workflow that is one request of a stream."""
+CALL = "call {}"
+"""The tasks of a workflow that is a session of requests, from 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What is known of jobs that are requests of streams.
+    """What is known of the requests of streams that jobs are.
 
     Parameters
     ----------
     tokens
-        Of the prompt, uncached ones among them, and of the answer. Shape [jobs, 3].
+        Of the prompt, uncached ones among them, and of the answer. Shape [requests, 3].
     alone_us, least_us
         Where it is quickest: time on an empty GPU; time of a GPU that prefill and decodes take at least, the decodes
-        at the concurrency that is best for them. Shape [jobs].
+        at the concurrency that is best for them. Shape [requests].
     blocks
         Numbers of the full blocks of each prompt, where nodes cache; None: they do not.
+    calls
+        How requests make jobs, in whose order they stand; None: each is one.
     """
 
     tokens: Ints
     alone_us: Ints
     least_us: Ints
     blocks: tuple[tuple[int, ...], ...] | None = None
+    calls: Calls | None = None
+
+    def by_job(self, per_request: Ints) -> Ints:
+        """Return sums of a figure of requests over the requests of each job. Shape [jobs]."""
+        if self.calls is None:
+            return per_request
+        return np.asarray(np.add.reduceat(per_request, np.flatnonzero(self.calls.place == 0)), np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +266,7 @@ class Workload:
     rounding
         What rounding run times up cost; None: they are as they were.
     served
-        Where every job is a request of a stream.
+        Where every job is a request of a stream, or a session of them.
     split
         Whether these are computed on one node and decoded on another.
     suits

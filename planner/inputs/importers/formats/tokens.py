@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from truenorth.executor.policies.options import count_from_1, one_of, option
+from truenorth.models.errors import QuestionError
+from truenorth.models.instance import Ints
 from truenorth.models.scenario import InputError
 from truenorth.models.scenario.errors import quote
 from truenorth.models.scenario.quantities import MAX_TOKENS
@@ -21,7 +23,7 @@ from truenorth.planner.inputs.importers.formats.shapes import TOKENS, names_of, 
 from truenorth.planner.inputs.importers.formats.table import UNITS, Clock, words_in
 from truenorth.planner.inputs.importers.log_files import columns_of, table_rows
 from truenorth.planner.inputs.importers.rows import SUCCESS, Rows, Tally
-from truenorth.planner.inputs.importers.tables import TokenRequests
+from truenorth.planner.inputs.importers.tables import Texts, TokenRequests
 
 NAME = "tokens"
 _BLOCK, _MOST_BLOCK = 512, 10**6
@@ -44,6 +46,11 @@ class TokenReader:
         Column of the hashes of a prompt's blocks, a list; empty: none.
     block
         Tokens per block.
+    session, end
+        Columns of the conversation or run that a request is a call of, and of when it ended: calls of one session are a
+        job, each after the one before it and what passed between them. Empty: each request is a job.
+    cached
+        Column of the prompt tokens that were cached, with `session`: the KV of the call before it is held that long.
     unit
         Of releases that are plain numbers: ``s``, ``ms``, ``us`` or ``ns``; empty: what the name of the column ends in,
         else s.
@@ -59,18 +66,34 @@ class TokenReader:
     user: str = option("", str)
     hashes: str | None = option(None, str)
     block: int = option(_BLOCK, count_from_1(_MOST_BLOCK))
+    session: str = option("", str)
+    end: str = option("", str)
+    cached: str = option("", str)
     unit: str | None = option(None, one_of(*UNITS))
     status: str | None = option(None, str)
     success: tuple[str, ...] | None = option(None, words_in)
 
     def read(self, files: Sequence[Path], tally: Tally) -> Iterator[TokenRequests]:
         """Yield the requests of the files, which are all of the first one's shape."""
+        if bool(self.session) != bool(self.end) or (self.cached and not self.session):
+            problem = "session= is about calls whose ends are known, and cached= about those of sessions"
+            raise QuestionError(f"{problem}; allowed are session= and end= together, and cached= with them", "format")
         named = self._named(files[0], tally)
         clock = named._clock(told=bool(self.unit)).look(files[0])
         tally.notes += clock.words
         # What a request that failed may lack: an object without tokens has none.
-        sparse = [named.hashes, named.status, *((named.prompt, named.output) if named.status else ())]
-        columns = [named.release, named.prompt, named.output, named.model, named.workflow, named.user, *sparse]
+        counts = (named.prompt, named.output, named.end, named.cached)
+        sparse = [named.hashes, named.session, named.status, *(counts if named.status else (named.cached,))]
+        columns = [
+            named.release,
+            named.prompt,
+            named.output,
+            named.model,
+            named.workflow,
+            named.user,
+            named.end,
+            *sparse,
+        ]
         for path in files:
             given = list(dict.fromkeys(filter(None, columns)))
             lists = [named.hashes] if named.hashes else []
@@ -124,6 +147,7 @@ class TokenReader:
                 fits = (size for size in (256, 128, 64, 32, 16, 8, 4, 2) if -(-prompt[row] // size) >= listed[row])
                 most += f" (here {next(fits, 1)} would fit)"
             rows.refuse(more, self.hashes or "", "are more blocks than the prompt has", most)
+        session, end_us, cached = self._calls(rows, clock, release_us)
         rows.leave_out(prompt == 0, "of 0 prompt tokens")
         rows.leave_out(output == 0, "of 0 output tokens")
         unnamed = np.full(len(release_us), "", np.object_)
@@ -139,5 +163,20 @@ class TokenReader:
             rows.line,
             self.prompt or "",
             self.block,
+            session,
+            end_us,
+            cached,
         )
         return made.at(rows.kept)
+
+    def _calls(self, rows: Rows, clock: Clock, release_us: Ints) -> tuple[Texts | None, Ints | None, Ints | None]:
+        """Return the sessions of rows, when each ended, and what it found cached; None without sessions."""
+        if not self.session:
+            return None, None, None
+        session = np.array([text.strip() for text in rows.columns[self.session]], np.object_)
+        end_us = clock.times(rows, self.end)
+        rows.refuse(end_us < release_us, self.end, "is before the request came", "an end at its release or later")
+        if not self.cached:
+            return session, end_us, None
+        rows.columns[self.cached] = np.array([text.strip() or "0" for text in rows.columns[self.cached]], np.object_)
+        return session, end_us, rows.wholes(self.cached, 0, MAX_TOKENS)

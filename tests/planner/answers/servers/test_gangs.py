@@ -12,7 +12,7 @@ import pytest
 
 import truenorth as tn
 from tests.command import app
-from tests.gangs import moldable_optimum
+from tests.gangs import optimum
 from tests.night import by_day
 from truenorth.models import InstanceError
 from truenorth.models.errors import QuestionError
@@ -83,7 +83,7 @@ def _is_enough(answer: ServersAnswer, mix: Mix) -> bool:
         return False
     goal = goals(instance, answer.levels)[0]
     assert goal.suffices
-    return moldable_optimum(goal.instance, goal.objective) <= goal.most
+    return optimum(goal.instance, goal.objective) <= goal.most
 
 
 @pytest.mark.parametrize("seed", by_day(range(60), 8))
@@ -102,12 +102,37 @@ def test_no_size_is_refuted_that_has_a_plan(seed: int) -> None:
         )
     )
     answer = tn.servers(training(sorted(jobs, key=lambda job: job[2])), slo=slo, max=3, time_limit=4)
+    _hold_against_the_oracle(answer)
 
+
+def _hold_against_the_oracle(answer: ServersAnswer) -> None:
+    slo = str(answer.levels)
     enough: dict[Mix, bool] = {(count,): _is_enough(answer, (count,)) for count in (1, 2, 3)}
     assert not any(enough[done.mix] for done in answer.refutations if done.mix in enough), slo
     assert answer.mix is None or enough[answer.mix]
     assert all(not any(enough.values()) for done in answer.refutations if done.however_many)
     assert all(row.mix is None or enough[row.mix] for row in answer.policies)
+
+
+@pytest.mark.parametrize("seed", by_day(range(60), 4))
+def test_no_size_is_refuted_that_has_a_plan_of_tasks_that_wait_for_others(seed: int) -> None:
+    """Gigabytes take seconds between servers, half of that inside one."""
+    rng = random.Random(seed)
+    network = {"bandwidth": "1 GB/s", "within_server": {"bandwidth": "2 GB/s"}}
+    made = written(
+        [(1, 1, rng.choice((0, 0, 2))) for _ in range(2)], network=network, places=rng.choice(("any", "aligned"))
+    )
+    sent = [f"{rng.choice((0, 2, 4))} GB" for _ in range(2)]
+    first = {"runtime": f"{rng.randint(1, 4)} s", "gpus": rng.choice((1, 2)), "output": sent[0]}
+    second = {"runtime": f"{rng.randint(2, 8)} s", "gpus": rng.choice((1, 2, 4)), "output": sent[1], "after": ["first"]}
+    third = {"runtime": f"{rng.randint(1, 3)} s", "gpus": rng.choice((1, 2)), "after": {"second": {"delay": "1 s"}}}
+    made["workflows"] = {
+        "w0": {"tasks": {"first": first, "second": second, "third": third}},
+        "w1": {"tasks": {"first": first, "second": second}},
+    }
+    made["workload"]["jobs"].sort(key=lambda job: int(job["release"].split()[0]))
+    slo = rng.choice((f"p100 latency <= {rng.randint(8, 25)} s", f"mean latency <= {rng.randint(6, 20)} s"))
+    _hold_against_the_oracle(tn.servers(scenario_from(made), slo=slo, max=3, time_limit=4))
 
 
 @pytest.mark.parametrize(
