@@ -7,22 +7,27 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from itertools import chain, combinations
 from typing import NamedTuple
 
-from tests.gangs import servers
+from tests.gangs import draw_network, ready_us, servers
 from tests.instances import instance
-from truenorth.models import Instance, Job, Mode, Objective, Residency, Task, Timeline, Workflow
+from tests.random_instances import delay_between
+from truenorth.models import Cluster, Edge, Instance, Job, Mode, Objective, Residency, Task, Timeline, Workflow
 from truenorth.models.instance import InstanceError
 
 
 def window(*jobs: Job, models: dict[str, int], held: int = 2, rule: str = "aligned", memory: int = 10) -> Instance:
     """Return a window on one server of GPUs that load a byte per microsecond."""
-    on = servers(1, held, rule)
-    on = replace(on, gpus=tuple(replace(gpu, memory_bytes=memory) for gpu in on.gpus))
+    return on_servers(servers(1, held, rule), jobs, models, memory)
+
+
+def on_servers(cluster: Cluster, jobs: Iterable[Job], models: dict[str, int], memory: int) -> Instance:
+    """Return a window on GPUs of so much memory that load a byte per microsecond."""
+    on = replace(cluster, gpus=tuple(replace(gpu, memory_bytes=memory) for gpu in cluster.gpus))
     return instance(sorted(jobs, key=lambda job: job.release_us), models, on)
 
 
@@ -50,6 +55,41 @@ def draw(rng: random.Random, most_jobs: int = 3) -> Instance:
         return draw(rng, most_jobs)
 
 
+def draw_workflows(rng: random.Random, most: int = 3) -> Instance:
+    """Return a random window of two to `most` tasks that wait for each other, need models and take several GPUs."""
+    count, held = rng.choice(((1, 2), (1, 2), (1, 3), (2, 1), (2, 2)))
+    cluster = draw_network(rng, servers(count, held, rng.choice(("aligned", "any"))))
+    sizes = [*range(1, held + 1), *([2 * held] if count == 2 else [])]
+    models = {name: rng.randint(1, 6) for name in "ab"}
+    jobs, left = list[Job](), rng.randint(2, most if count * held == 2 else max(2, most - 1))
+    while left > 0:
+        steps = [_draw_step(rng, index, sizes, models) for index in range(min(left, rng.choice((1, 2, 2, 3))))]
+        left -= len(steps)
+        weight, due_us, ingress = Fraction(rng.randint(1, 3)), rng.randint(1, 12), rng.choice((None, *range(count)))
+        workflow = Workflow(f"w{len(jobs)}", tuple(steps))
+        jobs.append(Job(workflow, rng.choice((0, 0, 2, 4)), weight, due_us, ingress))
+    try:
+        made = on_servers(cluster, jobs, models, rng.randint(4, 8))
+    except InstanceError:  # a run that has room nowhere
+        return draw_workflows(rng, most)
+    return made if made.gangs and any(made.inputs) and any(made.needs) else draw_workflows(rng, most)
+
+
+def _draw_step(rng: random.Random, index: int, sizes: list[int], models: dict[str, int]) -> Task:
+    """Return a task that may wait for those before it, and may need models."""
+    edges = tuple(
+        Edge(f"t{before}", rng.choice((0, 1, rng.randint(2, 5))), delay_us=rng.choice((0, 0, 0, 2)))
+        for before in range(index)
+        if rng.random() < 0.8
+    )
+    chosen = rng.sample(sizes, rng.choice((1, 1, min(2, len(sizes)))))
+    modes = [Mode(size, {"*": rng.randint(1, 5)}, copies=size > 1 and rng.random() < 0.3) for size in chosen]
+    needed = tuple(rng.sample(sorted(models), rng.choice((0, 1, 1, 2))))
+    given = 0 if edges else rng.choice((0, 0, rng.randint(1, 4)))
+    made = Task.of_modes(f"t{index}", modes, rng.choice((0, 0, 1)), needed)
+    return replace(made, inputs=edges, input_bytes=given)
+
+
 _Pair = tuple[int, int]
 """A model and a place."""
 
@@ -69,6 +109,7 @@ class _State(NamedTuple):
     left: frozenset[int]
     runs: frozenset[tuple[int, int, int]]  # end, place, task
     stays: frozenset[_Stay]
+    begun: frozenset[tuple[int, int, int]] = frozenset()  # end, place, task; of jobs that have tasks left
 
 
 class _World:
@@ -77,7 +118,8 @@ class _World:
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
         self.places = instance.places.gpus
-        self.tasks = [job.workflow.tasks[0] for job in instance.jobs]
+        self.tasks = [task for job in instance.jobs for task in job.workflow.tasks]
+        self.job_of = [number for number, job in enumerate(instance.jobs) for _ in job.workflow.tasks]
         self.names = [model.name for model in instance.models]
 
     def part(self, model: int, place: int) -> int:
@@ -118,8 +160,12 @@ def broken_rules(instance: Instance, timeline: Timeline) -> set[str]:
     for task, run in enumerate(timeline.placements):
         mode = world.mode(task, run.gpu)
         took = run.end_us - run.start_us
-        if mode is None or took != mode.runtime_us["*"] or run.start_us < instance.jobs[task].release_us:
+        release_us = instance.jobs[world.job_of[task]].release_us
+        if mode is None or took != mode.runtime_us["*"] or run.start_us < release_us:
             broken.add("T1")
+        there_us = ready_us(instance, task, run.gpu, timeline.place.tolist(), timeline.end_us.tolist())
+        if run.start_us < max(there_us, release_us):
+            broken.add("T2" if run.start_us >= release_us else "T1")
         for model, where in world.wanted(task, run.gpu):
             here = [stay for stay in timeline.residencies if (stay.model, stay.gpu) == (model, where)]
             for instant in range(run.start_us, run.end_us):
@@ -156,7 +202,7 @@ def _end(stay: Residency) -> int:
 def _costs(instance: Instance, objective: Objective) -> tuple[Callable[[int, int], Fraction], bool]:
     """Return what a job costs by its end, and whether costs add up: the definitions of section 3."""
     jobs, total = instance.jobs, sum(job.weight for job in instance.jobs)
-    ideal = [min(min(mode.runtime_us.values()) for mode in job.workflow.tasks[0].choices) for job in jobs]
+    ideal = [_ideal_us(instance, number) for number in range(len(jobs))]
 
     def cost(job: int, end_us: int) -> Fraction:
         given, flow = jobs[job], Fraction(end_us - jobs[job].release_us)
@@ -172,6 +218,19 @@ def _costs(instance: Instance, objective: Objective) -> tuple[Callable[[int, int
         }[objective]
 
     return cost, objective not in (Objective.MAKESPAN, Objective.MAX_SLOWDOWN)
+
+
+def _ideal_us(instance: Instance, job: int) -> int:
+    """Return the longest chain of a job, each task in its fastest mode; tasks stand behind what they wait for."""
+    workflow, first = instance.jobs[job].workflow, int(instance.job_first_task[job])
+    ends = dict[str, int]()
+    for number, task in enumerate(workflow.tasks, first):
+        before = (
+            ends[edge.source] + delay_between(instance, first + workflow.position[edge.source], number)
+            for edge in task.inputs
+        )
+        ends[task.name] = max(before, default=0) + min(min(mode.runtime_us.values()) for mode in task.choices)
+    return max(ends.values())
 
 
 def optimum(instance: Instance, objective: Objective) -> Fraction:
@@ -190,7 +249,7 @@ class _Search:
     def __init__(self, instance: Instance, objective: Objective) -> None:
         self.world = world = _World(instance)
         self.cost, self.adds = _costs(instance, objective)
-        self.releases = [job.release_us for job in instance.jobs]
+        self.releases = [instance.jobs[job].release_us for job in world.job_of]
         self.memory = [gpu.memory_bytes for gpu in instance.cluster.gpus]
         self.able = {
             task: [place for place in range(len(world.places)) if world.mode(task, place)]
@@ -212,11 +271,14 @@ class _Search:
             rest = self.least(after, now)
             found.append(charged + rest if self.adds else max(charged, rest))
         coming = [run[0] for run in state.runs] + [stay.ready_us for stay in state.stays] + self.releases
+        coming += [
+            ready_us for task in state.left for place in self.able[task] if (ready_us := self.ready(state, task, place))
+        ]
         later = min((instant for instant in coming if instant > now), default=None)
         if later is not None:
             runs = frozenset(run for run in state.runs if run[0] > later)
             stays = frozenset(stay if stay.ready_us > later else stay._replace(ready_us=0) for stay in state.stays)
-            found.append(self.least(_State(state.left, runs, stays), later))
+            found.append(self.least(_State(state.left, runs, stays, state.begun), later))
         self._known[state, now] = min(found, default=Fraction(10**9))
         return self._known[state, now]
 
@@ -224,6 +286,9 @@ class _Search:
         """Yield the states after some run has begun, with what its end costs."""
         for task in state.left:
             for place in self.able[task] if self.releases[task] <= now else ():
+                there_us = self.ready(state, task, place)
+                if there_us is None or there_us > now:
+                    continue
                 wanted, mode = set(self.world.wanted(task, place)), self.world.mode(task, place)
                 ready = {(stay.model, stay.place) for stay in state.stays if stay.ready_us <= now}
                 taken = any(self.world.touch(place, there) for _, there, _ in state.runs)
@@ -232,8 +297,27 @@ class _Search:
                 end, held = now + mode.runtime_us["*"], self.world.tasks[task].memory_bytes
                 for after in self.without(state, place, held, wanted):
                     stays = {s._replace(used=s.used or (s.model, s.place) in wanted) for s in after.stays}
-                    begun = _State(state.left - {task}, state.runs | {(end, place, task)}, frozenset(stays))
-                    yield begun, self.cost(task, end)
+                    run, left = (end, place, task), state.left - {task}
+                    begun, charged = self.note(state.begun | {run}, left, task)
+                    yield _State(left, state.runs | {run}, frozenset(stays), begun), charged
+
+    def note(
+        self, begun: frozenset[tuple[int, int, int]], left: frozenset[int], task: int
+    ) -> tuple[frozenset[tuple[int, int, int]], Fraction]:
+        """Return which tasks to remember, and what the job of the last one costs if none of its tasks is left."""
+        job_of = self.world.job_of
+        if any(job_of[other] == job_of[task] for other in left):
+            return begun, Fraction(0)
+        own = {run for run in begun if job_of[run[2]] == job_of[task]}
+        return begun - own, self.cost(job_of[task], max(end for end, _, _ in own))
+
+    def ready(self, state: _State, task: int, place: int) -> int | None:
+        """Return when all that a task waits for is at a place; None if some of it has not begun."""
+        before = {source for source, _ in self.world.instance.task_inputs(task)}
+        if before & state.left:
+            return None
+        ends, places = {run[2]: run[0] for run in state.begun}, {run[2]: run[1] for run in state.begun}
+        return ready_us(self.world.instance, task, place, places, ends)
 
     def loads(self, state: _State, now: int) -> Iterator[_State]:
         """Yield the states after some load has begun."""

@@ -201,6 +201,8 @@ class CompassOnPlaces(InOrderOfBinding):
         best = int((np.maximum(starts, loaded) + among.run_us).argmin())
         self._load_us[task] = loads[best]
         self.bind(task, int(among.place[best]))
+        # Its turn may be now, though its inputs still travel.
+        site.touched[site.gpu[task]] = None
 
     def _loading_us(self, task: int) -> int:
         """Return how long its loads should take, as they were seen when it was bound."""
