@@ -35,8 +35,8 @@ def test_models_are_ready_when_inputs_arrive() -> None:
     found = portfolio.solve(made, Objective.MAKESPAN, _budget())
     assert (found.status, found.value) == ("OPTIMAL", Fraction(21))
     assert found.timeline is not None
-    assert [(stay.model, stay.load_start_us) for stay in found.timeline.residencies if stay.model == 0] == [(0, 0)]
-    # All certificates leave out is the way of bytes to and from runs on two GPUs that may be near: here none may be.
+    assert found.timeline.start_us.tolist() == [4, 13, 19]
+    # Certificates leave out how long outputs travel to and from runs on two GPUs that may be near: here none may be.
     assert closed_form.best(torn(made), Objective.MAKESPAN)[0] == 21
 
 
@@ -49,10 +49,13 @@ def test_what_is_supported_by_whom() -> None:
     portfolio.refuse(made, Method.AUTO)
 
 
-@pytest.mark.parametrize("seed", by_day(range(400), 12))
+@pytest.mark.parametrize("seed", by_day(range(400), 8))
 def test_plans_and_bounds_against_the_oracle(seed: int) -> None:
     rng = random.Random(seed)
-    made, objective = draw_workflows(rng, 3 if seed >= 12 else 2), rng.choice(list(Objective))
+    made = draw_workflows(rng)
+    while seed < 8 and (made.n_gpus > 2 or made.n_tasks > 2):  # by day what is quick
+        made = draw_workflows(rng)
+    objective = rng.choice(list(Objective))
     best, twin = optimum(made, objective), torn(made)
     assert all(timeline_value(objective, made, simulate(made, parse_policy(policy))) >= best for policy in POLICIES)
     found = portfolio.solve(made, objective, _budget())
