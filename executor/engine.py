@@ -246,7 +246,9 @@ class Engine:
         """Have a model ready on a GPU."""
         self._site.end_load(model, gpu)
         self._policy.loaded(model, gpu)
-        self._leave_behind(gpu)
+        # Where GPUs stay nobody can have gone.
+        for each in self._site.places[gpu] if self._there else ():
+            self._leave_behind(each)
 
     def _end_run(self, first_task: int, gpu: int) -> None:
         """Let the tasks of a batch end, one after the other."""

@@ -270,11 +270,12 @@ class Execution(Knowledge):
             self.started_us[task] = self.ended_us[task] = self.now
         self._device.drop(tasks)
 
-    def end_load(self, model: int, gpu: int) -> None:
-        """Free the copy engine and make the model ready."""
-        self.state[gpu].end_load()
-        self._stay_of[gpu][model].ready_us = self.now
-        self.touched[gpu] = None
+    def end_load(self, model: int, place: int) -> None:
+        """Free the copy engine, or those of all GPUs of a place, and make the model ready."""
+        for gpu in self.places[place]:
+            self.state[gpu].end_load()
+            self._stay_of[gpu][model].ready_us = self.now
+            self.touched[gpu] = None
 
     def deliver(self, task: int, sending: int) -> None:
         """Note that an input has reached the task's GPU, unless the task has moved since it was sent."""
@@ -304,15 +305,24 @@ class Execution(Knowledge):
         gpu, start, end = (np.array(column, np.int64) for column in (self.gpu, self.started_us, self.ended_us))
         return Timeline(gpu, start, end, tuple(residencies), realised)
 
-    def _note_stay(self, gpu: int, model: int, taken: int | None, initial: bool) -> None:
-        stay = _OpenResidency(model, gpu, self.now, taken, initial, goes_us=self.goes_us[gpu])
+    def stay_place(self, gpu: int, model: int) -> int:
+        """Return over which place a model is split of which a GPU has a part; the GPU itself if it is whole there."""
+        parts = self.memory[gpu].parts
+        return parts[model][0] if model in parts else gpu
+
+    def _note_stay(self, place: int, model: int, taken: int | None, initial: bool) -> None:
+        gpus = self.places[place]
+        goes_us = self.goes_us[place] if len(gpus) == 1 else min(self.goes_us[gpu] for gpu in gpus)
+        stay = _OpenResidency(model, place, self.now, taken, initial, goes_us=goes_us)
         self._stays.append(stay)
-        self._stay_of[gpu][model] = stay
+        for gpu in gpus:
+            self._stay_of[gpu][model] = stay
         self._replicas[model] += 1
 
-    def _end_stay(self, gpu: int, model: int) -> None:
-        self.memory[gpu].drop_model(model)
-        self._stay_of[gpu].pop(model).end_us = self.now
+    def _end_stay(self, place: int, model: int) -> None:
+        for gpu in self.places[place]:
+            self.memory[gpu].drop_model(model)
+            self._stay_of[gpu].pop(model).end_us = self.now
         self._replicas[model] -= 1
 
     def _withdraw_stay(self, gpu: int, model: int) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from truenorth.models import (
     NEVER,
     NONE,
@@ -37,6 +39,7 @@ class WorkflowTables:
     workflow: Workflow
     run_us: list[list[int]]
     needs: tuple[tuple[int, ...], ...]
+    split: list[frozenset[int]]
     inputs: tuple[_Row, ...]
     outputs: tuple[_Row, ...]
     first_edge: int
@@ -62,6 +65,7 @@ class WorkflowTables:
             instance.workflows[index],
             instance.run_us[rows].tolist(),
             instance.needs[rows],
+            [frozenset(np.flatnonzero(row).tolist()) for row in instance.split[rows]],
             instance.inputs[rows],
             instance.outputs[rows],
             first,
@@ -116,10 +120,12 @@ class Knowledge:
     stays
         Whether every GPU is there all the time, unless it is lost.
     load_us, weight_bytes
-        The instance's tables as plain lists: load time by model and GPU class, bytes by model.
+        The instance's tables as plain lists: load time by model and class of places, bytes by model.
     workflows
         Those that some job released so far asks for, by their first jobs; all numbers of workflows, templates and
         edges count these alone.
+    split
+        Per template: the classes of places over whose GPUs its models are split (rule G2).
     run_us, needs, inputs, outputs, transfer_us, delay_us, input_us, template_first
         Of these workflows, laid out as the instance's tables. Jobs of a trace may have other delays, which show when
         they have passed.
@@ -158,7 +164,7 @@ class Knowledge:
         "batch_us", "catalogue", "cluster", "delay_us", "dropped", "gpu_class", "gpu_server", "input_us", "inputs",
         "job", "job_ingress", "job_tasks", "job_workflow", "jobs", "kv_edges", "likelihood", "load_us", "longest",
         "lost", "models", "n_gpus", "needs", "outputs", "overlap_loads", "place_class", "places", "restrictions",
-        "run_us", "share", "shown_end_us", "speeds", "stays", "stream", "streams", "task_bytes", "template",
+        "run_us", "share", "shown_end_us", "speeds", "split", "stays", "stream", "streams", "task_bytes", "template",
         "template_first", "together", "tokens", "transfer_us", "weight_bytes", "work_us", "workflows",
     )  # fmt: skip
 
@@ -180,6 +186,7 @@ class Knowledge:
         self.workflows: list[Workflow] = []
         self.run_us: list[list[int]] = []
         self.needs: list[tuple[int, ...]] = []
+        self.split: list[frozenset[int]] = []
         self.inputs: list[_Row] = []
         self.outputs: list[_Row] = []
         self.transfer_us: list[list[list[list[int]]]] = []
@@ -225,9 +232,19 @@ class Knowledge:
         times = self.batch_us[batch][self.gpu_class[gpu]]
         return times[size] if size < len(times) else NEVER
 
-    def load_time(self, model: int, gpu: int) -> int:
-        """Return the given load time of a model on a GPU, NEVER if it may not be there."""
-        return self.load_us[model][self.gpu_class[gpu]]
+    def load_time(self, model: int, place: int) -> int:
+        """Return the given load time of a model at a place, NEVER if it may not be there."""
+        return self.load_us[model][self.place_class[place]]
+
+    def model_places(self, task: int, place: int) -> tuple[int, ...]:
+        """Return where a run of a task at a place needs its models: right there, or on each of its GPUs (rule G2)."""
+        if place < self.n_gpus or self.place_class[place] in self.split[self.template[task]]:
+            return (place,)
+        return self.places[place]
+
+    def part_bytes(self, model: int, place: int) -> int:
+        """Return what each GPU of a place holds of a model that is resident there."""
+        return -(-self.weight_bytes[model] // len(self.places[place]))
 
     def transfer_time(self, edge: int, source: int, target: int) -> int:
         """Return the transfer time along an edge between two places; zero on the same one (rules T2 and G4)."""
@@ -320,6 +337,7 @@ class Knowledge:
         self.workflows.append(tables.workflow)
         self.run_us.extend(tables.run_us)
         self.needs.extend(tables.needs)
+        self.split.extend(tables.split)
         for known, arcs in ((self.inputs, tables.inputs), (self.outputs, tables.outputs)):
             known.extend(tuple((offset, edge + shift) for offset, edge in row) for row in arcs)
         self.transfer_us.extend(tables.transfer_us)

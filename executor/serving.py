@@ -335,8 +335,9 @@ class ServingExecution(Execution):
         chain = self.chains[task] if self.caches else ()
         return Request(task, tokens, self.stream[template], self.speed(task, gpu), self.needs[template], held, chain)
 
-    def _end_stay(self, gpu: int, model: int) -> None:
-        super()._end_stay(gpu, model)
-        cache = self.state[gpu].cache
+    def _end_stay(self, place: int, model: int) -> None:
+        super()._end_stay(place, model)
+        # Where nodes cache no run takes several GPUs.
+        cache = self.state[place].cache if self.caches else None
         if cache is not None:
             cache.forget(model, self.now)

@@ -250,7 +250,7 @@ def past(instance: Instance, timeline: Timeline, before_us: int) -> list[Action]
         done.append((int(timeline.start_us[task]), f"{who} runs on {where}{ends}"))
     for stay in timeline.residencies:
         if stay.load_start_us < before_us:
-            where = instance.cluster.gpus[stay.gpu].id + ("" if stay.slot is None else f", slot {stay.slot}")
+            where = instance.place_name(stay.gpu) + ("" if stay.slot is None else f", slot {stay.slot}")
             loads, stays = _until(stay.ready_us, before_us), _until(stay.end_us, before_us)
             what = f"model {instance.models[stay.model].name} is loaded to {where}{loads}, and stays{stays}"
             done.append((stay.load_start_us, what))

@@ -124,6 +124,13 @@ class Site(ServingExecution):
                 raise IllegalActionError(f"{refused} (task {task}, which takes {len(self.places[place])} GPUs)")
             if end_us > self.goes_us[gpu]:
                 raise IllegalActionError(f"A1 task {task}: would end at {end_us} us, {self._goes(gpu)}")
+        missing = self.lacks(task, place)
+        if missing:
+            model, where = missing[0]
+            at = " ".join(self.state[gpu].id for gpu in self.places[where])
+            raise IllegalActionError(f"R3 {at}: model {model} is not ready (task {task})")
+        # Only now: what it needs has been seen, and may not be evicted until it ends.
+        run.models = self.needs[template]
         for gpu in self.places[place]:
             self.state[gpu].begin_run(run)
             self.run_end_us[gpu] = end_us
@@ -136,6 +143,19 @@ class Site(ServingExecution):
             run = self.state[gpu].end_run(first_task)
             self.touched[gpu] = None
         return run.tasks
+
+    def is_ready(self, model: int, place: int) -> bool:
+        """Say whether a model can be used at a place: whole on a GPU, or split over exactly the GPUs of the place."""
+        if place < self.n_gpus:
+            return model in self.memory[place].ready
+        memory = self.memory[self.places[place][0]]
+        return model in memory.ready_parts and memory.parts[model][0] == place
+
+    def lacks(self, task: int, place: int) -> list[tuple[int, int]]:
+        """Return the models that a run of a task at a place needs and that are not ready, each with where (rule G2)."""
+        where = self.model_places(task, place)
+        needs = self.needs[self.template[task]]
+        return [(model, each) for model in needs for each in where if not self.is_ready(model, each)]
 
     def queue(self, task: int, *others: int) -> None:
         """Have a batch ready that nothing can come before once what runs on its GPU ends; it still has to be started.
@@ -203,10 +223,12 @@ class Site(ServingExecution):
         return run_us
 
     def load(self, gpu: int, model: int, evict: Iterable[int] = (), slot: int | None = None) -> None:
-        """Evict models from a GPU and start to load another.
+        """Evict models from a GPU, or from all of a place, and start to load another there.
 
         Parameters
         ----------
+        gpu
+            The GPU; or the place of several over which the model is split (rule G2).
         evict
             Models that make room; ready there and not in use.
         slot
@@ -219,6 +241,9 @@ class Site(ServingExecution):
             that came before the refusal stand.
         """
         self._check_place(gpu, model)
+        if gpu >= self.n_gpus:
+            self._load_together(gpu, model, evict)
+            return
         state = self.state[gpu]
         refused = state.refuse_copying()
         if refused is not None:
@@ -244,8 +269,36 @@ class Site(ServingExecution):
         self._note_stay(gpu, model, taken, initial=False)
         self._device.load(model, gpu, taken, load_us)
 
+    def _load_together(self, place: int, model: int, evict: Iterable[int]) -> None:
+        """Evict models from the GPUs of a place, and start to load a part of another to each of them (rule G2)."""
+        gpus, load_us, part = self.places[place], self.load_time(model, place), self.part_bytes(model, place)
+        if load_us == NEVER:
+            raise IllegalActionError(f"X place {place}: model {model} may not be there")
+        for gpu in gpus:
+            refused = self.state[gpu].refuse_copying()
+            if refused is not None:
+                raise IllegalActionError(refused)
+        for victim in evict:
+            for gpu in gpus:
+                if victim in self.memory[gpu].residents:
+                    self.evict(gpu, victim)
+        most = self._most_replicas[model]
+        if most is not None and self._replicas[model] >= most:
+            raise IllegalActionError(f"X model {model}: {most} replicas are there already")
+        for gpu in gpus:
+            refused = self.memory[gpu].refuse_part(model, part)
+            if refused is not None:
+                raise IllegalActionError(refused)
+            if self.now + load_us > self.goes_us[gpu]:
+                problem = f"model {model}: would be ready at {self.now + load_us} us, {self._goes(gpu)}"
+                raise IllegalActionError(f"A1 {problem}")
+        for gpu in gpus:
+            self.state[gpu].begin_part(model, self.now + load_us, place, part)
+        self._note_stay(place, model, None, initial=False)
+        self._device.load(model, place, None, load_us)
+
     def evict(self, gpu: int, model: int) -> None:
-        """Evict a model; `load` does this for the models it replaces.
+        """Evict a model, from all GPUs that have a part of it; `load` does this for the models it replaces.
 
         Raises
         ------
@@ -255,12 +308,17 @@ class Site(ServingExecution):
         self._check_place(gpu, model)
         if self.restrictions.no_swaps:
             raise IllegalActionError(f"X GPU {gpu}: model {model} may not be evicted")
-        refused = self.state[gpu].refuse_eviction(model)
-        if refused is not None:
-            raise IllegalActionError(refused)
-        self._end_stay(gpu, model)
-        self._device.evict(model, gpu)
-        self.memory_changes(gpu)
+        if gpu >= self.n_gpus:
+            gpu = self.places[gpu][0]
+        place = self.stay_place(gpu, model)
+        for each in self.places[place]:
+            refused = self.state[each].refuse_eviction(model)
+            if refused is not None:
+                raise IllegalActionError(refused)
+        self._end_stay(place, model)
+        self._device.evict(model, place)
+        for each in self.places[place]:
+            self.memory_changes(each)
 
     def leave_out(self, gpu: int, model: int) -> None:
         """Do without an initial residency from time 0 on, as a plan may that never uses it (rule R7).
@@ -271,7 +329,7 @@ class Site(ServingExecution):
             If it is none, or time has passed.
         """
         self._check_place(gpu, model)
-        stay = self._stay_of[gpu].get(model)
+        stay = self._stay_of[gpu].get(model) if gpu < self.n_gpus else None
         if stay is None or not stay.initial or self.now:
             raise IllegalActionError(f"R7 GPU {gpu}: model {model} is no initial residency that can be left out now")
         self._withdraw_stay(gpu, model)
@@ -309,7 +367,7 @@ class Site(ServingExecution):
 
     def _check_place(self, gpu: int, model: int) -> None:
         """Refuse numbers that name nothing: Python would take -1 for the last."""
-        if not 0 <= gpu < self.n_gpus:
-            raise IllegalActionError(f"R1 GPU {gpu}: there is none; allowed are 0 to {self.n_gpus - 1}")
+        if not 0 <= gpu < len(self.places):
+            raise IllegalActionError(f"R1 GPU {gpu}: there is none; allowed are 0 to {len(self.places) - 1}")
         if not 0 <= model < len(self.models):
             raise IllegalActionError(f"R1 model {model}: there is none; allowed are 0 to {len(self.models) - 1}")

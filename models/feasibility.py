@@ -74,7 +74,7 @@ def _known_places(instance: Instance, timeline: Timeline) -> Iterator[Violation]
         problem = "is not placed" if where == UNPLACED else "is on no GPU of the cluster"
         yield Violation("T1", name_task(instance, int(task)), problem, where, f"0 to {n_places - 1}")
     for residency in timeline.residencies:
-        if not (0 <= residency.gpu < instance.n_gpus and 0 <= residency.model < len(instance.models)):
+        if not (0 <= residency.gpu < n_places and 0 <= residency.model < len(instance.models)):
             yield Violation("R1", "residency", "unknown GPU or model", f"{residency.gpu}, {residency.model}", "known")
 
 
@@ -86,7 +86,8 @@ def _load_duration(instance: Instance, timeline: Timeline) -> Iterator[Violation
         took = residency.ready_us - residency.load_start_us
         if allowed == NEVER:
             # Two reasons for one entry of the table: the operator's word, or the size.
-            pinned = not instance.restrictions.allows_model(instance.models[residency.model].name, residency.gpu)
+            limits, model = instance.restrictions, instance.models[residency.model].name
+            pinned = not all(limits.allows_model(model, gpu) for gpu in instance.places.gpus[residency.gpu])
             problem = "the model is restricted to other GPUs" if pinned else "the model never fits there"
             yield Violation("X" if pinned else "R2", name, problem, "resident", "never")
         elif residency.load_start_us < 0:
@@ -100,7 +101,7 @@ def _load_duration(instance: Instance, timeline: Timeline) -> Iterator[Violation
 
 def _one_load_at_a_time(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
     """R1: the copy engine of a GPU carries out one load at a time."""
-    for group in _by(timeline, lambda r: r.gpu, lambda r: not r.initial):
+    for _, group in _by_gpu(instance, timeline, lambda r: not r.initial):
         # If any two overlap, two neighbours do.
         for before, after in pairwise(sorted(group, key=lambda r: (r.load_start_us, r.ready_us))):
             if after.load_start_us < before.ready_us:
@@ -118,8 +119,9 @@ def exceeded_memory(instance: Instance, timeline: Timeline, held: Ints | None = 
     """
     holdings: dict[int, list[_Holding]] = {}
     for r in timeline.residencies:
-        weights = (r.load_start_us, r.end_us, int(instance.weight_bytes[r.model]))
-        holdings.setdefault(r.gpu, []).append(weights)
+        weights = (r.load_start_us, r.end_us, instance.held_bytes(r.model, r.gpu))
+        for index in instance.places.gpus[r.gpu]:
+            holdings.setdefault(index, []).append(weights)
     # KV is held as working memory is, from start to end.
     held = instance.template_memory if held is None else held
     runs = timeline.runs
@@ -145,8 +147,8 @@ def exceeded_memory(instance: Instance, timeline: Timeline, held: Ints | None = 
 def _slots(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
     """R2 by slots: a residency sits in one slot that is large enough, and a slot holds one model at a time."""
     for residency in timeline.residencies:
-        slots = instance.cluster.gpus[residency.gpu].slots
-        name, weight = name_residency(instance, residency), int(instance.weight_bytes[residency.model])
+        slots = instance.cluster.gpus[instance.places.gpus[residency.gpu][0]].slots
+        name, weight = name_residency(instance, residency), instance.held_bytes(residency.model, residency.gpu)
         if not slots:
             if residency.slot is not None:
                 yield Violation("R2", name, "names a slot on a GPU without slots", residency.slot, "none")
@@ -154,21 +156,24 @@ def _slots(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
             yield Violation("R2", name, "unknown slot", str(residency.slot), f"0 to {len(slots) - 1}")
         elif weight > slots[residency.slot]:
             yield Violation("R2", name, "model exceeds its slot", weight, slots[residency.slot])
-    for group in _by(timeline, lambda r: (r.gpu, r.slot), lambda r: r.slot is not None):
+    for _, group in _by_gpu(instance, timeline, lambda r: r.slot is not None, lambda r: r.slot):
         yield from _overlaps(instance, group, "R2", "slot holds two models at once")
 
 
 def _one_copy_per_gpu(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
-    """R4: at most one residency of a model on a GPU at a time."""
-    for group in _by(timeline, lambda r: (r.gpu, r.model)):
+    """R4, G3: at most one residency of a model touches a GPU at a time, whatever the place."""
+    for _, group in _by_gpu(instance, timeline, key=lambda r: r.model):
         yield from _overlaps(instance, group, "R4", "model is on the GPU twice")
 
 
 def _models_ready(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
-    """R3: a task runs only while every model it needs is ready on its GPU: ready <= start, end <= residency end."""
+    """R3, G2: a task runs only while every model it needs is ready where it runs: ready <= start, end <= its end.
+
+    Split over several GPUs that is at exactly their place, else on each GPU.
+    """
     runs = timeline.runs
-    run, model = model_uses(instance, timeline)
-    serving = serving_residency(instance, timeline, run, model)
+    run, model, where = model_uses(instance, timeline)
+    serving = serving_residency(instance, timeline, run, model, where)
     # -1 at the end: where nothing serves a use the index -1 finds it.
     until = np.array([_end(r) for r in timeline.residencies] + [-1], np.int64)[serving]
     for use in np.flatnonzero((serving < 0) | (runs.end_us[run] > until)):
@@ -185,8 +190,8 @@ def _loads_block_compute(instance: Instance, timeline: Timeline) -> Iterator[Vio
         return
     runs = timeline.runs
     each, gpus = instance.places.members(runs.gpu)
-    for group in _by(timeline, lambda r: r.gpu, lambda r: not r.initial):
-        here = each[gpus == group[0].gpu]
+    for gpu, group in _by_gpu(instance, timeline, lambda r: not r.initial):
+        here = each[gpus == gpu]
         # Sorted by start, with the latest end so far: where several run at a time the last need not end last.
         here = here[np.argsort(runs.start_us[here], kind="stable")]
         starts, ends = runs.start_us[here], np.maximum.accumulate(runs.end_us[here])
@@ -293,7 +298,10 @@ def _restrictions(instance: Instance, timeline: Timeline) -> Iterator[Violation]
         for residency in timeline.residencies:
             if residency.end_us is not None and is_eviction(instance, residency):
                 yield Violation("X", name_residency(instance, residency), "is evicted", residency.end_us, "never")
-    for group in _by(timeline, lambda r: r.model):
+    of_model: dict[int, list[Residency]] = {}
+    for residency in timeline.residencies if limits.max_replicas else ():
+        of_model.setdefault(residency.model, []).append(residency)
+    for group in of_model.values():
         name = instance.models[group[0].model].name
         most = limits.max_replicas.get(name)
         if most is None:
@@ -303,15 +311,18 @@ def _restrictions(instance: Instance, timeline: Timeline) -> Iterator[Violation]
                 yield Violation("X", f"model {name} at {instant} us", "too many replicas", held, most)
 
 
-def _by(
-    timeline: Timeline, key: Callable[[Residency], object], only: Callable[[Residency], bool] = lambda _: True
-) -> list[list[Residency]]:
-    """Return the residencies in groups of equal key."""
-    groups: dict[object, list[Residency]] = {}
-    for residency in timeline.residencies:
-        if only(residency):
-            groups.setdefault(key(residency), []).append(residency)
-    return list(groups.values())
+def _by_gpu(
+    instance: Instance,
+    timeline: Timeline,
+    only: Callable[[Residency], bool] = lambda _: True,
+    key: Callable[[Residency], object] = lambda _: None,
+) -> Iterator[tuple[int, list[Residency]]]:
+    """Yield GPUs with the residencies that touch them, in groups of equal key."""
+    groups: dict[tuple[int, object], list[Residency]] = {}
+    for residency in filter(only, timeline.residencies):
+        for gpu in instance.places.gpus[residency.gpu]:
+            groups.setdefault((gpu, key(residency)), []).append(residency)
+    yield from ((gpu, group) for (gpu, _), group in groups.items())
 
 
 def _levels(holdings: Sequence[_Holding]) -> list[tuple[int, int]]:

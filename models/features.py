@@ -31,6 +31,7 @@ class Feature(StrEnum):
     MEMORY = "memory of tasks"
     GANGS = "runs on several GPUs"
     MODES = "tasks with a choice of numbers of GPUs"
+    SPLITS = "models beside runs on several GPUs"
     STREAMS = "continuous batching"
     ENGINES = "context, mixed iterations, shared budgets or growing KV"
     ADAPTERS = "adapters of language models"
@@ -59,6 +60,7 @@ PRESENT: Mapping[Feature, Callable[[Instance], bool]] = {
     Feature.MODES: lambda instance: (
         instance.gangs and any(task.modes for workflow in instance.workflows for task in workflow.tasks)
     ),
+    Feature.SPLITS: lambda instance: instance.gangs and any(instance.needs),
     Feature.STREAMS: lambda instance: instance.streams is not None,
     Feature.ENGINES: lambda instance: instance.streams is not None and instance.streams.amended,
     Feature.ADAPTERS: lambda instance: (
@@ -102,6 +104,8 @@ TOGETHER: Features = NO_RULES | {
 """Of windows with runs on several GPUs."""
 MOLDABLE: Features = TOGETHER | {Feature.MODES}
 """The same, of which some may choose how many GPUs they take."""
+LOADED: Features = MOLDABLE | {Feature.MODELS, Feature.SPLITS}
+"""The same, where runs may need models."""
 
 
 def missing(instance: Instance, supports: Features) -> list[Feature]:

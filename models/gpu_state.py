@@ -36,16 +36,24 @@ class Memory:
         Slot of every model that is here or being loaded (None by bytes), oldest load first.
     ready
         The models that tasks may use.
+    parts
+        By model of which this GPU holds a part (rule G2): the place over which it is split, and the bytes of the part.
+    ready_parts
+        Those of them that runs on their place may use; no run on another place may.
     free_bytes
         Memory that nothing holds; with slots, the sum of the empty ones.
     """
 
-    __slots__ = ("_holder", "_slots", "_weight_bytes", "free_bytes", "id", "ready", "residents")
+    __slots__ = (
+        "_holder", "_slots", "_weight_bytes", "free_bytes", "id", "parts", "ready", "ready_parts", "residents"
+    )  # fmt: skip
 
     def __init__(self, gpu: GPU, weight_bytes: Sequence[int]) -> None:
         self.id = gpu.id
         self.residents: dict[int, int | None] = {}
         self.ready: set[int] = set()
+        self.parts: dict[int, tuple[int, int]] = {}
+        self.ready_parts: set[int] = set()
         self.free_bytes = gpu.memory_bytes
         self._slots = gpu.slots
         self._holder: list[int | None] = [None] * len(gpu.slots)
@@ -115,8 +123,30 @@ class Memory:
         self.residents[model] = slot
         return slot
 
+    def refuse_part(self, model: int, part_bytes: int) -> str | None:
+        """Return which rule keeps a part of a model from being loaded now; None if none does."""
+        if model in self.residents:
+            return f"R4 {self.id}: model {model} is there already"
+        if part_bytes > self.free_bytes:
+            return f"R2 {self.id}: a part of model {model} needs {part_bytes} bytes, {self.free_bytes} are free"
+        return None
+
+    def hold_part(self, model: int, place: int, part_bytes: int) -> None:
+        """Give a part of a model that nothing refuses its room; it is not ready yet."""
+        self.residents[model], self.parts[model] = None, (place, part_bytes)
+        self.free_bytes -= part_bytes
+
+    def held_bytes(self, model: int) -> int:
+        """Return what a model that is here holds of the memory that is shared by bytes."""
+        return self.parts[model][1] if model in self.parts else self._weight_bytes[model]
+
     def drop_model(self, model: int) -> None:
         """Give up the room of a model that is ready."""
+        if model in self.parts:
+            self.ready_parts.remove(model)
+            del self.residents[model]
+            self.free_bytes += self.parts.pop(model)[1]
+            return
         self.ready.remove(model)
         slot = self.residents.pop(model)
         if slot is None:
@@ -501,16 +531,22 @@ class GPUState:
         self.loading, self.load_end_us = model, end_us
         return self.memory.hold_model(model, slot)
 
+    def begin_part(self, model: int, end_us: int, place: int, part_bytes: int) -> None:
+        """Start to load a part of a model that nothing refuses."""
+        self.loading, self.load_end_us = model, end_us
+        self.memory.hold_part(model, place, part_bytes)
+
     def end_load(self) -> int:
         """Make the model on the copy engine ready, and return it."""
         model, self.loading = self.loading, IDLE
-        self.memory.ready.add(model)
+        memory = self.memory
+        (memory.ready_parts if model in memory.parts else memory.ready).add(model)
         return model
 
     def refuse_eviction(self, model: int) -> str | None:
         """Return which rule keeps a model from being evicted now; None if none does."""
         if self.uses(model):
             return f"R3 {self.id}: a running task uses model {model}"
-        if model not in self.memory.ready:
+        if model not in self.memory.ready and model not in self.memory.ready_parts:
             return f"R4 {self.id}: model {model} is not ready there, so it cannot be evicted"
         return None

@@ -99,9 +99,13 @@ def _demand(task: Task) -> list[dict[str, Any]]:
         marked = {"first_token": True} if task.first_token else {}
         return [{"stream": task.stream.name, **tied, **marked, **given}]
     if task.modes:
-        given["modes"] = [[mode.gpus, dict(mode.runtime_us), _number(mode.across)] for mode in task.modes]
+        given["modes"] = [
+            [mode.gpus, dict(mode.runtime_us), _number(mode.across), *(["copy"] if mode.copies else [])]
+            for mode in task.modes
+        ]
     elif task.gpus > 1:
         given |= {"gpus": task.gpus} | ({} if task.across == 1 else {"across": _number(task.across)})
+        given |= {"weights": "copy"} if task.copies else {}
     asked = {"share": task.share, "memory": task.memory_bytes}
     plain = asked == {"share": WHOLE, "memory": 0}
     return [given if plain else {**asked, **given}] if given or not plain else []

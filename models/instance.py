@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from truenorth.models import tables
 from truenorth.models.cluster import GPU, Cluster
@@ -98,11 +99,15 @@ class Instance:
     template_gpus
         Per template: how many GPUs a run takes, with modes at most. Shape [templates].
     load_us
-        Load time of a model on a GPU class in microseconds, NEVER if it may not be there. Shape [models, classes].
+        Load time of a model on a class of places in microseconds, split over the GPUs of one; NEVER if it may not be
+        there. Shape [models, classes].
     weight_bytes
         Shape [models].
     needs
         Per template: the models it needs.
+    split
+        Whether a run of a template at places of a class has its models split over the GPUs (rule G2); else each of
+        them holds them whole. Shape [templates, classes].
     batches
         The batch classes that templates name.
     template_batch
@@ -161,6 +166,7 @@ class Instance:
     load_us: Ints = _derived()
     weight_bytes: Ints = _derived()
     needs: tuple[tuple[int, ...], ...] = _derived()
+    split: NDArray[np.bool_] = _derived()
     batches: tuple[BatchClass, ...] = _derived()
     template_batch: Ints = _derived()
     template_share: Ints = _derived()
@@ -243,10 +249,10 @@ class Instance:
 
     def _tabulate(self) -> None:
         classes = tables.GPUClasses.of(self.cluster, self.restrictions)
-        load_us = tables.load_times(self.models, classes, self.restrictions)
         tasks = [task for workflow in self.workflows for task in workflow.tasks]
         places = Places.of(self.cluster, sizes_of(self.workflows))
         place_class, kinds_of_places = tables.place_classes(places, self.cluster, classes)
+        load_us = tables.load_times(self.models, classes, kinds_of_places, self.restrictions)
         needs = tables.needed_models(self.workflows, self.models)
         tables.needed_models(self.catalogue, self.models)  # refuses unknown models
         batches, template_batch = tables.batch_classes(self.workflows)
@@ -260,8 +266,9 @@ class Instance:
         self._set("weight_bytes", tables.as_ints([model.weight_bytes for model in self.models], "weights"))
         self._set("load_us", load_us)
         self._set("needs", needs)
+        self._set("split", tables.split_models(self.workflows, kinds_of_places))
         at = (classes, kinds_of_places, self.restrictions)
-        self._set("run_us", tables.run_times(self.workflows, needs, self.models, load_us, *at))
+        self._set("run_us", tables.run_times(self.workflows, needs, self.models, *at))
         self._set("inputs", inputs)
         self._set("outputs", outputs)
         self._set("transfer_us", tables.transfer_times(edges, self.cluster, classes))
@@ -332,23 +339,27 @@ class Instance:
             raise InstanceError(f"job {self.task_job[task]}, {name}: {problem}")
 
     def _refuse_loaded_gangs(self) -> None:
-        """Refuse what runs on several GPUs cannot have yet: models, and servers that come and go beside inputs."""
+        """Refuse what runs on several GPUs cannot have yet: models in slots, more where servers come and go."""
         streams = any(task.stream is not None for workflow in self.workflows for task in workflow.tasks)
         if self.gangs and (streams or self.batches):
             raise InstanceError("runs on several GPUs beside streams or batches; allowed are tasks with run times")
         for template in np.flatnonzero(self.template_gpus > 1).tolist():
             name = f"{self.template_name(template)} takes {self.template_gpus[template]} GPUs"
-            if self.needs[template]:
-                raise InstanceError(f"{name} and needs models; allowed are tasks without models on several GPUs")
-        if self.gangs and not self.always_available and (any(self.inputs) or bool(self.input_us.any())):
-            problem = "runs on several GPUs and tasks that wait for others, or have input, where servers come and go"
-            raise InstanceError(f"{problem}; allowed are servers that stay, or tasks by themselves")
+            if self.needs[template] and any(gpu.slots for gpu in self.class_gpu):
+                raise InstanceError(f"{name} and needs models, and GPUs have slots; allowed is memory shared by bytes")
+        more = any(self.inputs) or bool(self.input_us.any()) or any(self.needs)
+        if self.gangs and not self.always_available and more:
+            problem = (
+                "runs on several GPUs where servers come and go, and tasks that wait for others, have input or need"
+            )
+            raise InstanceError(f"{problem} models; allowed are servers that stay, or tasks by themselves")
 
     def _why_stuck(self, template: int) -> str:
-        sizes = [self.models[model].weight_bytes for model in self.needs[template]]
         kinds = sorted({gpu.kind for gpu in self.class_gpu})
         workflow, position = self.locate(template)
         task = workflow.tasks[position]
+        parts = max(mode.parts for mode in task.choices)
+        sizes = [tables.part_bytes(self.models[model].weight_bytes, parts) for model in self.needs[template]]
         if all(task.runtime_on(kind) is None for kind in kinds):
             return f"it lists run times for {', '.join(sorted(task.runtime_us))}, the cluster has {', '.join(kinds)}"
         numbers = [mode.gpus for mode in task.choices]
@@ -359,7 +370,8 @@ class Instance:
             return "it is a request of a stream, and every eligible GPU has slots"
         names = ", ".join(self.models[model].name for model in self.needs[template])
         if not any(gpu.fits(sizes) for gpu in eligible):
-            return f"its models ({names}: {sum(sizes)} bytes) fit no eligible GPU together"
+            split = f" on each of {parts} GPUs" if parts > 1 else ""
+            return f"its models ({names}: {sum(sizes)} bytes{split}) fit no eligible GPU together"
         if task.memory_bytes and all(gpu.slots for gpu in eligible):
             return f"it holds {task.memory_bytes} bytes beside its models, and every eligible GPU has slots"
         if not any(gpu.fits(sizes, task.memory_bytes) for gpu in eligible):
@@ -464,9 +476,19 @@ class Instance:
         times = self.batch_us[batch, self.gpu_class[gpu]]
         return int(times[size]) if 0 < size < len(times) else NEVER
 
-    def load_time(self, model: int, gpu: int) -> int:
-        """Return the load time of a model on a GPU in microseconds, NEVER if it may not be resident there."""
-        return int(self.load_us[model, self.gpu_class[gpu]])
+    def load_time(self, model: int, place: int) -> int:
+        """Return the load time of a model at a place in microseconds, NEVER if it may not be resident there."""
+        return int(self.load_us[model, self.place_class[place]])
+
+    def held_bytes(self, model: int, place: int) -> int:
+        """Return what each GPU of a place holds of a model that is resident there (rule G2)."""
+        return tables.part_bytes(int(self.weight_bytes[model]), len(self.places.gpus[place]))
+
+    def model_places(self, task: int, place: int) -> tuple[int, ...]:
+        """Return where a run of a task at a place needs its models resident: right there, or on each of its GPUs."""
+        if place < self.n_gpus or self.split[self.task_template[task], self.place_class[place]]:
+            return (place,)
+        return self.places.gpus[place]
 
     def transfer_time(self, edge: int, source: int, target: int) -> int:
         """Return the transfer time along an edge between two places in microseconds: zero on the same one (T2, G4)."""

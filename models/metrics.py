@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
@@ -15,7 +15,7 @@ from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.models.objective import completion_us, mean_ratio
 from truenorth.models.slo import ServiceLevels, quantile_rank
 from truenorth.models.stream_rules import grown_kv, kv_bytes, shared_kv
-from truenorth.models.timeline import Timeline, TokenTimes, batch_leaders, is_eviction
+from truenorth.models.timeline import Residency, Timeline, TokenTimes, batch_leaders, is_eviction
 from truenorth.models.workload import WHOLE
 
 _OF_TOKENS = {"p50": Fraction(50, 100), "p95": Fraction(95, 100), "p99": Fraction(99, 100)}
@@ -137,7 +137,7 @@ def measure(
         **{f"{name}_slowdown": value for name, value in slowdown.items()},
         makespan_s=makespan / MICROSECONDS_PER_SECOND,
         loads=len(loaded),
-        load_bytes=sum(int(instance.weight_bytes[residency.model]) for residency in loaded),
+        load_bytes=loaded_bytes(instance, loaded),
         evictions=sum(is_eviction(instance, residency) for residency in timeline.residencies),
         hit_rate=hit_rate(instance, timeline, first_task),
         compute_busy=computing_us(instance, timeline) / engines_us,
@@ -157,6 +157,11 @@ def measure(
     cached = int(timeline.served.cached[first_task:].sum())
     hits = {"cached_tokens": cached, "hit_share": cached / of_streams["prompt_tokens"]}
     return CacheMetrics(**asdict(plain), **of_streams, **hits)
+
+
+def loaded_bytes(instance: Instance, loads: Iterable[Residency]) -> int:
+    """Return the bytes of some loads, each with all its parts."""
+    return sum(instance.held_bytes(r.model, r.gpu) * len(instance.places.gpus[r.gpu]) for r in loads)
 
 
 def _batches(instance: Instance, timeline: Timeline, first_task: int) -> tuple[int, float | None]:
@@ -207,21 +212,32 @@ def _spread(
     return {"mean": float(mean), **{name: float(ordered[rank]) for name, rank in ranks.items()}}
 
 
-def model_uses(instance: Instance, timeline: Timeline) -> tuple[Ints, Ints]:
-    """Return run and model of every use of a model; two arrays of one length."""
+def model_uses(instance: Instance, timeline: Timeline) -> tuple[Ints, Ints, Ints]:
+    """Return run, model and place of every use of a model: three arrays of one length.
+
+    The place is that of the run where its models are split over it, else each GPU of it (rule G2).
+    """
     task, model = instance.model_uses()
-    if not timeline.cuts:
-        return task, model
-    needs = [instance.needs[instance.task_template[run.task]] for run in timeline.cuts]
-    more = [(run, used) for run, models in enumerate(needs, len(timeline.place)) for used in models]
-    rows = np.array(more, np.int64).reshape(-1, 2)
-    return np.concatenate((task, rows[:, 0])), np.concatenate((model, rows[:, 1]))
+    if timeline.cuts:
+        needs = [instance.needs[instance.task_template[run.task]] for run in timeline.cuts]
+        more = [(run, used) for run, models in enumerate(needs, len(timeline.place)) for used in models]
+        rows = np.array(more, np.int64).reshape(-1, 2)
+        task, model = np.concatenate((task, rows[:, 0])), np.concatenate((model, rows[:, 1]))
+    where = timeline.runs.gpu[task]
+    whole = where >= instance.n_gpus
+    if not whole.any():
+        return task, model, where
+    whole[whole] = ~instance.split[instance.task_template[task[whole]], instance.place_class[where[whole]]]
+    each, gpu = instance.places.members(where[whole])
+    uses = np.flatnonzero(whole)[each]
+    task, model = (np.concatenate((rows[~whole], rows[uses])) for rows in (task, model))
+    return task, model, np.concatenate((where[~whole], gpu))
 
 
-def serving_residency(instance: Instance, timeline: Timeline, run: Ints, model: Ints) -> Ints:
-    """Return the residency that serves each pair of a run (by its number, that of its task) and a model it needs.
+def serving_residency(instance: Instance, timeline: Timeline, run: Ints, model: Ints, where: Ints) -> Ints:
+    """Return the residency that serves each use of a model: a run (by its number, that of its task), model and place.
 
-    That is the latest one of the model on the run's GPU that is ready by the run's start.
+    That is the latest one of the model at that place that is ready by the run's start.
 
     Returns
     -------
@@ -238,7 +254,7 @@ def serving_residency(instance: Instance, timeline: Timeline, run: Ints, model: 
     keys = place * len(times) + ready
     never_ends = np.array([r.end_us is None for r in timeline.residencies])
     order = np.lexsort((never_ends, keys))
-    wanted = runs.gpu[run] * len(instance.models) + model
+    wanted = where * len(instance.models) + model
     found = np.searchsorted(keys[order], wanted * len(times) + ready_by_start, side="right") - 1
     candidate = order[np.maximum(found, 0)]
     return np.where((found >= 0) & (place[candidate] == wanted), candidate, -1)
@@ -251,8 +267,8 @@ def hit_rate(instance: Instance, timeline: Timeline, first_task: int = 0) -> flo
     was cut starts once more.
     """
     runs = timeline.runs
-    run, model = model_uses(instance, timeline)
-    serving = serving_residency(instance, timeline, run, model)
+    run, model, where = model_uses(instance, timeline)
+    serving = serving_residency(instance, timeline, run, model, where)
     loaded = np.array([not residency.initial for residency in timeline.residencies] + [False], bool)
     by_start = np.lexsort((runs.start_us[run], serving))
     first_use = np.ones(len(run), bool)

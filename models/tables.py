@@ -81,7 +81,7 @@ def _content(workflow: Workflow) -> object:
                 task.share,
                 task.memory_bytes,
                 task.input_bytes,
-                (task.gpus, task.across, tuple(mode.content for mode in task.modes)),
+                (task.gpus, task.across, task.copies, tuple(mode.content for mode in task.modes)),
                 None if task.batch is None else task.batch.content,
                 None if task.stream is None else (task.stream.content, task.tokens, task.tied_to, task.first_token),
             )
@@ -151,18 +151,44 @@ def place_classes(places: Places, cluster: Cluster, classes: GPUClasses) -> tupl
     return np.array(of_place, np.int64), tuple(number)
 
 
-def load_times(models: Sequence[MLModel], classes: GPUClasses, restrictions: Restrictions) -> Ints:
-    """Return the load time of each model on each GPU class, NEVER where it may not be. Shape [models, classes]."""
-    rows = [
-        [
-            gpu.load_us(model.weight_bytes)
-            if gpu.fits([model.weight_bytes]) and restrictions.allows_model(model.name, index)
-            else NEVER
-            for gpu, index in zip(classes.gpus, classes.first, strict=True)
-        ]
-        for model in models
-    ]
-    return as_ints(rows, "load times").reshape(len(models), len(classes.gpus))
+def part_bytes(weight_bytes: int, parts: int) -> int:
+    """Return what each GPU holds of a model that is split into so many parts (rule G2)."""
+    return -(-weight_bytes // parts)
+
+
+def load_times(
+    models: Sequence[MLModel], classes: GPUClasses, places: Sequence[PlaceClass], restrictions: Restrictions
+) -> Ints:
+    """Return the load time of each model on each class of places, split over their GPUs; NEVER where it may not be.
+
+    Shape [models, classes].
+    """
+
+    def alone(model: MLModel, size_bytes: int, own: int) -> int:
+        gpu, allowed = classes.gpus[own], restrictions.allows_model(model.name, classes.first[own])
+        return gpu.load_us(size_bytes) if allowed and gpu.fits([size_bytes]) else NEVER
+
+    def together(model: MLModel, place: PlaceClass) -> int:
+        """Return when the last GPU has its part."""
+        times = [alone(model, part_bytes(model.weight_bytes, place.size), own) for own in place.classes]
+        return NEVER if NEVER in times else max(times)
+
+    rows = [[together(model, place) for place in places] for model in models]
+    return as_ints(rows, "load times").reshape(len(models), len(places))
+
+
+def split_models(workflows: Sequence[Workflow], places: Sequence[PlaceClass]) -> NDArray[np.bool_]:
+    """Say for each template and class of places whether a run there has its models split over its GPUs (rule G2).
+
+    Shape [templates, classes].
+    """
+    tasks = [task for workflow in workflows for task in workflow.tasks]
+    split = np.zeros((len(tasks), len(places)), np.bool_)
+    for template, task in enumerate(tasks):
+        parted = {mode.gpus for mode in task.choices if mode.parts > 1} if task.models and task.gpus > 1 else ()
+        if parted:
+            split[template] = [place.size in parted for place in places]
+    return split
 
 
 def needed_models(workflows: Sequence[Workflow], models: Sequence[MLModel]) -> tuple[tuple[int, ...], ...]:
@@ -182,7 +208,6 @@ def run_times(
     workflows: Sequence[Workflow],
     needs: Sequence[tuple[int, ...]],
     models: Sequence[MLModel],
-    load_us: Ints,
     classes: GPUClasses,
     places: Sequence[PlaceClass],
     restrictions: Restrictions,
@@ -192,26 +217,28 @@ def run_times(
     Shape [templates, classes].
     """
     tasks = [(workflow, task) for workflow in workflows for task in workflow.tasks]
-    demands = {(needed, task.memory_bytes) for needed, (_, task) in zip(needs, tasks, strict=True)}
+    demands = {
+        (needed, task.memory_bytes, mode.parts)
+        for needed, (_, task) in zip(needs, tasks, strict=True)
+        for mode in task.choices
+    }
     room = {
-        (needed, working): [
-            bool((load_us[list(needed), c] != NEVER).all())
-            and gpu.fits((models[m].weight_bytes for m in needed), working)
-            for c, gpu in enumerate(classes.gpus)
+        (needed, working, parts): [
+            all(restrictions.allows_model(models[m].name, index) for m in needed)
+            and gpu.fits((part_bytes(models[m].weight_bytes, parts) for m in needed), working)
+            for gpu, index in zip(classes.gpus, classes.first, strict=True)
         ]
-        for needed, working in demands
+        for needed, working, parts in demands
     }
     rows = []
     for needed, (workflow, task) in zip(needs, tasks, strict=True):
-        possible = [
-            fits and restrictions.allows_workflow(workflow.name, index)
-            for index, fits in zip(classes.first, room[needed, task.memory_bytes], strict=True)
-        ]
-        modes = {
-            mode.gpus: (mode, [_alone(mode, gpu, able) for gpu, able in zip(classes.gpus, possible, strict=True)])
-            for mode in task.choices
-        }
-        several = task.gpus > 1 or len(places) > len(possible)
+        allowed = [restrictions.allows_workflow(workflow.name, index) for index in classes.first]
+        modes = {}
+        for mode in task.choices:
+            fits = room[needed, task.memory_bytes, mode.parts]
+            able = [may and has_room for may, has_room in zip(allowed, fits, strict=True)]
+            modes[mode.gpus] = mode, [_alone(mode, *each) for each in zip(classes.gpus, able, strict=True)]
+        several = task.gpus > 1 or len(places) > len(allowed)
         rows.append([_at_place(modes, place) for place in places] if several else modes[1][1])
     return as_ints(rows, "run times")
 

@@ -47,7 +47,7 @@ class Residency:
     Parameters
     ----------
     model, gpu
-        Indices in the instance.
+        Indices in the instance; `gpu` is the number of a place: of a GPU, or of several over which the model is split.
     load_start_us, ready_us
         Memory is held from the first, tasks may use the model from the second; both 0 if initial.
     end_us
@@ -305,8 +305,9 @@ def end_with_gpu(instance: Instance, residency: Residency) -> Residency:
 
 
 def _goes_us(instance: Instance, residency: Residency) -> int:
-    interval = instance.cluster.gpus[residency.gpu].available.at(residency.load_start_us)
-    return FOREVER if interval is None else interval[1]
+    gpus = (instance.cluster.gpus[gpu] for gpu in instance.places.gpus[residency.gpu])
+    intervals = (gpu.available.at(residency.load_start_us) for gpu in gpus)
+    return min((interval[1] for interval in intervals if interval is not None), default=FOREVER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,8 +343,8 @@ def name_task(instance: Instance, task: int) -> str:
 
 def name_residency(instance: Instance, residency: Residency) -> str:
     """Return how a violation calls a residency."""
-    model, gpu = instance.models[residency.model].name, instance.cluster.gpus[residency.gpu].id
-    return f"{model} on {gpu} from {residency.load_start_us} us"
+    model, where = instance.models[residency.model].name, instance.place_name(residency.gpu)
+    return f"{model} on {where} from {residency.load_start_us} us"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,6 +3,9 @@
 A task that chooses among numbers of GPUs is torn once, so that whatever it chooses leaves room for its parts: one as
 long as its fastest mode, the others alike. Together they have about the least area of a mode.
 
+Where models are split over k GPUs each part needs a model of its own, of a k-th of the bytes; where each GPU holds them
+whole each part needs them as they are; parts of a task that chooses need none.
+
 What comes after such a run waits for all its parts: each of its own parts for the first one, which is the longest, and
 its first part for each. How long an output takes depends on both places; in the twin it takes no time between any two
 GPUs, and is late by what it takes at least (`_least_transfer`). That an output of no bytes takes no time, links have no
@@ -12,7 +15,8 @@ Invariant: the window has no plan below a bound of the twin.
 Because: on the GPUs of a run's place, from its start to its end, its parts find room, whatever its mode (see `_parts`),
     and keep every rule of the twin; a job ends no sooner than its parts do. No part starts before the run, nor ends
     after it, so that whatever lies between two runs lies between their parts; between two tasks on one GPU each lies
-    what did, or less.
+    what did, or less. A residency at a place of k GPUs becomes one of the k-th on each of them, from the same start, as
+    long and of the same bytes, ready no later.
 Cost: the parts may be torn apart: a fragmented cluster, or the order of large runs, costs the twin nothing. Nor does a
     mode that is fast, but takes much GPU-time, nor the way between two places. Where such runs wait for others, or
     others for them, no transfer costs the latency of its link.
@@ -30,7 +34,9 @@ import numpy as np
 from truenorth.models.cluster import Cluster
 from truenorth.models.instance import NEVER, Instance
 from truenorth.models.places import ways_between
-from truenorth.models.workload import Edge, Task, Workflow
+from truenorth.models.restrictions import Restrictions
+from truenorth.models.tables import part_bytes
+from truenorth.models.workload import Edge, MLModel, Task, Workflow
 
 
 def torn(instance: Instance) -> Instance:
@@ -41,6 +47,7 @@ def torn(instance: Instance) -> Instance:
         _torn_workflow(instance, workflow, int(first))
         for workflow, first in zip(instance.workflows, instance.template_first, strict=False)
     ]
+    models, limits = _torn_models(instance, apart)
     # The distinct workflows have the jobs' own delays in them.
     jobs = tuple(
         replace(job, workflow=apart[index], delays_us=None)
@@ -49,13 +56,31 @@ def torn(instance: Instance) -> Instance:
     arcs = zip(instance.template_gpus > 1, instance.inputs, instance.outputs, strict=True)
     tied = any(several and (inputs or outputs) for several, inputs, outputs in arcs)
     cluster = _without_latency(instance.cluster) if tied else instance.cluster
-    return replace(instance, cluster=cluster, jobs=jobs, catalogue=())
+    return replace(instance, cluster=cluster, jobs=jobs, models=models, restrictions=limits, catalogue=())
 
 
 def _without_latency(cluster: Cluster) -> Cluster:
     network = cluster.network
     between, within = (replace(link, latency_us=0) for link in (network.between, network.within))
     return replace(cluster, network=replace(network, between=between, within=within))
+
+
+def _part_name(model: str, parts: int) -> str:
+    """Return the name of the k-th part of a model; no other model has it."""
+    return f"{model}/{parts} parts" if parts > 1 else model
+
+
+def _torn_models(instance: Instance, apart: Sequence[Workflow]) -> tuple[tuple[MLModel, ...], Restrictions]:
+    """Return the models of the window with the parts of those that are split, allowed wherever the whole is."""
+    wanted = {name for workflow in apart for task in workflow.tasks for name in task.models}
+    sizes = sorted({len(place) for place in instance.places.gpus} - {1})
+    pairs = [(model, parts) for model in instance.models for parts in sizes]
+    split = {_part_name(model.name, parts): (model, parts) for model, parts in pairs}
+    split = {name: pair for name, pair in split.items() if name in wanted}
+    limits = dict(instance.restrictions.model_gpus)
+    limits |= {name: limits[model.name] for name, (model, _) in split.items() if model.name in limits}
+    made = (MLModel(name, part_bytes(model.weight_bytes, parts)) for name, (model, parts) in split.items())
+    return (*instance.models, *made), replace(instance.restrictions, model_gpus=limits)
 
 
 def _torn_workflow(instance: Instance, workflow: Workflow, first: int) -> Workflow:
@@ -74,7 +99,8 @@ def _torn_workflow(instance: Instance, workflow: Workflow, first: int) -> Workfl
 
 def _pieces(task: Task, parts: Sequence[Mapping[str, int]]) -> list[Task]:
     """Return the parts of a task, which wait for nothing yet."""
-    part = replace(task, gpus=1, across=Fraction(1), modes=(), inputs=(), input_bytes=0)
+    models = () if task.modes else tuple(_part_name(name, task.choices[0].parts) for name in task.models)
+    part = replace(task, gpus=1, across=Fraction(1), modes=(), models=models, copies=False, inputs=(), input_bytes=0)
     return [replace(part, name=f"{task.name}/{number}", runtime_us=us) for number, us in enumerate(parts)]
 
 

@@ -125,6 +125,12 @@ def _check_demand(owner: str, models: tuple[str, ...], share: int, memory_bytes:
         raise ValueError(f"{owner}: memory must not be negative")
 
 
+def _check_copies(copies: bool, gpus: int) -> None:
+    """Refuse copies of models on the GPUs of a run that has but one."""
+    if copies and gpus == 1:
+        raise ValueError("copies its models to each of its GPUs and takes 1; allowed is that for several GPUs")
+
+
 @dataclass(frozen=True, slots=True)
 class Mode:
     """One way to run a task: on how many GPUs, and how long that takes; parameters as of a task."""
@@ -132,6 +138,7 @@ class Mode:
     gpus: int
     runtime_us: Mapping[str, int]
     across: Fraction = Fraction(1)
+    copies: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.runtime_us or min(self.runtime_us.values()) < 1:
@@ -139,11 +146,17 @@ class Mode:
         if self.gpus < 1 or self.across < 1 or (self.across != 1 and self.gpus == 1):
             problem = f"takes {self.gpus} GPUs, {self.across} times as long across servers"
             raise ValueError(f"{problem}; allowed are at least 1 and, for several GPUs, at least 1")
+        _check_copies(self.copies, self.gpus)
 
     @property
     def content(self) -> object:
         """A key that equal modes share."""
-        return self.gpus, frozenset(self.runtime_us.items()), self.across
+        return self.gpus, frozenset(self.runtime_us.items()), self.across, self.copies
+
+    @property
+    def parts(self) -> int:
+        """Into how many parts its models are split, one for each GPU; 1 if every GPU holds them whole (rule G2)."""
+        return 1 if self.copies else self.gpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +202,8 @@ class Task:
     modes
         Of a task that runs on one of several numbers of GPUs, ascending by these; run times are then the fastest of
         all modes (see `of_modes`).
+    copies
+        Whether each of several GPUs holds its models whole, in place of a part of each (rule G2).
     """
 
     name: str
@@ -207,6 +222,7 @@ class Task:
     across: Fraction = field(default=Fraction(1), repr=False)
     blocks: tuple[int, ...] = field(default=(), repr=False)
     modes: tuple[Mode, ...] = field(default=(), repr=False)
+    copies: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.runtime_us or min(self.runtime_us.values()) < 1:
@@ -230,9 +246,10 @@ class Task:
             if one.gpus >= other.gpus:
                 problem = f"two modes take {other.gpus} GPUs, or stand out of order"
                 raise ValueError(f"task {self.name}: {problem}; allowed is one for each number, with a time per kind")
-        own = self.gpus, self.across, self.runtime_us
-        if self.modes and own != (self.modes[-1].gpus, Fraction(1), _fastest_of(self.modes)):
+        own = self.gpus, self.across, self.runtime_us, self.copies
+        if self.modes and own != (self.modes[-1].gpus, Fraction(1), _fastest_of(self.modes), False):
             raise ValueError(f"task {self.name}: differs from its modes")
+        _check_copies(self.copies, self.gpus)
         if self.gpus > 1 and (self.share != WHOLE or self.batch is not None or self.stream is not None):
             raise ValueError(f"task {self.name}: takes {self.gpus} GPUs; allowed is a share, batch or stream on 1")
 
@@ -272,7 +289,7 @@ class Task:
         return task
 
     @classmethod
-    def of_modes(cls, name: str, modes: Iterable[Mode], memory_bytes: int = 0) -> Task:
+    def of_modes(cls, name: str, modes: Iterable[Mode], memory_bytes: int = 0, models: tuple[str, ...] = ()) -> Task:
         """Return a task that runs in one of some modes, each of another number of GPUs.
 
         >>> Task.of_modes("train", [Mode(4, {"V100": 12}), Mode(1, {"*": 40})]).runtime_us
@@ -281,9 +298,10 @@ class Task:
         modes = tuple(sorted(modes, key=lambda mode: mode.gpus))
         if len(modes) > 1:
             times, most = _fastest_of(modes), modes[-1].gpus
-            return cls(name, times, memory_bytes=memory_bytes, gpus=most, modes=modes)
+            return cls(name, times, models, memory_bytes=memory_bytes, gpus=most, modes=modes)
         (mode,) = modes
-        return cls(name, mode.runtime_us, memory_bytes=memory_bytes, gpus=mode.gpus, across=mode.across)
+        made = cls(name, mode.runtime_us, models, memory_bytes=memory_bytes)
+        return replace(made, gpus=mode.gpus, across=mode.across, copies=mode.copies)
 
     @classmethod
     def of_stream(
@@ -316,7 +334,7 @@ class Task:
     @property
     def choices(self) -> tuple[Mode, ...]:
         """The ways to run it: its modes, or the one that it has."""
-        return self.modes or (Mode(self.gpus, self.runtime_us, self.across),)
+        return self.modes or (Mode(self.gpus, self.runtime_us, self.across, self.copies),)
 
     @property
     def fastest_us(self) -> int:

@@ -1,6 +1,7 @@
 """Windows with runs on several GPUs: which methods run, in what order and for how long.
 
 Plans come from annealing over orders, small windows from CP-SAT, too; bounds are those of the torn twin, and CP-SAT's.
+Where runs need models annealing knows nothing of them: plans are those that the search begins with, and CP-SAT's.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from truenorth.models.features import require
 from truenorth.models.formulations import gangs as formulations
+from truenorth.models.formulations.gang_loads import pairs_of
 from truenorth.models.formulations.scale import ScaledObjective
 from truenorth.models.formulations.windows import horizon_us
 from truenorth.models.instance import Instance
@@ -25,11 +27,13 @@ from truenorth.solvers.trust import CP_SAT
 if TYPE_CHECKING:
     from truenorth.solvers.bounds.lagrangian.improve import Priced
 
-SUPPORTS = orders.SUPPORTS
+SUPPORTS = formulations.SUPPORTS
+_MOST_PAIRS = 200_000
+"""CP-SAT is asked about windows with no more pairs of uses of a model."""
 
 
-def refuse(instance: Instance) -> None:
-    """Refuse a window that has what no method for runs on several GPUs supports.
+def refuse(instance: Instance, method: Method = Method.AUTO) -> None:
+    """Refuse a window that has what no method for runs on several GPUs supports, or not the one that was asked for.
 
     Raises
     ------
@@ -37,15 +41,22 @@ def refuse(instance: Instance) -> None:
         Naming the features.
     """
     require(instance, "the planner, for runs on several GPUs,", SUPPORTS)
+    if method is Method.MILP:
+        from truenorth.models.formulations import gangs_milp
+
+        require(instance, "milp, for runs on several GPUs,", gangs_milp.SUPPORTS)
 
 
 def improve(search: Search, budget: Budget) -> tuple[tuple[Fraction, str], Priced | None]:
     """Look for plans and proofs; return the best bounds of a formula and of prices: those of the torn twin."""
     instance, shares, counted = search.instance, search.tuning, budget.iterations is not None
-    twin = torn(instance)
-    orders.begin(search)
+    twin, loaded = torn(instance), any(instance.needs)
+    if not loaded:
+        orders.begin(search)
     formula = closed_form.best(twin, search.objective, lambda: shares.formulas_share * search.clock.left_s)
     search.offer_bound(*formula)
+    if loaded:
+        return formula, None if counted else _prove_and_bound(search, twin, budget)
     if counted:
         orders.improve(search, budget.seed, budget.workers, budget.iterations)
         return formula, None
@@ -68,6 +79,26 @@ def improve(search: Search, budget: Budget) -> tuple[tuple[Fraction, str], Price
     if exact and not search.proved:
         _prove(search.in_ticks(), budget)
     return formula, priced
+
+
+def _prove_and_bound(search: Search, twin: Instance, budget: Budget) -> Priced | None:
+    """Put a window in which runs need models to CP-SAT where it is small, and raise the bound of its torn twin."""
+    exact = budget.method in (Method.AUTO, Method.CP_SAT) and pairs_of(search.instance) <= _MOST_PAIRS
+    exact = exact and (budget.method is Method.CP_SAT or search.instance.n_tasks <= search.tuning.exact_tasks)
+    if exact and not search.proved:
+        _prove(search.part(search.tuning.gangs_exact_share * search.clock.left_s).in_ticks(), budget)
+    if search.proved or budget.method is Method.CP_SAT:
+        return None
+    share = search.tuning.gangs_prices_share if exact else 1.0
+    alone = Search(twin, search.objective, search.clock.child(share * search.clock.left_s), tuning=search.tuning)
+    priced = raise_bound(alone)
+    if priced is not None:
+        from truenorth.solvers.bounds.lagrangian.improve import METHOD
+
+        search.offer_bound(priced.bound, METHOD)
+    if exact and not search.proved:
+        _prove(search.in_ticks(), budget)
+    return priced
 
 
 def _anneal_and_bound(search: Search, twin: Instance, budget: Budget) -> Priced | None:

@@ -11,6 +11,7 @@ from fractions import Fraction
 
 from truenorth.models.feasibility import assert_feasible
 from truenorth.models.instance import Instance
+from truenorth.models.metrics import loaded_bytes
 from truenorth.models.objective import Objective, proves, timeline_value
 from truenorth.models.timeline import Timeline
 from truenorth.solvers.clock import Clock
@@ -247,8 +248,7 @@ class Incumbents:
         return None if bound is None or self.bound is None else min(bound, self.bound)
 
     def _load_bytes(self, timeline: Timeline) -> int:
-        weights = self.instance.weight_bytes
-        return sum(int(weights[residency.model]) for residency in timeline.residencies if not residency.initial)
+        return loaded_bytes(self.instance, (stay for stay in timeline.residencies if not stay.initial))
 
     def _report(self) -> None:
         progress = Progress(self.clock.elapsed_s, self.value, self.bound)

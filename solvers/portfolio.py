@@ -132,7 +132,7 @@ def refuse(instance: Instance, method: Method) -> None:
         Naming the features.
     """
     if instance.gangs:
-        gangs.refuse(instance)
+        gangs.refuse(instance, method)
         return
     lanes = lanes_of(instance)
     if lanes is not None:  # what is planned in its place

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -151,7 +151,10 @@ def travel_us(instance: Instance, size_bytes: int, source: int, target: int) -> 
     return min(cluster.network.transfer_us(size_bytes, a, b, a.server == b.server) for a, b in pairs)
 
 
-def ready_us(instance: Instance, task: int, place: int, place_of: Mapping[int, int], end_us: list[int]) -> int:
+_ByTask = Mapping[int, int] | Sequence[int]
+
+
+def ready_us(instance: Instance, task: int, place: int, place_of: _ByTask, end_us: _ByTask) -> int:
     """Return when a task's job is released and its inputs have reached a place, given where what precedes it ran."""
     job = instance.jobs[int(instance.task_job[task])]
     given = job.workflow.tasks[task - int(instance.job_first_task[instance.task_job[task]])]

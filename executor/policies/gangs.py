@@ -4,7 +4,7 @@ FIFO, EASY and conservative backfill (Lifka, 1995; Mu'alem and Feitelson, 2001),
 first as Helios has it (QSSF, SC'21). Run times are those that they are told.
 
 A task waits for GPUs once all that it waits for has ended, and what has to pass behind that. It takes its GPUs when its
-turn comes; its inputs travel then, if they have to, and it starts when they are there.
+turn comes; its inputs travel then, if they have to, models are loaded, and it starts when both are there.
 
 A task that chooses how many GPUs it takes starts where it would end first of what is free; who may reserve looks at
 what becomes free, too, and waits for it if it would end sooner so.
@@ -24,12 +24,13 @@ from numpy.typing import NDArray
 
 from truenorth.executor.policies.line import Line, Waiting
 from truenorth.executor.policies.options import duration, option, switch
+from truenorth.executor.policies.place_loads import PlaceLoads
 from truenorth.executor.policies.room import NO_PLACE, Room
 from truenorth.executor.policy import Knows, Policy
 from truenorth.executor.site import Site
 from truenorth.models import NEVER
 from truenorth.models.cluster import FOREVER
-from truenorth.models.features import MOLDABLE, NO_RULES, Features
+from truenorth.models.features import LOADED, MOLDABLE, NO_RULES, Features
 from truenorth.models.instance import Ints
 
 _FIRST = (-(1 << 62), 0)
@@ -187,6 +188,8 @@ class GangQueue(OneByOne):
         Who waits, in the order in which they came.
     room
         The GPUs that are free.
+    loads
+        The runs that have their places and wait for models.
     size_of
         By class of places: how many GPUs one has.
     """
@@ -201,6 +204,7 @@ class GangQueue(OneByOne):
         self._choosy: dict[tuple[int, ...], bool] = {}
         self.waits: dict[int, None] = {}
         self.room = Room(site)
+        self.loads = PlaceLoads(site)
         self._kinds: dict[int, tuple[int, ...]] = {}
         # Since when each task has waited; who has GPUs, and waits for inputs; whose inputs have come.
         self._since_us: dict[int, int] = {}
@@ -277,34 +281,54 @@ class GangQueue(OneByOne):
         found = (self.room.find_until(kind, self.site.now + row[kind]) for kind in kinds)
         return next((place for place in found if place != NO_PLACE), NO_PLACE)
 
+    def loaded(self, model: int, gpu: int) -> None:
+        """Go on with the run that waited for a model."""
+        task = self.loads.holder(gpu)
+        self._go_on(task)
+        self._see_start(task)
+
     def ending(self, task: int, end_us: int) -> None:
         """Ask who waits anew."""
         self._end_of[task], self._freed = end_us, True
 
     def start(self, task: int, place: int) -> None:
-        """Start a task at a place that is free, or have it keep the place until its inputs are there."""
+        """Have a task get a place that is free; it starts when its inputs and models are there."""
         self.room.take(place)
         self._end_of[task] = self.ends_us(task, place)
         self.site.assign(task, place)
         if self.site.inputs_missing[task]:
             self._expecting.add(task)
-        else:
-            self.site.start(task)
+        self._go_on(task)
         del self.waits[task]
 
+    def _go_on(self, task: int) -> None:
+        """Start a task that has its GPUs if it lacks nothing, or load what it lacks."""
+        if self.site.models:
+            self.loads.go_on(task)
+        elif not self.site.inputs_missing[task]:
+            self.site.start(task)
+
     def ends_us(self, task: int, place: int) -> int:
-        """Return when a task ends that gets a place now, by the run time that is told."""
-        return self.site.now + self.site.inputs_after(task, place) + self.site.run_time(task, place)
+        """Return when a task ends that gets a place now, by the run time that is told; it loads while inputs travel."""
+        waits_us = self.site.inputs_after(task, place)
+        if self.site.needs[self.site.template[task]]:
+            waits_us = max(waits_us, self.loads.missing_us(task, place))
+        return self.site.now + waits_us + self.site.run_time(task, place)
 
     def _start_complete(self) -> None:
-        """Start whose inputs have come; if they took longer than they should the end is another one, too."""
+        """Start whose inputs have come."""
         for task in self._complete:
             self._expecting.remove(task)
-            self.site.start(task)
+            self._go_on(task)
+            self._see_start(task)
+        self._complete.clear()
+
+    def _see_start(self, task: int) -> None:
+        """Note when a task ends, if it has started: inputs and loads may take longer than they should."""
+        if self.site.started_us[task] >= 0:
             end_us = self.site.expected_end(task)
             if end_us != self._end_of[task]:
                 self.ending(task, end_us)
-        self._complete.clear()
 
     def act(self, gpus: Sequence[int]) -> None:
         """Start whose inputs have come, and ask who waits."""
@@ -343,7 +367,7 @@ class InOrder(GangQueue):
     Tasks that can take the same places stand in one line: where one of them does not fit, the others need not be asked.
     """
 
-    supports: ClassVar[Features] = MOLDABLE
+    supports: ClassVar[Features] = LOADED
 
     def __init__(self, blocking: bool = False, reserve_after: int | None = None) -> None:
         self._blocking, self._reserve_after = blocking, reserve_after
@@ -494,10 +518,7 @@ class InOrder(GangQueue):
             return self._ask_first(task, kinds)
         answer = _Answer.NO_PLACE
         # Where one number of GPUs would delay somebody another one may not.
-        for some in [(kind,) for kind in kinds] if choosy else [kinds]:
-            place = self.find(task, some)
-            if place == NO_PLACE:
-                continue
+        for place in self._free_places(task, [(kind,) for kind in kinds] if choosy else [kinds]):
             ends_before = held is None or self.ends_us(task, place) <= held.start_us
             if ends_before or (held is not None and held.leaves_room(place)):
                 self.start(task, place)
@@ -509,10 +530,25 @@ class InOrder(GangQueue):
                 return _Answer.GOES
         return answer
 
+    def _free_places(self, task: int, choices: Sequence[tuple[int, ...]]) -> Iterable[int]:
+        """Return a free place of each of some choices of classes; where the task needs models, by its end there."""
+        found = (place for some in choices if (place := self._find(task, some)) != NO_PLACE)
+        if not self.site.needs[self.site.template[task]]:
+            return found
+        return sorted(found, key=lambda place: self.ends_us(task, place))
+
+    def _find(self, task: int, kinds: tuple[int, ...]) -> int:
+        """Return the free place where a task goes; where it needs models, that where it would end first."""
+        first = self.find(task, kinds)
+        if first == NO_PLACE or not self.site.needs[self.site.template[task]]:
+            return first
+        free = (place for place in self._choice(kinds).place if self.room.is_free(place))
+        return min((first, *free), key=lambda place: self.ends_us(task, place))
+
     def _ask_first(self, task: int, kinds: tuple[int, ...]) -> _Answer:
         """Start a task that may reserve, and chooses, if it would end first in a place that is free."""
         kind, start_us = self._first_to_end(task, kinds)
-        place = self.find(task, (kind,)) if start_us == self.site.now else NO_PLACE
+        place = self._find(task, (kind,)) if start_us == self.site.now else NO_PLACE
         if place == NO_PLACE:
             return self._refuse(task)
         self.start(task, place)

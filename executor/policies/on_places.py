@@ -1,4 +1,4 @@
-"""Policies of single GPUs where runs take several: the same rules on places, for tasks without models.
+"""Policies of single GPUs where runs take several: the same rules on places; `compass` alone knows models there.
 
 `compass`, `hadar` and `rltune` bind a run to a place, idle or not, once all that it waits for is over; `dally` declines
 places that are spread further than need be; `srpt` asks the run first whose job has least left to run, and `ahead` is
@@ -22,15 +22,17 @@ from truenorth.executor.policies.bookings import PlaceBookings, PlaceRows, Place
 from truenorth.executor.policies.central import RemainingWork
 from truenorth.executor.policies.compass import Compass
 from truenorth.executor.policies.dally import AUTO, RECENT, Dally
+from truenorth.executor.policies.eviction import furthest_use_first
 from truenorth.executor.policies.gangs import Conservative, InOrder, OneByOne
 from truenorth.executor.policies.hadar import Hadar, HadarOptions, PriceRange, fitting_window, near_windows
+from truenorth.executor.policies.place_loads import PlaceLoads
 from truenorth.executor.policies.rltune import Rltune, RltuneOptions
 from truenorth.executor.policies.room import NO_PLACE
 from truenorth.executor.policies.srpt import Srpt
 from truenorth.executor.policy import Knows, Policy
 from truenorth.executor.site import Site
 from truenorth.models.cluster import FOREVER
-from truenorth.models.features import MOLDABLE, NO_RULES, TOGETHER, Features
+from truenorth.models.features import LOADED, NO_RULES, TOGETHER, Features
 from truenorth.models.instance import Ints
 
 _US_PER_S = 1_000_000
@@ -162,15 +164,20 @@ class BoundToPlaces(OneByOne):
                 self.ready(task)
         self._look = False
         for first in dict.fromkeys(queue[gpu][0] for each in gpus for gpu in site.places[each] if queue[gpu]):
-            if site.started_us[first] >= 0 or site.inputs_missing[first]:
-                continue
-            if all(queue[gpu][0] == first for gpu in site.places[site.gpu[first]]):
-                if site.stays or site.could_end(first, site.gpu[first]):
-                    site.start(first)
-                else:
-                    site.take_back(first)
-                    self.unbind(first)
-                    self.ready(first)
+            if site.started_us[first] < 0 and all(queue[gpu][0] == first for gpu in site.places[site.gpu[first]]):
+                self.go_on(first)
+
+    def go_on(self, task: int) -> None:
+        """Start a run that stands first on every GPU of its place and lacks nothing; if they go too soon it seeks."""
+        site = self.site
+        if site.inputs_missing[task]:
+            return
+        if site.stays or site.could_end(task, site.gpu[task]):
+            site.start(task)
+        else:
+            site.take_back(task)
+            self.unbind(task)
+            self.ready(task)
 
 
 class InOrderOfBinding(BoundToPlaces):
@@ -193,7 +200,7 @@ class InOrderOfBinding(BoundToPlaces):
             for task in self._end_us:
                 gpus = list(site.places[site.gpu[task]])
                 if site.started_us[task] < 0:
-                    begin_us = max(int(self._free_us[gpus].max()), self._there_us[task])
+                    begin_us = max(int(self._free_us[gpus].max()) + self._loading_us(task), self._there_us[task])
                     end_us = begin_us + site.run_time(task, site.gpu[task])
                 else:
                     end_us = max(now, site.expected_end(task))
@@ -205,10 +212,14 @@ class InOrderOfBinding(BoundToPlaces):
         """Give a task a place behind all that is bound to its GPUs."""
         gpus = list(self.site.places[place])
         self._there_us[task] = self.site.now + self.site.inputs_after(task, place)
-        begin_us = max(int(self.free_us()[gpus].max()), self._there_us[task])
+        begin_us = max(int(self.free_us()[gpus].max()) + self._loading_us(task), self._there_us[task])
         self._end_us[task] = begin_us + self.site.run_time(task, place)
         self._free_us[gpus] = self._end_us[task]
         super().bind(task, place)
+
+    def _loading_us(self, task: int) -> int:
+        """Return how long a run that is bound should load once it has its GPUs."""
+        return 0
 
     def ending(self, task: int, end_us: int) -> None:
         """Foresee all anew."""
@@ -229,21 +240,62 @@ class InOrderOfBinding(BoundToPlaces):
 
 
 class CompassOnPlaces(InOrderOfBinding):
-    """A run goes where it would end first once it is ready: a place is available when the last of its GPUs is."""
+    """A run goes where it would end first once it is ready: a place is available when the last of its GPUs is.
+
+    Models that are not at a place are loaded once its GPUs are free, while inputs travel, and count twice where
+    something has to leave for them; those leave first that no run bound to the GPU needs, then that needed last.
+    """
 
     name: ClassVar[str] = "compass"
-    supports: ClassVar[Features] = MOLDABLE - NO_RULES
+    supports: ClassVar[Features] = LOADED - NO_RULES
+
+    def begin(self, site: Site) -> None:
+        """Begin with nothing bound, and nothing to load."""
+        super().begin(site)
+        self._loads = PlaceLoads(site, lambda gpu, models: furthest_use_first(site, self.queue[gpu], models))
+        # What the loads of each run that is bound should take, as seen when it was.
+        self._load_us: dict[int, int] = {}
 
     def seek(self, task: int) -> bool:
         """Bind a task; of equal places to the lowest."""
-        among, now = self.among(task), self.site.now
-        start_us = now + self.earliest(task, self.free_us() - now)
-        end_us = np.where(start_us <= among.latest_start(self.site), start_us + among.run_us, FOREVER)
+        site, among, free_us = self.site, self.among(task), self.free_us() - self.site.now
+        starts, loads = self.earliest(task, free_us), np.zeros(len(among.place), np.int64)
+        needs = bool(site.needs[site.template[task]])
+        if needs:
+            loads[:] = [self._loads.missing_us(task, place, evicting=2) for place in among.place.tolist()]
+            starts = np.maximum(starts, among.latest(free_us) + loads)
+        in_time = site.now + starts <= among.latest_start(site)
+        end_us = np.where(in_time, starts + among.run_us, FOREVER)
         best = int(end_us.argmin())
         if end_us[best] == FOREVER:
             return False
+        if needs:
+            self._load_us[task] = int(loads[best])
         self.bind(task, int(among.place[best]))
+        if needs:
+            # Its turn may be now, though its inputs still travel.
+            site.touched[site.gpu[task]] = None
         return True
+
+    def _loading_us(self, task: int) -> int:
+        """Return how long its loads should take, as they were seen when it was bound."""
+        return self._load_us.get(task, 0)
+
+    def go_on(self, task: int) -> None:
+        """Have what a run needs loaded, and start it when all is there."""
+        if self.site.models and self.site.stays:
+            self._loads.go_on(task)
+        else:
+            super().go_on(task)
+
+    def loaded(self, model: int, gpu: int) -> None:
+        """Go on with the run that waited for a model."""
+        self.go_on(self._loads.holder(gpu))
+
+    def finished(self, task: int, gpu: int) -> None:
+        """Have its GPUs go on."""
+        super().finished(task, gpu)
+        self._load_us.pop(task, None)
 
 
 class RltuneOnPlaces(InOrderOfBinding):

@@ -22,9 +22,9 @@ from truenorth.executor.execution import NOWHERE
 from truenorth.executor.policies.carrying_out import CarryingOut, Join, Load, Start, Step, leave_out_unused
 from truenorth.executor.policy import Policy
 from truenorth.executor.site import Site
-from truenorth.models import NONE, Instance, Timeline, check
+from truenorth.models import NONE, Instance, Residency, Timeline, check
 from truenorth.models.features import HELD, Feature, Features
-from truenorth.models.metrics import serving_residency
+from truenorth.models.metrics import model_uses, serving_residency
 from truenorth.models.timeline import batch_leaders, file_order, is_eviction
 
 
@@ -59,7 +59,7 @@ class Replay(Policy):
     requests of streams operations begin in the planned order, and no request joins before its planned start.
     """
 
-    supports: ClassVar[Features] = HELD | {Feature.GANGS, Feature.MODES, Feature.DELAYS}
+    supports: ClassVar[Features] = HELD | {Feature.GANGS, Feature.MODES, Feature.SPLITS, Feature.DELAYS}
     knows_paths: ClassVar[bool] = True
     foresees: ClassVar[bool] = True
     serves_streams: ClassVar[bool] = True
@@ -166,6 +166,8 @@ class Replay(Policy):
         operations, residencies = self._operations, self._plan.residencies
         # The first of those that wait for the end of a residency evicts its model.
         leaving = [residencies[other] for other in operations.evicted_by[operation] if other not in self._evicted]
+        if self._instance.gangs:
+            return self._begins_together(operation, leaving)
         evict = [stay.model for stay in leaving if self.site.stays or is_eviction(self._instance, stay)]
         what: Step
         if operation in operations.load_of:
@@ -180,6 +182,44 @@ class Replay(Policy):
         self._evicted.update(operations.evicted_by[operation])
         if operation in operations.load_of:
             self._under_way[gpu] = operation
+        return True
+
+    def _begins_together(self, operation: int, leaving: Sequence[Residency]) -> bool:
+        """Begin a load or a run where some take several GPUs, if all GPUs of its place let it; say whether it has."""
+        site, operations, place = self.site, self._operations, self._operations.gpu_of(operation)
+        residency = operations.load_of.get(operation)
+        going = {(gpu, stay.model) for stay in leaving for gpu in site.places[stay.gpu]}
+        if residency is not None:
+            model = self._plan.residencies[residency].model
+            room_bytes = site.part_bytes(model, place)
+            possible = all(
+                site.state[gpu].refuse_copying() is None
+                and (model not in site.memory[gpu].residents or (gpu, model) in going)
+                for gpu in site.places[place]
+            )
+        else:
+            room_bytes = site.task_bytes[site.template[operation]] if operation < len(site.gpu) else 0
+            possible = operation < len(site.gpu) and not site.inputs_missing[operation]
+            possible = possible and not site.lacks(operation, place)
+            possible = possible and all(not site.state[gpu].runs for gpu in site.places[place])
+            if not site.overlap_loads:
+                possible = possible and all(site.state[gpu].loading == NOWHERE for gpu in site.places[place])
+        if not possible or any(site.state[gpu].refuse_eviction(model) is not None for gpu, model in going):
+            return False
+        freed = dict.fromkeys(site.places[place], 0)
+        for gpu, model in going:
+            if gpu in freed:
+                freed[gpu] += site.memory[gpu].held_bytes(model)
+        if any(site.memory[gpu].free_bytes + freed[gpu] < room_bytes for gpu in freed):
+            return False
+        for stay in leaving:
+            site.evict(stay.gpu, stay.model)
+        if residency is None:
+            site.start(operation)
+        else:
+            site.load(place, self._plan.residencies[residency].model)
+            self._under_way[place] = operation
+        self._evicted.update(operations.evicted_by[operation])
         return True
 
     def _queue_next(self, gpu: int) -> None:
@@ -363,8 +403,8 @@ class _Operations:
     def _uses(self) -> list[set[int]]:
         """Return the batches that use each residency."""
         users: list[set[int]] = [set() for _ in self._plan.residencies]
-        task, model = self._instance.model_uses()
-        serving = serving_residency(self._instance, self._plan, task, model)
+        task, model, where = model_uses(self._instance, self._plan)
+        serving = serving_residency(self._instance, self._plan, task, model, where)
         for user, residency in zip(task.tolist(), serving.tolist(), strict=True):
             users[residency].add(self.leader[user])
         return users
@@ -395,7 +435,8 @@ class _Operations:
             stay = self._plan.residencies[residency]
             if stay.gpu in self.in_order:
                 continue
-            lanes[stay.gpu, True].append(_PlannedSpan(stay.load_start_us, stay.ready_us, operation))
+            for gpu in self._instance.places.gpus[stay.gpu]:
+                lanes[gpu, True].append(_PlannedSpan(stay.load_start_us, stay.ready_us, operation))
         for lane in lanes.values():
             for before, after in _successions(lane):
                 self._order(before.operation, after.operation)
@@ -410,7 +451,8 @@ class _Operations:
             since_us = -1 if stay.initial else stay.load_start_us
             until_us = inf if stay.end_us is None else stay.end_us
             load = self._load_key.get(residency, NOWHERE)
-            held[stay.gpu].append(_PlannedSpan(since_us, until_us, load, residency))
+            for gpu in self._instance.places.gpus[stay.gpu]:
+                held[gpu].append(_PlannedSpan(since_us, until_us, load, residency))
         for gpu, spans in held.items():
             for before, after in () if gpu in self.in_order else _successions(spans):
                 if before.residency == NOWHERE:
@@ -422,6 +464,8 @@ class _Operations:
         """Tie the end of a residency to an operation that takes its room, after everything that uses it."""
         if residency in self._eviction_key:
             self._order(self._eviction_key[residency], operation)
+            return
+        if residency in self.evicted_by[operation]:  # on another GPU of its place
             return
         self.evicted_by[operation].append(residency)
         for before in self._last_of(residency):

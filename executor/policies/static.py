@@ -204,9 +204,8 @@ def _expected_tasks(site: Site, workflows: Sequence[Workflow]) -> list[_Expected
     """
     classes = GPUClasses.of(site.cluster, site.restrictions)
     needs = needed_models(workflows, site.models)
-    load_us = np.array(site.load_us, np.int64).reshape(len(site.models), len(classes.gpus))
     singles = place_classes(Places.of(site.cluster, ()), site.cluster, classes)[1]
-    rows = run_times(workflows, needs, site.models, load_us, classes, singles, site.restrictions)
+    rows = run_times(workflows, needs, site.models, classes, singles, site.restrictions)
     alike: dict[_Shape, list[tuple[list[list[int]], list[Fraction]]]] = {}
     held: dict[_Shape, list[int]] = {}
     first = 0

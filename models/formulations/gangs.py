@@ -1,4 +1,4 @@
-"""Runs on several GPUs in CP-SAT: where each runs, and when; no models.
+"""Runs on several GPUs in CP-SAT: where each runs, and when; for models see `gang_loads`.
 
 Where runs take any GPUs of a server a server is one resource of as many units: which GPUs a run gets is settled
 afterwards, by start (what is free then stays so). Else every GPU is a resource of one unit: also where outputs take
@@ -15,15 +15,16 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from truenorth.models.cluster import ALWAYS, Availability, Interval
-from truenorth.models.features import MOLDABLE, require
+from truenorth.models.features import LOADED, require
 from truenorth.models.formulations.allowance import UNLIMITED, Allowance
+from truenorth.models.formulations.gang_loads import Loads, add_load_hints, add_loads, read_loads
 from truenorth.models.formulations.scale import ScaledObjective
 from truenorth.models.formulations.windows import gap_matrix
 from truenorth.models.instance import Instance, Ints
 from truenorth.models.objective import Term, charges
-from truenorth.models.timeline import Timeline
+from truenorth.models.timeline import Placement, Timeline
 
-SUPPORTS = MOLDABLE
+SUPPORTS = LOADED
 _TERM_BYTES, _TERM_S = 200, 2e-6
 """What a way between two places takes in memory and time, to build and to hand over."""
 
@@ -62,6 +63,8 @@ class GangFormulation:
         Per task: its start, and per option whether it is taken.
     pooled
         Whether servers are the resources.
+    loads
+        How models are loaded; None where no run needs any.
     incumbent
         None: every plan is a solution.
     """
@@ -71,6 +74,7 @@ class GangFormulation:
     start: list[cp_model.IntVar]
     chosen: list[list[cp_model.IntVar]]
     pooled: bool
+    loads: Loads | None = None
     incumbent: None = None
 
 
@@ -103,8 +107,9 @@ def pools(instance: Instance) -> dict[int, tuple[int, ...]] | None:
 
 def is_pooled(instance: Instance) -> bool:
     """Say whether runs take any GPUs of a server, and nothing depends on which."""
-    within_us = instance.transfer_us[..., 1]
-    return instance.cluster.places == "any" and pools(instance) is not None and not within_us.any()
+    if any(instance.needs) or instance.transfer_us[..., 1].any():  # models are on some of the GPUs
+        return False
+    return instance.cluster.places == "any" and pools(instance) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,11 +248,27 @@ def formulate(
                 model.add(begin >= from_us).only_enforce_if(at)
     _wait_for_inputs(model, precedences, start, ends, chosen)
     _share_out(model, use, every, held, there, horizon_us)
+    loads = _load(model, instance, options, start, ends, chosen, horizon_us) if any(instance.needs) else None
     cost = _add_up(model, instance, scaled, ends, horizon_us, least)
     if most is not None:
         model.add(cost <= most).with_name("within")
     model.minimize(cost)
-    return GangFormulation(model, options, start, chosen, pooled)
+    return GangFormulation(model, options, start, chosen, pooled, loads)
+
+
+def _load(
+    model: cp_model.CpModel,
+    instance: Instance,
+    options: Sequence[Sequence[Option]],
+    start: Sequence[cp_model.IntVar],
+    ends: Sequence[cp_model.IntVar],
+    chosen: Sequence[Sequence[cp_model.IntVar]],
+    horizon_us: int,
+) -> Loads:
+    """Have the models of tasks loaded where these run; each option is a place of its own."""
+    each = zip(options, chosen, strict=True)
+    ways = [[(way.place, at) for way, at in zip(some, taken, strict=True)] for some, taken in each]
+    return add_loads(model, instance, start, ends, ways, horizon_us)
 
 
 def _share_out(
@@ -336,11 +357,22 @@ def add_hint(formulation: GangFormulation, instance: Instance, known: Timeline) 
         for way, at in zip(ways, formulation.chosen[task], strict=True):
             here = way.takes == taken if formulation.pooled else way.place == place
             formulation.model.add_hint(at, int(here))
+    if formulation.loads is not None:
+        add_load_hints(formulation.model, formulation.loads, instance, known)
 
 
 def read_timeline(formulation: GangFormulation, instance: Instance, values: list[int]) -> Timeline:
     """Return a solution as a timeline; in pooled servers runs take the lowest GPUs that are free, by start."""
     start_us = np.array([values[var.index] for var in formulation.start], np.int64)
+    if formulation.loads is not None:
+        each = zip(formulation.options, formulation.chosen, start_us.tolist(), strict=True)
+        runs = [
+            Placement(task, way.place, begin, begin + way.run_us)
+            for task, (ways, chosen, begin) in enumerate(each)
+            for way, at in zip(ways, chosen, strict=True)
+            if values[at.index]
+        ]
+        return read_loads(formulation.loads, instance, runs, lambda var: values[var.index])
     servers, among, run_us = pools(instance), [], []
     for ways, chosen in zip(formulation.options, formulation.chosen, strict=True):
         way = next(way for way, at in zip(ways, chosen, strict=True) if values[at.index])

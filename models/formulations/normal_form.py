@@ -23,7 +23,7 @@ class Chain:
     Parameters
     ----------
     model, gpu
-        Indices in the instance.
+        Indices in the instance; `gpu` may be a place of several, over which the model is split.
     load_start_us
         0 if initial.
     initial
@@ -48,7 +48,7 @@ def serving_chains(instance: Instance, timeline: Timeline) -> list[tuple[Residen
     Needs are numbered as `Instance.model_uses` lists them. Residencies that serve nothing are left out.
     """
     task, model = instance.model_uses()
-    serving = serving_residency(instance, timeline, task, model)
+    serving = serving_residency(instance, timeline, task, model, timeline.place[task])
     served: dict[int, list[int]] = {}
     for need in np.argsort(timeline.start_us[task], kind="stable"):
         served.setdefault(int(serving[need]), []).append(int(need))
@@ -117,7 +117,12 @@ class _MemoryReplay:
         self.instance = instance
         working = instance.template_memory[instance.task_template].tolist() if not instance.one_at_a_time else ()
         self.runs = sorted(
-            ((run.start_us, run.end_us, run.gpu, working[run.task]) for run in placements if working[run.task])
+            (
+                (run.start_us, run.end_us, gpu, working[run.task])
+                for run in placements
+                if working[run.task]
+                for gpu in instance.places.gpus[run.gpu]
+            )
             if working
             else ()
         )
@@ -145,8 +150,9 @@ class _MemoryReplay:
             kept.needed_until_us = chain.last_end_us
             return
         now = chain.load_start_us
-        if kept is not None:
-            self._evict(kept, now)
+        for stay in tuple(self.staying):
+            if stay.residency.model == chain.model and self._touch(stay, chain.gpu):
+                self._evict(stay, now)
         self._make_room(chain, position)
         ready = 0 if chain.initial else now + self.instance.load_time(chain.model, chain.gpu)
         slot = self._free_slot(chain) if chain.slots else None
@@ -165,7 +171,7 @@ class _MemoryReplay:
         start_us, _, gpu, _ = run = self.runs.pop(0)
         self.begun = [other for other in self.begun if other[1] > start_us] + [run]
         for stay in sorted(self.staying, key=lambda stay: -self._next_load(stay, position - 1)):
-            here = stay.residency.gpu == gpu
+            here = self._touch(stay, gpu)
             if here and self._overfull(gpu, [], start_us) and stay.needed_until_us <= start_us:
                 self._evict(stay, start_us)
 
@@ -175,7 +181,7 @@ class _MemoryReplay:
         # Belady: what is loaded last again leaves first, so that no later load is needed in vain.
         for stay in sorted(self.staying, key=lambda stay: -self._next_load(stay, position)):
             same_model = stay.residency.model == chain.model and self._too_many(chain)
-            same_gpu = stay.residency.gpu == chain.gpu and self._too_full(chain)
+            same_gpu = self._touch(stay, chain.gpu) and self._too_full(chain, stay)
             in_the_way = same_model or (same_gpu and (not chain.slots or stay.residency.slot in chain.slots))
             if in_the_way and stay.needed_until_us <= now:
                 self._evict(stay, now)
@@ -188,16 +194,25 @@ class _MemoryReplay:
                 return later
         return len(self.coming)
 
-    def _too_full(self, chain: Chain) -> bool:
+    def _touch(self, stay: _KeptResidency, place: int) -> bool:
+        """Say whether a residency is on a GPU of a place."""
+        here, gpus = stay.residency.gpu, self.instance.places.gpus
+        return here == place or not set(gpus[here]).isdisjoint(gpus[place])
+
+    def _too_full(self, chain: Chain, stay: _KeptResidency) -> bool:
+        """Say whether a model lacks room on a GPU that would have more of it without a residency."""
         if chain.slots:
             return self._free_slot(chain) is None
-        return self._overfull(chain.gpu, [chain.model], chain.load_start_us)
+        size, gpus = self.instance.held_bytes(chain.model, chain.gpu), self.instance.places.gpus
+        common = set(gpus[chain.gpu]).intersection(gpus[stay.residency.gpu])
+        return any(self._overfull(gpu, [size], chain.load_start_us) for gpu in common)
 
     def _overfull(self, gpu: int, more: list[int], now: int) -> bool:
-        """Say whether the models on a GPU, and more of them, exceed its memory beside what runs hold now."""
-        held = [stay.residency.model for stay in self.staying if stay.residency.gpu == gpu] + more
+        """Say whether the models on a GPU, and more bytes, exceed its memory beside what runs hold now."""
+        stays = (stay.residency for stay in self.staying if self._touch(stay, gpu))
+        held = [self.instance.held_bytes(stay.model, stay.gpu) for stay in stays] + more
         working = sum(size for _, end, where, size in self.begun if where == gpu and end > now)
-        return not self.instance.cluster.gpus[gpu].fits((int(self.instance.weight_bytes[m]) for m in held), working)
+        return not self.instance.cluster.gpus[gpu].fits(held, working)
 
     def _too_many(self, chain: Chain) -> bool:
         most = self.instance.restrictions.max_replicas.get(self.instance.models[chain.model].name)

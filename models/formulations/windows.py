@@ -243,6 +243,7 @@ def horizon_us(instance: Instance) -> int:
     run, load = _longest_runs(instance), instance.load_us.max(axis=1, initial=0)
     gap = instance.transfer_us.max(axis=(1, 2, 3), initial=0) + instance.delay_us
     per_template = np.array([sum(int(load[model]) for model in needed) for needed in instance.needs], np.int64)
+    per_template *= instance.template_gpus  # copies may be loaded one after the other
     per_template += np.array([sum(int(gap[edge]) for _, edge in row) for row in instance.inputs], np.int64)
     per_template += instance.input_us
     comes_us = max(gpu.available.intervals[-1][0] for gpu in instance.cluster.gpus)

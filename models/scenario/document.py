@@ -46,7 +46,7 @@ from truenorth.models.scenario.quantities import (
     read_edge_size,
 )
 from truenorth.models.scenario.section import Section, kind_of, problem, refuse_empty
-from truenorth.models.scenario.stream_section import StreamSection, for_every_kind
+from truenorth.models.scenario.stream_section import StreamSection, WeightRule, for_every_kind
 from truenorth.models.streams import ANY_KIND
 
 
@@ -293,6 +293,9 @@ _Edge = Annotated[EdgeSection, BeforeValidator(_edge, EdgeSize | EdgeSection | N
 _After = Annotated[dict[Name, _Edge], BeforeValidator(_edges, list[Name] | dict[Name, EdgeSize | EdgeSection | None])]
 
 
+_WEIGHTS = "Whether each of several GPUs holds a part of its models (split) or all of them (copy)."
+
+
 class TaskModeSection(Section):
     """One way to run a task: on how many GPUs, and how long that takes."""
 
@@ -301,17 +304,20 @@ class TaskModeSection(Section):
     across: PositiveNumber = Field(
         default=1, validate_default=True, description="Factor on the run time where its GPUs are in several servers."
     )
+    weights: WeightRule = Field(default="split", description=_WEIGHTS)
 
     @model_validator(mode="after")
     def _across_servers(self) -> TaskModeSection:
-        _check_across(self.across, self.gpus)
+        _check_mode(self.across, self.weights, self.gpus)
         return self
 
 
-def _check_across(across: Fraction, gpus: int) -> None:
-    """Refuse a factor below 1, and one of a single GPU."""
+def _check_mode(across: Fraction, weights: str, gpus: int) -> None:
+    """Refuse a factor below 1, and what only runs on several GPUs have."""
     if across < 1 or (across != 1 and gpus == 1):
         raise problem(f"is {across}; allowed is at least 1, of a task on several gpus", "across")
+    if weights == "copy" and gpus == 1:
+        raise problem("is copy; allowed is that of a task on several gpus", "weights")
 
 
 def _differ(modes: tuple[TaskModeSection, ...]) -> tuple[TaskModeSection, ...]:
@@ -378,8 +384,9 @@ class TaskSection(Section):
     across: PositiveNumber = Field(
         default=1, validate_default=True, description="Factor on its run time where its GPUs are in several servers."
     )
+    weights: WeightRule = Field(default="split", description=_WEIGHTS)
     modes: _TaskModes | None = Field(
-        default=None, description="Ways to run it, of which a plan chooses one: each gpus, runtime, across."
+        default=None, description="Ways to run it, of which a plan chooses one: each gpus, runtime, across, weights."
     )
 
     def _says_of(self, keys: Set[str]) -> set[str]:
@@ -388,16 +395,16 @@ class TaskSection(Section):
 
     @model_validator(mode="after")
     def _on_several_gpus(self) -> TaskSection:
-        _check_across(self.across, self.gpus)
-        others = self._says_of({"models", "share", "batch", "stream"})
-        beside = others | self._says_of({"gpus", "across"})
+        _check_mode(self.across, self.weights, self.gpus)
+        others = self._says_of({"share", "batch", "stream"})
+        beside = others | self._says_of({"gpus", "across", "weights"})
         if self.modes is not None and beside:
             key = min(beside)
-            beside_them = "memory beside modes, output, after and input, and gpus and across in each"
+            beside_them = "models, memory, output, after and input beside modes, and gpus, across and weights in each"
             raise problem(f"has modes and {key}; allowed is {beside_them}", key)
         if self.gpus > 1 and others:
             key = min(others)
-            with_it = "runtime, memory, across, output, after and input with it"
+            with_it = "runtime, models, memory, across, weights, output, after and input with it"
             raise problem(f"has gpus: {self.gpus} and {key}; allowed is {with_it}", key)
         return self
 

@@ -21,7 +21,7 @@ from truenorth.models.scenario.errors import FieldError, blame
 from truenorth.models.scenario.quantities import MAX_TIME_US
 from truenorth.models.stream_tables import StreamTables
 from truenorth.models.streams import PICOSECONDS, Tokens
-from truenorth.models.tables import GPUClasses
+from truenorth.models.tables import GPUClasses, part_bytes
 from truenorth.models.workload import Job, MLModel, Task, Workflow, sizes_of
 
 MAX_TASKS = 20_000_000
@@ -41,18 +41,32 @@ def check_models(document: ScenarioDocument, cluster: Cluster) -> None:
     """
     gpus = one_of_each(cluster)
     largest = max(max(gpu.slots, default=gpu.memory_bytes) for gpu in gpus)
+    most_parts = _most_parts(document)
     for name, section in document.models.items():
-        where = ("models", name, "weights")
-        fitting = [gpu for gpu in gpus if gpu.fits([section.weights])]
+        where, parts = ("models", name, "weights"), most_parts.get(name, 1)
+        sizes = (section.weights, part_bytes(section.weights, parts))
+        fitting = [(gpu, size) for gpu in gpus for size in sizes if gpu.fits([size])]
         if not fitting:
             place = "slot" if any(gpu.slots for gpu in gpus) else "GPU"
-            problem = f"{section.weights} bytes are larger than every {place}; allowed are at most {largest} bytes"
-            raise FieldError(where, problem)
-        slowest = max(fitting, key=lambda gpu: gpu.load_us(section.weights))
-        load_us = slowest.load_us(section.weights)
+            split = f", split over {parts} GPUs {sizes[1]}," if parts > 1 else ""
+            problem = f"{section.weights} bytes{split} are larger than every {place}"
+            raise FieldError(where, f"{problem}; allowed are at most {largest} bytes{' on each' if split else ''}")
+        slowest, size = max(fitting, key=lambda pair: pair[0].load_us(pair[1]))
+        load_us = slowest.load_us(size)
         if load_us > MAX_TIME_US:
             problem = f"take {load_us} us to load on {slowest.id}; allowed are at most {MAX_TIME_US} us"
             raise FieldError(where, problem)
+
+
+def _most_parts(document: ScenarioDocument) -> dict[str, int]:
+    """Return, by model, the most GPUs over which a task splits it; nothing of models that are nowhere split."""
+    most: dict[str, int] = {}
+    for workflow in document.workflows.values():
+        for task in workflow.tasks.values():
+            split = [mode.gpus for mode in task.modes or (task,) if mode.weights == "split"]
+            for name in task.models:
+                most[name] = max(most.get(name, 1), *split, 1)
+    return most
 
 
 def check_transfers(document: ScenarioDocument, cluster: Cluster, workflows: Sequence[Workflow]) -> None:

@@ -72,6 +72,7 @@ def timeline_document(instance: Instance, timeline: Timeline, header: TimelineHe
     objective = None if header.objective is None else {"name": header.objective, "value": header.value}
     limited = {} if timeline.served is None else timeline.served.limits
     limits = {instance.cluster.gpus[gpu].id: limit for gpu, limit in limited.items()}
+    places = _place_names(instance)
     return {
         "schema_version": SCHEMA_VERSION,
         "scenario_hash": scenario_hash(instance),
@@ -81,7 +82,7 @@ def timeline_document(instance: Instance, timeline: Timeline, header: TimelineHe
         "realised": timeline.realised,
         **({"limits": limits} if limits else {}),
         "tasks": list(_tasks(instance, timeline)),
-        "residencies": [_residency(instance, residency) for residency in timeline.residencies],
+        "residencies": [_residency(instance, places, residency) for residency in timeline.residencies],
     }
 
 
@@ -97,9 +98,7 @@ def write_timeline(path: str | Path, instance: Instance, timeline: Timeline, hea
 
 
 def _tasks(instance: Instance, timeline: Timeline) -> Iterator[dict[str, Any]]:
-    gpus = [gpu.id for gpu in instance.cluster.gpus]
-    places: list[str | list[str]] = [[gpus[gpu] for gpu in place] for place in instance.places.gpus]
-    places[: len(gpus)] = gpus
+    gpus, places = [gpu.id for gpu in instance.cluster.gpus], _place_names(instance)
     first_task = instance.job_first_task.tolist()
     names = [[task.name for task in workflow.tasks] for workflow in instance.workflows]
     workflow_of = instance.job_workflow.tolist()
@@ -141,9 +140,15 @@ def _request(instance: Instance, timeline: Timeline, task: int) -> dict[str, str
     return entry
 
 
-def _residency(instance: Instance, residency: Residency) -> dict[str, Scalar]:
-    entry: dict[str, Scalar] = {
-        "gpu": instance.cluster.gpus[residency.gpu].id,
+def _place_names(instance: Instance) -> list[str | list[str]]:
+    """Return how a file names each place: a GPU, or a list of them."""
+    gpus = [gpu.id for gpu in instance.cluster.gpus]
+    return [*gpus, *([gpus[gpu] for gpu in place] for place in instance.places.gpus[len(gpus) :])]
+
+
+def _residency(instance: Instance, places: Sequence[str | list[str]], residency: Residency) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "gpu": places[residency.gpu],
         "model": instance.models[residency.model].name,
         "slot": residency.slot,
         "load_start_us": residency.load_start_us,
@@ -185,7 +190,7 @@ class _AttemptEntry(Section):
 
 
 def _gpus(value: object) -> object:
-    """Read where a task runs: a GPU, or several."""
+    """Read where a task runs, or a model is: a GPU, or several."""
     if isinstance(value, str) or (isinstance(value, list) and value and all(isinstance(gpu, str) for gpu in value)):
         return value
     raise problem(f"{kind_of(value)} stands here; allowed is a GPU, or a list of them")
@@ -210,7 +215,7 @@ class _TaskEntry(Section):
 class _ResidencyEntry(Section):
     model_config = ConfigDict(strict=True)
 
-    gpu: str
+    gpu: Annotated[str | list[str], PlainValidator(_gpus)]
     model: str
     slot: Annotated[int, Field(ge=0, le=10**6)] | None = None
     load_start_us: _Instant
@@ -378,7 +383,7 @@ def _residencies(entries: Sequence[_ResidencyEntry], instance: Instance) -> Iter
     gpus = {gpu.id: index for index, gpu in enumerate(instance.cluster.gpus)}
     models = {model.name: index for index, model in enumerate(instance.models)}
     for position, entry in enumerate(entries):
-        gpu = _known("GPU", entry.gpu, gpus, ("residencies", position, "gpu"))
+        gpu = _place(entry.gpu, instance, gpus, ("residencies", position, "gpu"))
         model = _known("model", entry.model, models, ("residencies", position, "model"))
         yield Residency(model, gpu, entry.load_start_us, entry.ready_us, entry.end_us, entry.slot, entry.initial)
 

@@ -108,6 +108,7 @@ _Budget = Annotated[
     str, PlainValidator(_one_of("separate", "shared")), WithJsonSchema({"enum": ["separate", "shared"]})
 ]
 _Growth = Annotated[str, PlainValidator(_one_of("reserved", "grows")), WithJsonSchema({"enum": ["reserved", "grows"]})]
+WeightRule = Annotated[str, PlainValidator(_one_of("split", "copy")), WithJsonSchema({"enum": ["split", "copy"]})]
 _Cache = Annotated[str, PlainValidator(_one_of("none", "node")), WithJsonSchema({"enum": ["none", "node"]})]
 _Budgets = Annotated[
     dict[Name, _Budget], BeforeValidator(for_every_kind, _Budget | dict[Name, _Budget]), refuse_empty("kind")

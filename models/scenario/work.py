@@ -104,11 +104,14 @@ def _task(document: ScenarioDocument, classes: _Classes, workflow: str, section:
     if task.stream is not None:
         return _request(classes, where, task, inputs)
     if task.modes is not None:
-        modes = (Mode(mode.gpus, mode.runtime, mode.across) for mode in task.modes)
-        return replace(Task.of_modes(name, modes, task.memory), inputs=inputs, input_bytes=task.input)
+        modes = (Mode(mode.gpus, mode.runtime, mode.across, mode.weights == "copy") for mode in task.modes)
+        with blame((*where, "models"), "each model once"):
+            made = Task.of_modes(name, modes, task.memory, task.models)
+        return replace(made, inputs=inputs, input_bytes=task.input)
     with blame((*where, "models"), "each model once"):
         plain = Task(name, task.runtime or {}, task.models, inputs, task.share, task.memory, None, task.input)
-        return replace(plain, gpus=task.gpus, across=task.across) if task.gpus > 1 else plain
+        copies = task.weights == "copy"
+        return replace(plain, gpus=task.gpus, across=task.across, copies=copies) if task.gpus > 1 else plain
 
 
 def _request(classes: _Classes, where: Where, task: TaskSection, inputs: tuple[Edge, ...]) -> Task:
@@ -214,7 +217,8 @@ def _attributes(task: Task) -> dict[str, Any]:
         return {**_request_attributes(task), **given}
     held = {"memory": f"{task.memory_bytes} B"} if task.memory_bytes else {}
     if task.modes:
-        return {"modes": [_mode_attributes(mode) for mode in task.modes], **given, **held}
+        needed = {"models": list(task.models)} if task.models else {}
+        return {**needed, "modes": [_mode_attributes(mode) for mode in task.modes], **given, **held}
     asked: dict[str, Any] = {"models": list(task.models), "runtime": _runtime_text(task.runtime_us), **given}
     if task.share != WHOLE:
         asked["share"] = task.share / WHOLE
@@ -222,13 +226,16 @@ def _attributes(task: Task) -> dict[str, Any]:
         asked["gpus"] = task.gpus
     if task.across != 1:
         asked["across"] = float(task.across)
+    if task.copies:
+        asked["weights"] = "copy"
     return asked | held
 
 
 def _mode_attributes(mode: Mode) -> dict[str, Any]:
     """Return a way to run a task, with the keys of a scenario file."""
     across = {} if mode.across == 1 else {"across": float(mode.across)}
-    return {"gpus": mode.gpus, "runtime": _runtime_text(mode.runtime_us), **across}
+    copy = {"weights": "copy"} if mode.copies else {}
+    return {"gpus": mode.gpus, "runtime": _runtime_text(mode.runtime_us), **across, **copy}
 
 
 def _runtime_text(runtime_us: Mapping[str, int]) -> str | dict[str, str]:

@@ -108,7 +108,7 @@ def checked(objective: Objective, instance: Instance, file: PlanFile) -> Checked
     UnsupportedInstanceError
         If the window has a feature whose rules the checker does not know.
     """
-    require(instance, "the checker", HELD | {Feature.GANGS, Feature.MODES, Feature.DELAYS})
+    require(instance, "the checker", HELD | {Feature.GANGS, Feature.MODES, Feature.SPLITS, Feature.DELAYS})
     timeline = file.timeline
     value = None
     if bool((timeline.place != UNPLACED).all()):

@@ -12,7 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from truenorth.executor import IllegalActionError, Knows, NoiseError, PolicyError, StalledError
-from truenorth.executor.policies.parse import suited
+from truenorth.executor.policies.on_places import rule_on_places
+from truenorth.executor.policies.parse import POLICIES, suited
 from truenorth.models.errors import QuestionError
 from truenorth.models.features import SEVERAL_AT_A_TIME, Feature, missing
 from truenorth.models.instance import UnsupportedInstanceError
@@ -392,7 +393,9 @@ def _default_policies(scenario: Scenario, noise: str | None) -> tuple[str, ...]:
     if scenario.instance.streams is not None:
         return (*suited(scenario.instance), *STREAM_POLICIES)
     if scenario.instance.gangs:
-        return GANG_POLICIES if noise is None else (OFFLINE_POLICIES[0], *GANG_POLICIES)
+        rules = {name: rule_on_places(POLICIES[name]) for name in GANG_POLICIES}
+        able = tuple(name for name, rule in rules.items() if not missing(scenario.instance, rule.supports))
+        return able if noise is None or any(scenario.instance.needs) else (OFFLINE_POLICIES[0], *able)
     told_wrongly = () if noise is None else OFFLINE_POLICIES
     batching = BATCHING_POLICIES if scenario.instance.batches else ()
     quick = (policy for policy in DEFAULT_POLICIES if policy != AHEAD or _lists_are_short(scenario))

@@ -223,6 +223,8 @@ CACHING_STARTS = ("prefix_affinity:precise=on", "least_delay")
 """Before these, where nodes cache prefixes."""
 GANG_STARTS = ("sjf", "qssf", "easy")
 """In place of them, where tasks run on several GPUs."""
+LOADING_STARTS = ("compass", "fifo")
+"""Besides, where these need models."""
 
 _S_PER_TASK = 2e-5
 """No policy is simulated in fewer seconds per task, so without that much time it is not begun."""
@@ -241,7 +243,7 @@ def starts_for(instance: Instance, seed: int, given: Sequence[Timeline] | None =
         if instance.streams is not None and instance.streams.prefixes is not None:
             policies = (*CACHING_STARTS, *policies)
         if instance.gangs:
-            policies = GANG_STARTS
+            policies = (*GANG_STARTS, *LOADING_STARTS) if any(instance.needs) else GANG_STARTS
         for name in (*BATCHING_STARTS, *policies) if instance.batches else policies:
             # A simulation that cannot end in time gives no plan at all.
             if left_s() <= _S_PER_TASK * instance.n_tasks:

@@ -143,7 +143,7 @@ class WithTimelines(Answer):
         instance, timeline = shown.instance, shown.timeline
         rows = [
             (
-                instance.cluster.gpus[residency.gpu].id,
+                instance.place_name(residency.gpu),
                 instance.models[residency.model].name,
                 residency.slot,
                 residency.load_start_us / MICROSECONDS_PER_SECOND,

@@ -152,7 +152,7 @@ def rows_of(instance: Instance, timeline: Timeline) -> BarRows:
     rows = []
     for gpu in gpus:
         device = instance.cluster.gpus[gpu]
-        here = [residency for residency in timeline.residencies if residency.gpu == gpu]
+        here = _on(instance, timeline, gpu)
         lanes = (
             BarLane("compute", 0.42, _runs(instance, runs[gpu])),
             BarLane("copy", 0.18, _loads(here), hatched=True),
@@ -172,11 +172,15 @@ def rows_of_both(instance: Instance, predicted: Timeline, measured: Timeline) ->
         device = instance.cluster.gpus[gpu]
         runs = [BarLane(f"compute, {how}", 0.3, _runs(instance, run[how][gpu])) for how in both]
         loads = [
-            BarLane(f"copy, {how}", 0.2, _loads(r for r in line.residencies if r.gpu == gpu), hatched=True)
-            for how, line in both.items()
+            BarLane(f"copy, {how}", 0.2, _loads(_on(instance, line, gpu)), hatched=True) for how, line in both.items()
         ]
         rows.append(GPUBars(f"{device.id} ({device.kind})", (*runs, *loads)))
     return BarRows(tuple(rows), _last_us(both.values()), _named(instance, list(both.values())), left_out)
+
+
+def _on(instance: Instance, timeline: Timeline, gpu: int) -> list[Residency]:
+    """Return the residencies of which a GPU has a part, or all."""
+    return [residency for residency in timeline.residencies if gpu in instance.places.gpus[residency.gpu]]
 
 
 def _last_us(timelines: Iterable[Timeline]) -> int:
@@ -197,7 +201,8 @@ def _drawn_gpus(instance: Instance, timelines: Sequence[Timeline]) -> tuple[list
         each, gpus = instance.places.members(timeline.place[placed])
         work += np.bincount(gpus, run_us[each], instance.n_gpus)
         for residency in timeline.residencies:
-            work[residency.gpu] += 0 if residency.initial else residency.ready_us - residency.load_start_us
+            loaded_us = 0 if residency.initial else residency.ready_us - residency.load_start_us
+            work[list(instance.places.gpus[residency.gpu])] += loaded_us
     busy = int(np.count_nonzero(work))
     kept = sorted(np.argsort(-work, kind="stable")[: max(1, min(busy, MOST_ROWS))].tolist())
     parts = [f"{busy - len(kept)} that are less busy"] if busy > len(kept) else []
@@ -228,7 +233,7 @@ def _memory(instance: Instance, device: GPU, here: Sequence[Residency], until_us
     bars: list[Bar] = []
     for stay, start_us, end_us, floor in _in_slots(device, stays) if device.slots else _stack(instance, stays):
         model = stay.residency.model
-        low, high = floor / memory, (floor + int(instance.weight_bytes[model])) / memory
+        low, high = floor / memory, (floor + instance.held_bytes(model, stay.residency.gpu)) / memory
         ready_us = min(max(stay.residency.ready_us, start_us), end_us)
         if start_us < ready_us:
             bars.append(Bar(start_us, ready_us, model, "", low, high, _LOADING))
@@ -273,7 +278,7 @@ def _stack(instance: Instance, stays: Sequence[_ShownResidency]) -> list[_Piece]
             else:
                 latest[stay] = len(pieces)
                 pieces.append((stay, start_us, end_us, floor))
-            floor += int(instance.weight_bytes[stay.residency.model])
+            floor += instance.held_bytes(stay.residency.model, stay.residency.gpu)
     return pieces
 
 

@@ -105,7 +105,7 @@ class TimelineShown:
     instance
         Index of the one it belongs to.
     residencies
-        GPU, model, start of the load, ready, end, slot, initial.
+        GPU or place, model, start of the load, ready, end, slot, initial.
     members, low, high
         Unless every task has its GPU for itself: the size of the batch that a task leads, 0 for one of another's, and
         its place in the compute lane.
@@ -300,13 +300,14 @@ def _loads(instance: Instance, timeline: Timeline, first: int) -> list[dict[str,
     return [
         _slice(
             f"load {instance.models[r.model].name}",
-            first + r.gpu,
+            first + gpu,
             _COPY,
             r.load_start_us,
             r.ready_us,
             {"evicted_us": r.end_us},
         )
         for r in loads
+        for gpu in instance.places.gpus[r.gpu]
     ]
 
 
@@ -314,10 +315,11 @@ def _memory(instance: Instance, timeline: Timeline, first: int) -> list[dict[str
     """Count, per GPU, the gigabytes of weights held after each change."""
     changes: list[tuple[int, int, int]] = []
     for residency in timeline.residencies:
-        weight = int(instance.weight_bytes[residency.model])
-        changes.append((residency.load_start_us, residency.gpu, weight))
-        if residency.end_us is not None:
-            changes.append((residency.end_us, residency.gpu, -weight))
+        weight = instance.held_bytes(residency.model, residency.gpu)
+        for gpu in instance.places.gpus[residency.gpu]:
+            changes.append((residency.load_start_us, gpu, weight))
+            if residency.end_us is not None:
+                changes.append((residency.end_us, gpu, -weight))
     held = [0] * instance.n_gpus
     events = []
     for instant, gpu, change in sorted(changes):

@@ -210,13 +210,14 @@ def test_a_policy_without_such_runs_refuses_them_and_names_those_with() -> None:
         simulate(_with_an_urgent_one(), parse_policy("compass"))
 
 
-def test_policies_for_such_runs_refuse_models() -> None:
+def test_policies_for_such_runs_load_models_of_runs_on_one_gpu_too() -> None:
     from tests.instances import instance, task
     from truenorth.models import Job, Workflow
 
     loaded = instance([Job(Workflow("w", (task("run", 5, ["m"]),)), 0)], {"m": 1})
-    with pytest.raises(PolicyError, match="policy easy has no support for models"):
-        simulate(loaded, parse_policy("easy"))
+    assert simulate(loaded, parse_policy("easy")).start_us.tolist() == [1]
+    with pytest.raises(PolicyError, match="policy conservative has no support for models"):
+        simulate(loaded, parse_policy("conservative"))
 
 
 @pytest.mark.parametrize("seed", range(25))

@@ -26,7 +26,7 @@ from truenorth.models import (
     measure,
     timeline_value,
 )
-from truenorth.models.metrics import hit_rate, serving_residency
+from truenorth.models.metrics import hit_rate, model_uses, serving_residency
 from truenorth.models.objective import reported_value
 from truenorth.models.slo import quantile_rank
 
@@ -236,7 +236,7 @@ class TestServingResidency:
         for starts, expected in (((9, 13), [0, 2, 1, 2]), ((12, 3), [0, 2, -1, -1]), ((4, 10**6), [0, -1, 1, 2])):
             runs = [Placement(t, 0, start, start + 1) for t, start in enumerate(starts)]
             timeline = replace(Timeline.build(2, runs, []), residencies=stays)
-            assert serving_residency(instance, timeline, task, model).tolist() == expected
+            assert serving_residency(instance, timeline, task, model, timeline.place[task]).tolist() == expected
 
     def test_times_near_the_end_of_64_bits_do_not_wrap(self) -> None:
         # Times of 2^62 on GPU 3 of a packed (place, time) key would leave 64 bits.
@@ -244,6 +244,6 @@ class TestServingResidency:
         instance = make.instance([Job(make.chain(make.task("t", 1, ["a"])), 0)], {"a": 4}, make.cluster(4))
         stays = tuple(Residency(0, gpu, late - 4 * gpu - 4, late - 4 * gpu) for gpu in range(4))
         timeline = replace(Timeline.build(1, [Placement(0, 3, late - 12, late - 11)], []), residencies=stays)
-        assert serving_residency(instance, timeline, *instance.model_uses()).tolist() == [3]
+        assert serving_residency(instance, timeline, *model_uses(instance, timeline)).tolist() == [3]
         early = replace(timeline, start_us=np.array([late - 13]))
-        assert serving_residency(instance, early, *instance.model_uses()).tolist() == [-1]
+        assert serving_residency(instance, early, *model_uses(instance, early)).tolist() == [-1]

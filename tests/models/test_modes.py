@@ -95,7 +95,18 @@ def test_one_mode_is_a_task_without_a_choice(tmp_path: Path) -> None:
             "run.modes[0].across: is 2; allowed is at least 1, of a task on several",
         ),
         ("[{gpus: 2}]", "run.modes[0]: key 'runtime' is missing"),
-        (f"{MODES}, gpus: 2", "run.gpus: has modes and gpus; allowed is memory beside modes"),
+        (
+            f"{MODES}, gpus: 2",
+            "run.gpus: has modes and gpus; allowed is models, memory, output, after and input",
+        ),
+        (
+            "[{gpus: 1, runtime: 1 s, weights: copy}]",
+            "run.modes[0].weights: is copy; allowed is that of a task on",
+        ),
+        (
+            "[{gpus: 2, runtime: 1 s, weights: half}]",
+            "run.modes[0].weights: 'half' is unknown; allowed are split",
+        ),
         (f"{MODES}, share: 0.5", "run.share: has modes and share"),
         (
             f"{MODES}, runtime: 3 s",

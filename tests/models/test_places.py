@@ -74,9 +74,10 @@ def test_what_several_gpus_cannot_have_yet_is_refused() -> None:
     pair = job(2, 5)
     with pytest.raises(InstanceError, match="there is no place of 3 GPUs"):
         window(job(3, 5), on=servers(2, 2))
-    loaded = replace(task("run", 5, ["m"]), gpus=2)
-    with pytest.raises(InstanceError, match="takes 2 GPUs and needs models"):
-        instance([Job(Workflow("w", (loaded,)), 0)], {"m": 1}, servers(1, 2))
+    loaded, slotted = replace(task("run", 5, ["m"]), gpus=2), servers(1, 2)
+    slotted = replace(slotted, gpus=tuple(replace(gpu, memory_bytes=4, slots=(2, 2)) for gpu in slotted.gpus))
+    with pytest.raises(InstanceError, match="takes 2 GPUs and needs models, and GPUs have slots"):
+        instance([Job(Workflow("w", (loaded,)), 0)], {"m": 1}, slotted)
     assert features_of(window(pair, on=servers(1, 2))) == [Feature.GANGS]
 
 

@@ -140,7 +140,7 @@ def _class_of(workflow: Workflow) -> _Class:
             task.name,
             task.models,
             task.batch and task.batch.name,
-            tuple((mode.gpus, mode.across, frozenset(mode.runtime_us)) for mode in task.choices),
+            tuple((mode.gpus, mode.across, mode.copies, frozenset(mode.runtime_us)) for mode in task.choices),
             tuple(edge.source for edge in task.inputs),
         )
         for task in workflow.tasks

@@ -27,11 +27,10 @@
   };
 
   // Residencies of one GPU as bars: with slots each in its slot, otherwise stacked in the order of the models.
-  function bars(here, gpu, models) {
-    const weight = (r) => models[r.model].weight_bytes;
+  function bars(here, gpu) {
     if (gpu.slots.length) {
       const floors = gpu.slots.map((_, slot) => gpu.slots.slice(0, slot).reduce((a, b) => a + b, 0));
-      return here.map((r) => ({ r, from: r.from, to: r.to, floor: floors[r.slot], height: weight(r) }));
+      return here.map((r) => ({ r, from: r.from, to: r.to, floor: floors[r.slot], height: r.weight }));
     }
     const times = [...new Set(here.flatMap((r) => [r.from, r.to]))].sort((a, b) => a - b);
     const made = [], latest = new Map();
@@ -44,8 +43,8 @@
       for (const r of held) {
         const last = latest.get(r);
         if (last && last.to === from && last.floor === floor) last.to = times[index + 1];
-        else latest.set(r, made[made.push({ r, from, to: times[index + 1], floor, height: weight(r) }) - 1]);
-        floor += weight(r);
+        else latest.set(r, made[made.push({ r, from, to: times[index + 1], floor, height: r.weight }) - 1]);
+        floor += r.weight;
       }
     });
     return made;
@@ -70,14 +69,18 @@
       }
     });
     for (const [gpu, model, from, ready, evicted, slot, initial] of timeline.residencies) {
-      const stay = { model, from, ready, to: Math.max(from + 1, evicted ?? Infinity), evicted, slot, initial };
-      rows[gpu].here.push(stay);
-      if (!initial) rows[gpu].loads.push({ kind: "load", from, to: ready, stay });
+      const place = instance.places?.[gpu - gpus.length] ?? [gpu];
+      const weight = Math.ceil(models[model].weight_bytes / place.length);
+      for (const each of place) {
+        const stay = { model, weight, from, ready, to: Math.max(from + 1, evicted ?? Infinity), evicted, slot, initial };
+        rows[each].here.push(stay);
+        if (!initial) rows[each].loads.push({ kind: "load", from, to: ready, stay });
+      }
     }
     for (const row of rows) {
       for (const lane of [row.runs, row.loads, row.here]) lane.sort((a, b) => a.from - b.from);
       row.here.forEach((stay) => { stay.to = Math.min(stay.to, Math.max(end, stay.from + 1)); });
-      row.bars = bars(row.here, row.gpu, models);
+      row.bars = bars(row.here, row.gpu);
       row.shared = row.runs.some((run) => run.high - run.low < 1);
       row.idle = !row.runs.length && !row.loads.length;
     }
@@ -264,7 +267,7 @@
       }
       const { stay } = item, model = models[stay.model], slot = stay.slot == null ? "" : `, slot ${stay.slot}`;
       return [
-        `${item.kind === "load" ? "load of " : ""}${model.name} (${size(model.weight_bytes)})`,
+        `${item.kind === "load" ? "load of " : ""}${model.name} (${size(stay.weight)})`,
         `${place}${slot}: ${stay.initial ? "resident at time 0" : `loaded ${time(stay.from)} to ${time(stay.ready)}`}`,
         stay.evicted == null ? "never evicted" : `evicted at ${time(stay.evicted)}`,
       ];
