@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tests.executor.test_split_models import POLICIES
@@ -91,5 +92,6 @@ def test_the_future_changes_no_past_action(policy: str) -> None:
 def test_the_second_look_at_the_rules_sees_what_starts_before_its_input() -> None:
     made = pipeline(6)
     timeline = simulate(made, parse_policy("fifo"))
-    early = replace(timeline, start_us=timeline.start_us - [0, 1, 0], end_us=timeline.end_us - [0, 1, 0])
+    sooner = np.array([0, 1, 0], np.int64)
+    early = replace(timeline, start_us=timeline.start_us - sooner, end_us=timeline.end_us - sooner)
     assert {violation.rule for violation in check(made, early)} == {"T2"}
