@@ -24,7 +24,7 @@ from truenorth.executor.site import Site
 from truenorth.models import Instance, Job, Timeline, Workflow
 from truenorth.models.branches import deciders
 from truenorth.models.cluster import ALWAYS, FOREVER
-from truenorth.models.features import Feature, missing
+from truenorth.models.features import missing
 
 SERVING_POLICIES = (
     "round_robin, least_requests, least_tokens, least_work, least_delay, prefix_affinity, turns, and what sets "
@@ -134,8 +134,8 @@ class Engine:
                 raise PolicyError(f"{problem}; allowed are {SERVING_POLICIES}")
             some = ", ".join(name for name, of in self._rules() if not missing(self._instance, of.supports))
             if not some:
-                some = f"{', '.join(name for name, of in self._rules() if Feature.GANGS in of.supports)} for tasks on"
-                some += " several GPUs without models, and others without such"
+                problem += ", nor has any other beside what else this window has"
+                raise PolicyError(f"{problem}; allowed is a scenario without one of both")
             raise PolicyError(f"{problem}; allowed are {some}")
         if self._device.shows and not self._policy.hears_progress:
             self._refuse_progress()
@@ -182,10 +182,9 @@ class Engine:
                 raise StoppedError(f"{self._unfinished} tasks had not ended")
             now = device.next(release)
             if now is None:
-                raise StalledError(
-                    f"policy {type(self._policy).__name__}: {self._unfinished} tasks were never started, and nothing "
-                    "more will happen"
-                )
+                name = self._policy.name or type(self._policy).__name__
+                said = f"policy {name}: {self._unfinished} tasks were never started, and nothing more will happen"
+                raise StalledError(said if self._site.stays else f"{said}; have servers go for good that they need?")
             site.now = now
             # Ends before arrivals before releases: the device orders them by kind within an instant.
             while events and events[0][0] <= now:

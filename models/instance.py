@@ -349,10 +349,8 @@ class Instance:
                 raise InstanceError(f"{name} and needs models, and GPUs have slots; allowed is memory shared by bytes")
         more = any(self.inputs) or bool(self.input_us.any()) or any(self.needs)
         if self.gangs and not self.always_available and more:
-            problem = (
-                "runs on several GPUs where servers come and go, and tasks that wait for others, have input or need"
-            )
-            raise InstanceError(f"{problem} models; allowed are servers that stay, or tasks by themselves")
+            problem = "runs on several GPUs where servers come and go (away, available), beside after, input or models"
+            raise InstanceError(f"{problem}; allowed are servers that stay, or tasks without these")
 
     def _why_stuck(self, template: int) -> str:
         kinds = sorted({gpu.kind for gpu in self.class_gpu})

@@ -291,12 +291,14 @@ def measure_streams(instance: Instance, timeline: Timeline, jobs: Ints) -> dict[
     first = _spread_ratios(first_us.tolist(), [1] * len(first_us))
     per_token = _spread_ratios(times.span_us[counted].tolist(), times.steps[counted].tolist())
     output_tokens = int(served.output[int(instance.job_first_task[jobs[0]]) :].sum())
+    # Who goes on with another's answer got its prompt as KV.
+    prompts = np.where(streams.goes_on == np.arange(instance.n_tasks), streams.prompt, 0)
     grown = grown_kv(instance, timeline, int(instance.job_first_task[jobs[0]]))
     span_us = max(1, int(timeline.end_us.max() - instance.job_release_us[jobs[0]]))
     return {
         **{f"{name}_first_token_s": value for name, value in first.items()},
         **{f"{name}_time_per_token_s": value for name, value in per_token.items()},
-        "prompt_tokens": int(streams.prompt[int(instance.job_first_task[jobs[0]]) :].sum()),
+        "prompt_tokens": int(prompts[int(instance.job_first_task[jobs[0]]) :].sum()),
         "output_tokens": output_tokens,
         "output_tokens_per_s": output_tokens * MICROSECONDS_PER_SECOND / span_us,
         "kv_peak_bytes": max(_kv_peak(instance, timeline), grown.peak_bytes),

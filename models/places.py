@@ -117,7 +117,7 @@ def ways_between(
 def _servers(cluster: Cluster) -> Iterator[list[list[int]]]:
     """Yield the GPUs of each server, by runs of servers of one group with as many GPUs each."""
     servers = [list(gpus) for _, gpus in groupby(range(len(cluster.gpus)), lambda gpu: cluster.gpus[gpu].server)]
-    for _, alike in groupby(servers, lambda gpus: (cluster.gpus[gpus[0]].group, len(gpus))):
+    for _, alike in groupby(servers, lambda gpus: (cluster.gpus[gpus[0]].group, cluster.gpus[gpus[0]].kind, len(gpus))):
         yield list(alike)
 
 

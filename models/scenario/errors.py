@@ -62,7 +62,9 @@ def blame(where: Where, allowed: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise FieldError(where, f"{error}; allowed is {allowed}") from None
+        # Some say themselves what is allowed.
+        said = str(error)
+        raise FieldError(where, said if "; allowed " in said else f"{said}; allowed is {allowed}") from None
 
 
 def quote(value: object) -> str:

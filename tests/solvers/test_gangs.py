@@ -163,11 +163,10 @@ def test_counted_plans_repeat() -> None:
 
 
 def test_what_has_no_support_is_refused() -> None:
-    loaded = instance(
-        [Job(job(2, 6).workflow, 0), Job(Workflow("w", (task("run", 5, ["m"]),)), 0)], {"m": 1}, servers(1, 2)
-    )
-    with pytest.raises(UnsupportedInstanceError, match="has no support for models"):
-        portfolio.solve(loaded, Objective.MAKESPAN, _budget(Method.AUTO))
+    half = replace(task("run", 5), share=WHOLE // 2)
+    shared = instance([Job(job(2, 6).workflow, 0), Job(Workflow("w", (half,)), 0)], on=servers(1, 2))
+    with pytest.raises(UnsupportedInstanceError, match="has no support for shares of a GPU"):
+        portfolio.solve(shared, Objective.MAKESPAN, _budget(Method.AUTO))
 
 
 def test_listed_places_keep_the_plan_to_start_from() -> None:

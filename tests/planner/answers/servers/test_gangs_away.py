@@ -12,11 +12,11 @@ import pytest
 import truenorth as tn
 from tests.gangs import moldable_least
 from tests.night import by_day
-from tests.planner.answers.servers.test_gangs import training
+from tests.planner.answers.servers.test_gangs import training, written
 from truenorth.models import InstanceError
 from truenorth.models.errors import QuestionError
 from truenorth.models.instance import UnsupportedInstanceError
-from truenorth.models.scenario import Scenario
+from truenorth.models.scenario import Scenario, scenario_from
 from truenorth.models.slo import ServiceLevels
 from truenorth.planner.answers.servers.goal import goals
 from truenorth.planner.answers.servers.scheduled import ScheduleAnswer
@@ -119,3 +119,14 @@ def test_what_is_not_known_of_servers_that_come_and_go_is_refused() -> None:
         tn.servers_by(away, "10 s", slo="p100 latency <= 20 s")
     with pytest.raises(QuestionError, match="elsewhere policies would know of them"):
         tn.servers(training([(2, 10, 0)]), slo="p100 latency <= 20 s", failures="1 per node per day, 10 s")
+
+
+@pytest.mark.parametrize("beside", [{"after": ["a"]}, {"input": "1 GB"}, {"models": ["m"]}])
+def test_by_the_hour_refuses_what_needs_servers_that_stay(beside: dict[str, Any]) -> None:
+    """Every schedule but that of a fleet which stays would be refused, and count as missing the level."""
+    tasks = {"a": {"runtime": "4 s", "gpus": 2}, "b": {"runtime": "3 s", "gpus": 2} | beside}
+    data = written([]) | {"workflows": {"w": {"tasks": tasks}}, "models": {"m": {"weights": "1 GB"}}}
+    jobs = [{"release": release, "workflow": "w", "ingress": "s0"} for release in ("0 s", "20 s")]
+    made = scenario_from(data | {"workload": {"jobs": jobs}})
+    with pytest.raises(QuestionError, match="by: has no support for runs on several GPUs beside tasks that wait"):
+        tn.servers_by(made, "10 s", slo="p100 latency <= 8 s", max=2, time_limit=2)
