@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.main import get_command
 
-from truenorth.models.errors import ScenarioWarning
 from truenorth.solvers.trust import SolverFaultWarning
 
 if TYPE_CHECKING:
@@ -264,6 +263,8 @@ def reported() -> Iterator[None]:
         shown = warnings.showwarning
 
         def hear(message: Warning | str, *context: Any, **more: Any) -> None:
+            from truenorth.models.errors import ScenarioWarning
+
             if isinstance(message, SolverFaultWarning):
                 found.setdefault(message.solver, message)
             elif not isinstance(message, ScenarioWarning):
@@ -272,8 +273,7 @@ def reported() -> Iterator[None]:
                 said.add(str(message))
                 say(f"truenorth: warning: {message}")
 
-        for category in (SolverFaultWarning, ScenarioWarning):
-            warnings.simplefilter("always", category)
+        warnings.simplefilter("always", SolverFaultWarning)
         warnings.showwarning = hear
         try:
             yield

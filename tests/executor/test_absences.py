@@ -20,7 +20,7 @@ from truenorth.solvers.exact import exhaustive
 ONLINE = [
     name
     for name, of in POLICIES.items()
-    if name != "compass-released" and {Feature.ABSENCES, Feature.MODELS} <= of.supports
+    if name != "compass-released" and {Feature.ABSENCES, Feature.SLOTS} <= of.supports
 ]
 
 

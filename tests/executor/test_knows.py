@@ -46,7 +46,7 @@ def acts_on_times(text: str, gpus: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("policy", [name for name, of in POLICIES.items() if Feature.MODELS in of.supports])
+@pytest.mark.parametrize("policy", [name for name, of in POLICIES.items() if Feature.SLOTS in of.supports])
 def test_a_policy_knows_what_it_says(policy: str) -> None:
     # Who knows nothing of run times acts on what is told nowhere. On one GPU, where nothing is to be placed, who knows
     # waits alone keeps the order of arrival, whatever is told; who orders tasks by their run times does not.

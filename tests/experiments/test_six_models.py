@@ -21,7 +21,7 @@ def test_it_plans_and_every_policy_serves_it() -> None:
         6, 6, {"A100", "A10"},
     )  # fmt: skip
     batched = {}
-    for name in (name for name, of in POLICIES.items() if Feature.MODELS in of.supports):
+    for name in (name for name, of in POLICIES.items() if Feature.SLOTS in of.supports):
         parsed = parse_policy(name)
         on = instance_for(instance, parsed)
         timeline = simulate(on, parsed)

@@ -111,5 +111,4 @@ def test_methods_that_would_leave_delays_out_are_not_asked() -> None:
     refusing = {name for name, supported in supports().items() if Feature.DELAYS not in supported}
     assert refusing == {
         "`arc-flow`", "`consecutive batches`", "`parts`", "`refutation`", "`start-orders`", "beams",
-        "CP-SAT for several GPUs", "MILP for several GPUs", "local search for several GPUs",
     }  # fmt: skip

@@ -169,7 +169,8 @@ def test_jobs_may_have_ideal_times_of_their_own(method: str, objective: str, val
     plan = tn.plan(scenario, time_limit="9 s", workers=1, method=method)
     assert plan.result.status is tn.Status.OPTIMAL
     assert plan.value == pytest.approx(value)
-    assert plan.jobs()["slowdown"].tolist() == pytest.approx([10 / 12, 7 / 3])
+    if objective == "mean_slowdown":  # for the largest alone the second job may also be slower than need be
+        assert plan.jobs()["slowdown"].tolist() == pytest.approx([10 / 12, 7 / 3])
 
 
 def test_grids_divide_by_the_ideal_times_of_the_baseline_and_say_so() -> None:

@@ -15,7 +15,7 @@ BANDWIDTHS = "B/s, KB/s, MB/s, GB/s, TB/s, KiB/s, MiB/s, GiB/s, TiB/s, bit/s, Kb
 TOP = "name, cluster, models, workflows, workload, batches, streams, objective, slo, options, restrictions, rounded_up"
 TASK = (
     "models, runtime, output, after, input, batch, share, memory, stream, adapter, prompt, uncached, output_tokens, "
-    "blocks, with, first_token, gpus, across, modes"
+    "blocks, with, first_token, gpus, across, weights, modes"
 )
 OPT = "{models: [opt], runtime: 560 ms, output: 2 KB}"
 SECTIONS = [
@@ -91,7 +91,7 @@ SECTIONS = [
     (
         "release: 0 ms, ",
         "",
-        "17: workload.jobs[1]: key 'release' is missing; allowed are the keys release, workflow, deadline, weight, ingress, path, priority, tokens, delay, blocks, line, label",
+        "17: workload.jobs[1]: key 'release' is missing; allowed are the keys release, workflow, deadline, weight, ingress, path, priority, tokens, delay, blocks, ideal, line, label",
     ),
     (END, "objektive: x", f"18: objektive: unknown key, did you mean 'objective'? allowed are {TOP}"),
     ("name: small", "name: [a]", "1: name: a list stands here; allowed is a name of 1 to 200 printable characters"),
