@@ -12,8 +12,8 @@ from experiments.benchmarks.devices.injection import KEEPS, KINDS, forks, inject
 from tests.night import by_day
 
 STUCK = {"hang", "spin"}
-BY_DAY = ("kill", "transfer")
-"""One that ends a process, and one that costs no job; `test_failures` has the kinds one by one."""
+BY_DAY = ("kill",)
+"""One that ends a process; `test_failures` has the kinds one by one."""
 ENDS = STUCK | {"kill", "segmentation", "exit", "assert"}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from experiments import authors
+from tests.night import by_day
 from truenorth.models import Instance, Objective
 from truenorth.solvers.budget import Budget, Method
 from truenorth.solvers.clock import MOVE_S, Clock
@@ -29,7 +30,7 @@ def same(one: Result, other: Result) -> bool:
     return bool(starts and gpus and bounds) and one.timeline.residencies == other.timeline.residencies
 
 
-@pytest.mark.parametrize("of", [PLAIN, authors.batched(PLAIN)], ids=["beams", "batches"])
+@pytest.mark.parametrize("of", by_day([PLAIN, authors.batched(PLAIN)], 1), ids=["beams", "batches"])
 def test_neither_time_nor_workers_change_what_is_counted(of: Instance) -> None:
     first = found(of, 20_000, 2)
     assert first.gap is not None
