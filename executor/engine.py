@@ -184,7 +184,8 @@ class Engine:
             if now is None:
                 name = self._policy.name or type(self._policy).__name__
                 said = f"policy {name}: {self._unfinished} tasks were never started, and nothing more will happen"
-                raise StalledError(said if self._site.stays else f"{said}; have servers go for good that they need?")
+                gone = "" if self._site.stays else "; servers that they need may have gone for good"
+                raise StalledError(said + gone)
             site.now = now
             # Ends before arrivals before releases: the device orders them by kind within an instant.
             while events and events[0][0] <= now:

@@ -28,6 +28,7 @@ from truenorth.models import (
 )
 from truenorth.models.branches import likelihoods
 from truenorth.models.places import ways_between
+from truenorth.models.tables import part_bytes
 
 _Row = tuple[tuple[int, int], ...]
 
@@ -244,7 +245,7 @@ class Knowledge:
 
     def part_bytes(self, model: int, place: int) -> int:
         """Return what each GPU of a place holds of a model that is resident there."""
-        return -(-self.weight_bytes[model] // len(self.places[place]))
+        return part_bytes(self.weight_bytes[model], len(self.places[place]))
 
     def transfer_time(self, edge: int, source: int, target: int) -> int:
         """Return the transfer time along an edge between two places; zero on the same one (rules T2 and G4)."""

@@ -347,8 +347,7 @@ class Instance:
             name = f"{self.template_name(template)} takes {self.template_gpus[template]} GPUs"
             if self.needs[template] and any(gpu.slots for gpu in self.class_gpu):
                 raise InstanceError(f"{name} and needs models, and GPUs have slots; allowed is memory shared by bytes")
-        more = any(self.inputs) or bool(self.input_us.any()) or any(self.needs)
-        if self.gangs and not self.always_available and more:
+        if self.needs_servers_that_stay and not self.always_available:
             problem = "runs on several GPUs where servers come and go (away, available), beside after, input or models"
             raise InstanceError(f"{problem}; allowed are servers that stay, or tasks without these")
 
@@ -464,6 +463,11 @@ class Instance:
     def gangs(self) -> bool:
         """Whether some task runs on several GPUs."""
         return bool((self.template_gpus > 1).any())
+
+    @property
+    def needs_servers_that_stay(self) -> bool:
+        """Whether runs on several GPUs stand beside inputs or models: no such window has servers that come and go."""
+        return self.gangs and (any(self.inputs) or bool(self.input_us.any()) or any(self.needs))
 
     def run_time(self, task: int, place: int) -> int:
         """Return the run time of a task at a place in microseconds, NEVER if it is not eligible there."""

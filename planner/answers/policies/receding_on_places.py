@@ -18,7 +18,7 @@ from truenorth.models.features import Feature, Features
 from truenorth.models.instance import Instance, Ints
 from truenorth.models.objective import Objective
 from truenorth.models.workload import Job
-from truenorth.planner.answers.policies.receding_horizon import Oracle, RecedingOptions
+from truenorth.planner.answers.policies.receding_horizon import Oracle, RecedingHorizon, RecedingOptions
 from truenorth.solvers.bounds.critical_path import fastest_run_us
 from truenorth.solvers.compiled import random_state
 from truenorth.solvers.result import Search
@@ -54,7 +54,7 @@ class RecedingOnPlaces(GangQueue):
     @classmethod
     def looks_ahead(cls, options: object | None) -> bool:
         """Say whether it is given an oracle."""
-        return isinstance(options, RecedingOptions) and options.lookahead > 0
+        return RecedingHorizon.looks_ahead(options)
 
     def begin(self, site: Site) -> None:
         """Have it called when jobs come into sight."""

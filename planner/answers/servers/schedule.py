@@ -184,7 +184,9 @@ def answer_schedule(asked: ScheduleQuestion, scenario: Scenario, budget: Budget)
     if any(gpu.gpus > 1 for gpu in scenario.cluster.gpus):
         problem = "has no support for engines of several GPUs; ask without it, or for servers of one engine as one GPU"
         raise QuestionError(problem, "by")
-    _refuse_what_needs_servers_that_stay(scenario.instance)
+    if scenario.instance.needs_servers_that_stay:
+        problem = "has no support for runs on several GPUs beside tasks that wait for others, have input or need models"
+        raise QuestionError(f"{problem}; ask without it", "by")
     fixed = answer_sizes(asked, scenario, budget.share(_FIXED_SHARE))
     folder = None if asked.folder is None else Path(asked.folder)
     tried = Tried(folder, question(fixed.sizes.scenario, fixed.levels, asked.by_us, budget.seed, asked.noise))
@@ -197,13 +199,6 @@ def answer_schedule(asked: ScheduleQuestion, scenario: Scenario, budget: Budget)
     return ScheduleAnswer(
         search.day, fixed, search.floors, lower_bound, optimum, found, autoscaler, budget.elapsed_s, asked
     )
-
-
-def _refuse_what_needs_servers_that_stay(instance: Instance) -> None:
-    """Refuse runs on several GPUs beside what no window has whose servers come and go."""
-    if instance.gangs and (any(instance.inputs) or bool(instance.input_us.any()) or any(instance.needs)):
-        problem = "has no support for runs on several GPUs beside tasks that wait for others, have input or need models"
-        raise QuestionError(f"{problem}; ask without it", "by")
 
 
 def cheapest_counts(
