@@ -93,6 +93,8 @@ class Instance:
         A GPU of each class, to ask about the class.
     places, place_class
         The sets of GPUs that runs take, the GPUs themselves first, and the class of each. Shape [places].
+    place_kinds
+        What the places of each class have in common; the first classes are those of GPUs alone.
     run_us
         Run time of a template on a class of places in microseconds, NEVER if it cannot run there; of a request of a
         stream that of the smallest there can be. Shape [templates, classes].
@@ -161,6 +163,7 @@ class Instance:
     class_gpu: tuple[GPU, ...] = _derived()
     places: Places = _derived()
     place_class: Ints = _derived()
+    place_kinds: tuple[tables.PlaceClass, ...] = _derived()
     template_gpus: Ints = _derived()
     run_us: Ints = _derived()
     load_us: Ints = _derived()
@@ -262,6 +265,7 @@ class Instance:
         self._set("class_gpu", classes.gpus)
         self._set("places", places)
         self._set("place_class", place_class)
+        self._set("place_kinds", kinds_of_places)
         self._set("template_gpus", np.array([task.gpus for task in tasks], np.int64))
         self._set("weight_bytes", tables.as_ints([model.weight_bytes for model in self.models], "weights"))
         self._set("load_us", load_us)

@@ -59,6 +59,17 @@ def torn(instance: Instance) -> Instance:
     return replace(instance, cluster=cluster, jobs=jobs, models=models, restrictions=limits, catalogue=())
 
 
+def priced_window(instance: Instance) -> Instance:
+    """Return the window whose GPUs get prices: itself where it is a matter of GPUs alone, else the torn twin.
+
+    Where each job is one task without models or memory, a run on k GPUs of a class pays k times the price of one, in
+    the mode that is cheapest: nothing needs to be torn, and modes that are fast, but take much GPU-time, pay for it.
+    """
+    alone = instance.n_tasks == len(instance.jobs) and not any(instance.needs) and not instance.template_memory.any()
+    whole = all(len(kind.classes) == 1 for kind in instance.place_kinds)
+    return instance if not instance.gangs or (alone and whole) else torn(instance)
+
+
 def _without_latency(cluster: Cluster) -> Cluster:
     network = cluster.network
     between, within = (replace(link, latency_us=0) for link in (network.between, network.within))

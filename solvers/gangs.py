@@ -1,6 +1,7 @@
 """Windows with runs on several GPUs: which methods run, in what order and for how long.
 
-Plans come from annealing over orders, small windows from CP-SAT, too; bounds are those of the torn twin, and CP-SAT's.
+Plans come from annealing over orders, small windows from CP-SAT, too; bounds are of prices, of the torn twin, and of
+CP-SAT.
 Where runs need models annealing knows nothing of them: plans are those that the search begins with, and CP-SAT's.
 """
 
@@ -16,7 +17,7 @@ from truenorth.models.formulations.gang_loads import pairs_of
 from truenorth.models.formulations.scale import ScaledObjective
 from truenorth.models.formulations.windows import horizon_us
 from truenorth.models.instance import Instance
-from truenorth.models.torn import torn
+from truenorth.models.torn import priced_window, torn
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.budget import Budget, Method
 from truenorth.solvers.result import Search
@@ -74,7 +75,7 @@ def improve(search: Search, budget: Budget) -> tuple[tuple[Fraction, str], Price
     if search.proved:
         return formula, None
     left_s = search.clock.left_s * (shares.gangs_exact_share if exact else 1.0)
-    priced = _anneal_and_bound(search.part(left_s), twin, budget)
+    priced = _anneal_and_bound(search.part(left_s), priced_window(instance), budget)
     # What was left open by then has another turn, from a better plan.
     if exact and not search.proved:
         _prove(search.in_ticks(), budget)
@@ -101,10 +102,10 @@ def _prove_and_bound(search: Search, twin: Instance, budget: Budget) -> Priced |
     return priced
 
 
-def _anneal_and_bound(search: Search, twin: Instance, budget: Budget) -> Priced | None:
-    """Anneal with all workers but one, which raises the bound of the torn twin first and then anneals, too."""
+def _anneal_and_bound(search: Search, window: Instance, budget: Budget) -> Priced | None:
+    """Anneal with all workers but one, which first raises the bound of a window and then anneals, too."""
     meanwhile = search.part(search.tuning.gangs_prices_share * search.clock.left_s)
-    alone = Search(twin, search.objective, meanwhile.clock.child(), tuning=search.tuning)
+    alone = Search(window, search.objective, meanwhile.clock.child(), tuning=search.tuning)
     with ThreadPoolExecutor(1) as pool:
         bounding = pool.submit(raise_bound, alone)
         if budget.workers > 1:

@@ -35,6 +35,7 @@ class LoneJobs:
         for there in instance.initial:
             resident.setdefault(there.gpu, set()).add(there.model)
         gpu_class = instance.gpu_class.tolist()
+        self._class = [kind.classes[0] for kind in instance.place_kinds]
         self._resident: list[set[frozenset[int]]] = [set() for _ in classes]
         self._servers: list[set[int]] = [set() for _ in classes]
         for gpu, server in enumerate(instance.gpu_server.tolist()):
@@ -148,9 +149,9 @@ class LoneJobs:
             start[position], end[position] = min(begin.values()), min(ends[position].values())
         return start, end
 
-    def _loaded(self, template: int, c: int) -> int:
+    def _loaded(self, template: int, kind: int) -> int:
         """Return when a GPU of a class can first hold a template's models, loading one after the other from 0 on."""
-        needs = self.instance.needs[template]
+        needs, c = self.instance.needs[template], self._class[kind]
         if (needs, c) not in self._cold:
             self._cold[needs, c] = min(
                 sum(self._load[model][c] for model in needs if model not in there) for there in self._resident[c]
@@ -233,12 +234,14 @@ class Ways:
     def of(self, template: int) -> list[Way]:
         """Return the ways to run a template."""
         if template not in self._known:
-            self._known[template] = [way for c in range(len(self.instance.class_gpu)) for way in self._on(template, c)]
+            kinds = range(len(self.instance.place_kinds))
+            self._known[template] = [way for kind in kinds for way in self._on(template, kind)]
         return self._known[template]
 
-    def _on(self, template: int, c: int) -> Iterator[Way]:
-        instance, runs = self.instance, self._alone.runs(template, c)
-        share, memory = int(instance.template_share[template]), int(instance.template_memory[template])
+    def _on(self, template: int, kind: int) -> Iterator[Way]:
+        instance, runs = self.instance, self._alone.runs(template, kind)
+        (c, *_), gpus, _ = instance.place_kinds[kind]
+        share, memory = gpus * int(instance.template_share[template]), int(instance.template_memory[template])
         for run in sorted(set(runs)):
             fewest, most = runs.index(run) + 1, len(runs) - runs[::-1].index(run)
             # A batch of b starts when b tasks of its class can have been started, at the earliest.

@@ -1,6 +1,7 @@
 """Certificates: a bound written down with all that is needed to compute it again.
 
-Of runs on several GPUs they name the window, and hold what is proved of its torn twin (see `models.torn`).
+Of runs on several GPUs they name the window, and hold what is proved of its torn twin; prices may be of the window
+itself (see `models.torn`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from truenorth.models import Instance, Objective, scenario_hash
 from truenorth.models.instance import Ints
 from truenorth.models.objective import reported_bound
-from truenorth.models.torn import torn
+from truenorth.models.torn import priced_window, torn
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
 from truenorth.solvers.bounds.lagrangian.improve import Priced
@@ -38,7 +39,7 @@ def lagrangian_document(instance: Instance, objective: Objective, priced: Priced
         "slot_us": relaxation.slot_us,
         "scale": relaxation.scale,
         "delays": relaxation.data.delays.tolist(),
-        "priced_precedences": _priced_precedences(torn(instance), relaxation),
+        "priced_precedences": _priced_precedences(priced_window(instance), relaxation),
         "memory_rows": [
             {"gpu_class": row.gpu_class, "parts": list(row.parts), "capacity": row.capacity}
             for row in relaxation.memory

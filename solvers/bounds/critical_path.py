@@ -129,6 +129,7 @@ def cold_load(instance: Instance) -> Ints:
         for c, there in cases:
             by_class[c] = min(by_class[c], sum(load[model][c] for model in needed if model not in there))
     table = np.array([ready[needed] for needed in instance.needs], np.int64)
+    table = table[:, [kind.classes[0] for kind in instance.place_kinds]]
     return np.asarray(np.where(instance.run_us == NEVER, UNREACHABLE, table), np.int64)
 
 

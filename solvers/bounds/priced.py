@@ -227,7 +227,7 @@ class LagrangianCheck:
         for index, (model, c) in enumerate(self.uses):
             if c == lane.gpu_class and model in lane.needs:
                 rate += self.use_prices[index]
-        if lane.share < WHOLE or lane.joined_us:
+        if lane.share != WHOLE or lane.joined_us:
             members = (lane.members((slot + 1) * self.slot_us) for slot in range(self.slots))
             parts = [price * lane.share // (WHOLE * size) for price, size in zip(rate.tolist(), members, strict=True)]
             rate = np.array(parts, object)

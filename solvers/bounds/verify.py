@@ -15,12 +15,15 @@ from fractions import Fraction
 from truenorth.models import Instance, Objective, scenario_hash
 from truenorth.models.features import SEVERAL_AT_A_TIME, Feature
 from truenorth.models.objective import reported_bound
-from truenorth.models.torn import torn
+from truenorth.models.torn import priced_window, torn
 from truenorth.solvers.bounds.certified import RefusedError, get, refuse_features, whole
 from truenorth.solvers.bounds.part_sums import PARTS, add_parts
 from truenorth.solvers.bounds.priced import LAGRANGIAN, LagrangianCheck
 from truenorth.solvers.bounds.recomputed import RECOMPUTED, SUPPORTS, least_value
 from truenorth.solvers.bounds.refutation import REFUTATION, refuted_value
+
+_PRICED = SEVERAL_AT_A_TIME | {Feature.DELAYS, Feature.GANGS, Feature.MODES}
+"""Of windows whose GPUs get prices; see `priced_window`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ def verify(instance: Instance, document: object) -> Verdict:
     bound, how = None, None
     try:
         objective, method, claim = _header(instance, document)
-        instance = torn(instance)
+        instance = priced_window(instance) if method == LAGRANGIAN else torn(instance)
         if method == PARTS:
             total, how = add_parts(instance, objective, get(document, "parameters"), _again)
             bound = least_value(instance, objective, total)
@@ -87,7 +90,7 @@ def _again(instance: Instance, objective: Objective, method: str, document: obje
         raise RefusedError("parameters must be an object")
     if method not in (LAGRANGIAN, *RECOMPUTED):
         raise RefusedError("method is none that proves a part")
-    supported = SEVERAL_AT_A_TIME | {Feature.DELAYS} if method == LAGRANGIAN else SUPPORTS[method]
+    supported = _PRICED if method == LAGRANGIAN else SUPPORTS[method]
     refuse_features(instance, method, supported)
     if method == LAGRANGIAN:
         check = LagrangianCheck(instance, objective, get(document, "parameters"), get(document, "prices"))

@@ -12,7 +12,7 @@ from tests.night import by_day
 from truenorth.executor import parse_policy, simulate
 from truenorth.models import Instance, Objective, check, timeline_value
 from truenorth.models.features import Feature, features_of
-from truenorth.models.torn import torn
+from truenorth.models.torn import priced_window, torn
 from truenorth.solvers import portfolio
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.bounds.certificate import closed_form_document, lagrangian_document
@@ -60,7 +60,7 @@ def test_orders_and_modes_reach_the_optimum_and_bounds_stay_below(seed: int) -> 
 
 
 @pytest.mark.parametrize("seed", by_day(range(2_000, 2_400), 15))
-def test_bounds_of_the_torn_twin_hold_and_verify(seed: int) -> None:
+def test_bounds_of_formulas_and_prices_hold_and_verify(seed: int) -> None:
     made, objective = _draw(seed)
     best, twin = moldable_optimum(made, objective), torn(made)
     for method, bound in closed_form.METHODS.items():
@@ -69,10 +69,23 @@ def test_bounds_of_the_torn_twin_hold_and_verify(seed: int) -> None:
     value, method = closed_form.best(twin, objective)
     assert value <= best
     assert verify(made, closed_form_document(made, objective, method, value)).valid
-    priced = raise_bound(Search(twin, objective, 60.0), 0.2)
+    priced = raise_bound(Search(priced_window(made), objective, 60.0), 0.2)
     if priced is not None:
         assert priced.bound <= best
         assert verify(made, lagrangian_document(made, objective, priced)).valid
+
+
+def test_prices_are_paid_for_every_gpu_of_a_mode() -> None:
+    # One after the other on 4 GPUs: ends at 12, 24, 36, 48. Torn into parts of 12, 9, 9 and 9 they could end at 12, 21,
+    # 30 and 39, mean 25.5.
+    four = window(*(moldable({1: 40, 4: 12}) for _ in range(4)), on=servers(1, 4))
+    assert moldable_optimum(four, Objective.MEAN_LATENCY) == 30
+    priced = raise_bound(Search(four, Objective.MEAN_LATENCY, 60.0), 1.0)
+    assert priced is not None
+    assert 26 < priced.bound <= 30
+    assert verify(four, lagrangian_document(four, Objective.MEAN_LATENCY, priced)).valid
+    over = lagrangian_document(four, Objective.MEAN_LATENCY, replace(priced, bound=priced.bound + 1))
+    assert not verify(four, over).valid
 
 
 def _many(seed: int) -> Instance:

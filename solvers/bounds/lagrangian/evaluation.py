@@ -312,6 +312,7 @@ def _largest_sum(relaxation: Relaxation, prices: Prices) -> int:
     for index, (limit, row) in enumerate(zip(relaxation.memory, prices.memory, strict=True)):
         held = (parts for lane in relaxation.lanes for held_in, parts in lane.held if held_in == index)
         rate += max((*limit.parts, *held), default=0) * int(row.max(initial=0))
+    rate *= max([1, *(-(-lane.share // WHOLE) for lane in relaxation.lanes)])
     tasks = int(np.diff(shapes.node_first).max())
     completion = int(data.weight.max()) * (1 if data.steps else horizon)
     falls = np.add.reduceat(np.append(prices.extra, 0.0), data.extra_first[:-1]) if len(prices.extra) else np.zeros(1)

@@ -16,6 +16,7 @@ from truenorth.models.features import SEVERAL_AT_A_TIME, Feature, missing
 from truenorth.models.formulations.allowance import Allowance, GivenUpError
 from truenorth.models.instance import Instance, Ints
 from truenorth.models.objective import Objective
+from truenorth.models.torn import priced_window, torn
 from truenorth.solvers.bounds.critical_path import earliest, fastest_run_us, tails_us
 from truenorth.solvers.bounds.lagrangian.ascent import Climb, Steps, ascend
 from truenorth.solvers.bounds.lagrangian.evaluation import (
@@ -35,7 +36,7 @@ from truenorth.solvers.rounding import round_up
 
 METHOD = "lagrangian"
 """Name of the bounds that this search proves."""
-SUPPORTS = SEVERAL_AT_A_TIME | {Feature.DELAYS}
+SUPPORTS = SEVERAL_AT_A_TIME | {Feature.DELAYS, Feature.GANGS, Feature.MODES}
 
 COARSEST_SHARE = 16
 """The first slots are the mean critical path over this; wider, up to all of it, if time is short."""
@@ -148,11 +149,11 @@ def improve(
     Returns
     -------
     Priced or None
-        None for an objective that is a maximum over the jobs, for a window with what is not supported, if no job costs
-        anything, or if memory or time are short
-        even for slots as wide as a critical path.
+        None for an objective that is a maximum over the jobs, for a window with what is not supported or whose torn
+        twin gets the prices, if no job costs anything, or if memory or time are short even for slots as wide as a
+        critical path.
     """
-    if missing(search.instance, SUPPORTS):
+    if missing(search.instance, SUPPORTS) or priced_window(search.instance) is not search.instance:
         return None
     with search.giving_way(METHOD):
         return _climb(search, time_limit_s, finest_us, unit_us)
@@ -230,7 +231,7 @@ def prepare(instance: Instance, objective: Objective, placed: bool = True) -> tu
     costs = job_costs(instance, objective)
     if costs is None or not len(costs.jobs):
         return None
-    first_prices = FirstPrices.of(instance, objective)
+    first_prices = FirstPrices.of(torn(instance), objective)
     usual = float(sum(costs.weight) / len(costs.weight))
     above = int(first_prices.prices.max() / usual).bit_length() + 2
     return replace(fixed_parts(instance, costs, placed), headroom_bits=max(HEADROOM_BITS, above)), first_prices

@@ -82,7 +82,7 @@ class PriceLane(NamedTuple):
     Parameters
     ----------
     share
-        Of a GPU's compute that the batch takes, in parts of `WHOLE`.
+        Of a GPU's compute that the batch takes, in parts of `WHOLE`: more than that on several GPUs.
     memory_bytes
         What a task holds itself while it runs.
     starts_us
@@ -217,15 +217,15 @@ class _Options:
         self.held.append(held)
 
     def add_task(self, template: int) -> None:
-        """Add all ways to run a task: on every class, in batches of every size."""
+        """Add all ways to run a task: on every class of places, in batches of every size."""
         instance, needs = self._instance, tuple(sorted(self._instance.needs[template]))
         share, memory = int(instance.template_share[template]), int(instance.template_memory[template])
         batch = int(instance.template_batch[template])
         arrivals = [] if batch == NONE else self.starts_us[batch]
         # A table of one size has nobody to wait for.
         priced = self._placed and len(arrivals) > 1 and instance.batch_largest[batch].max() > 1
-        for c in range(len(instance.class_gpu)):
-            for fewest, most, run_us in self._sizes.on(template, c):
+        for kind, ((c, *_), gpus, _) in enumerate(instance.place_kinds):
+            for fewest, most, run_us in self._sizes.on(template, kind):
                 starts = (0, *arrivals[1:most]) if most > 1 else (0,)
                 place = held = -1
                 if priced:
@@ -233,7 +233,7 @@ class _Options:
                     lane = self._lane(PriceLane(c, needs, share, 0, (0,)))
                     held = self._lane(PriceLane(c, (), 0, memory, (0,))) if memory else -1
                 else:
-                    lane = self._lane(PriceLane(c, needs, share, memory, starts))
+                    lane = self._lane(PriceLane(c, needs, gpus * share, memory, starts))
                 self.add(run_us, lane, starts[fewest - 1], place, held)
 
     def _lane(self, lane: PriceLane) -> int:
