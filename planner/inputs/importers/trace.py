@@ -533,7 +533,7 @@ def _describe(asked: Requests | TokenRequests, tally: Tally, spread: bool, drive
     if gpus is not None and (gpus > 1).any() and not driven:
         wide = f"{int((gpus > 1).sum()):,} of {len(gpus):,} jobs ran on several GPUs (up to {gpus.max():,})"
         if gangs:
-            tally.notes.append(f"{wide} and take them together; no job has a model, which such runs cannot have yet")
+            tally.notes.append(f"{wide} and take them together; no job has a model")
         else:
             tally.warnings.append(f"{wide} {_SPLIT}")
     if isinstance(asked, Requests) and asked.failed is not None:
