@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from truenorth.models.errors import QuestionError
 from truenorth.models.instance import Ints
 from truenorth.models.units import seconds
 from truenorth.planner.inputs.importers.sessions import chain
@@ -21,6 +22,8 @@ from truenorth.planner.inputs.importers.tables import Requests
 
 FIRST, AGAIN = "run", "retry {}"
 """The tasks of a job, the second from 1."""
+MOST_DELAYS = 20_000_000
+"""Jobs times retries of one of them: a trace has a column for each retry."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,9 +63,18 @@ class Attempts:
         return np.asarray(self.row[np.append(self.place[1:] == 0, True)], np.int64)
 
     def delays_us(self) -> dict[str, Ints]:
-        """Return, by task, what passes before it in each job; -1 where a job has no such task. Shape [jobs] each."""
-        jobs, found = int(self.job[-1]) + 1, {}
-        for place in range(1, int(self.place.max()) + 1):
+        """Return, by task, what passes before it in each job; -1 where a job has no such task. Shape [jobs] each.
+
+        Raises
+        ------
+        QuestionError
+            If some job is tried so often that the table of all would be too large.
+        """
+        jobs, most, found = int(self.job[-1]) + 1, int(self.place.max()), {}
+        if jobs * most > MOST_DELAYS:
+            problem = f"makes a job of {most + 1:,} attempts, among {jobs:,} jobs"
+            raise QuestionError(f"retries={seconds(self.within_us)} {problem}; allowed is a shorter time, or a window")
+        for place in range(1, most + 1):
             found[AGAIN.format(place)] = np.full(jobs, -1, np.int64)
             at = self.place == place
             found[AGAIN.format(place)][self.job[at]] = self.delay_us[at]
@@ -73,10 +85,9 @@ def attempts_of(asked: Requests) -> Attempts | None:
     """Return how rows in the order of their submission make jobs; None if retries are jobs by themselves."""
     if asked.tries_us is None or asked.key is None or asked.end_us is None or asked.failed is None:
         return None
-    submit_us, stopped = asked.release_us.tolist(), np.zeros(len(asked.key), np.bool_)
+    submit_us = asked.release_us.tolist()
+    stopped = np.zeros(len(submit_us), np.bool_) if asked.stopped is None else asked.stopped
     calls = chain(asked.key.tolist(), submit_us, asked.end_us.tolist(), asked.failed.tolist(), asked.tries_us)
-    if asked.stopped is not None:
-        stopped = asked.stopped
     made: list[tuple[int, int, int, int]] = []
     passed_us, places = 0, np.zeros(len(submit_us), np.int64)
     for row in np.lexsort((calls.place, calls.job)).tolist():

@@ -145,11 +145,11 @@ def test_no_schedule_runs_a_retry_before_the_failure_that_it_answers(tmp_path: P
         made = tn.import_trace(text, [written(tmp_path, log)], servers=1, gpus_per_server=2).scenario
         ran = tn.simulate(made, "sjf")
         assert check(made.instance, ran.timeline) == []
-        found[retries] = [at // MINUTE for at in ran.timeline.start_us.tolist()], ran.value / 60
+        found[retries] = [at // MINUTE for at in ran.timeline.start_us.tolist()], round(ran.value / 60, 6)
     # Apart: bob 100, ann's retry until 110 from 95 on, cyd from 140 to 200 behind her failure.
-    assert found[""] == ([0, 110, 100, 140], pytest.approx((100 + 15 + 104) / 3))
+    assert found[""] == ([0, 110, 100, 140], round((100 + 15 + 104) / 3, 6))
     # As one: her failure until 130; cyd is alone then, and runs until 190; ann's retry until 200, 199 after she came.
-    assert found[",retries=1 h"] == ([0, 100, 190, 130], pytest.approx((100 + 199 + 94) / 3))
+    assert found[",retries=1 h"] == ([0, 100, 190, 130], round((100 + 199 + 94) / 3, 6))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -239,6 +239,16 @@ def test_what_cannot_be_tried_again(tmp_path: Path, text: str, message: str) -> 
     log = written(tmp_path, TWICE if text.startswith("helios") else "a,b,c,d\n0,1,ok,u\n")
     with pytest.raises(QuestionError, match=message):
         tn.import_trace(text, [log])
+
+
+def test_a_job_that_is_tried_for_ever_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("truenorth.planner.inputs.importers.retries.MOST_DELAYS", 3)
+    log = written(tmp_path, AGAIN)  # two jobs, one of them of four attempts: 2 x 3 delays
+    with pytest.raises(
+        InputError, match="retries=3600 s makes a job of 4 attempts, among 2 jobs; allowed is a shorter"
+    ):
+        tn.import_trace("helios:failed=run,retries=1 h", [log])
+    tn.import_trace("helios:failed=stop:1 min,retries=1 h", [log])  # of two attempts each
 
 
 def test_a_row_that_ends_before_it_comes_is_refused_by_its_line(tmp_path: Path) -> None:
