@@ -6,11 +6,11 @@ only schedules its end, and time jumps from event to event.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from heapq import heappush
 from math import ceil
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from truenorth.executor.noise import Noise
 from truenorth.models import NONE, Instance
@@ -23,6 +23,12 @@ Event = tuple[int, int, int, int, int]
 """Time, kind, sequence number, and two subjects: task and GPU, a GPU and its stride's number, model and GPU, a task and
 its follower, task and its sending's number, a GPU that is lost and the model whose load it will not end (NOWHERE:
 none), a GPU that comes and until when, or a task and when it will end."""
+
+
+Shown: TypeAlias = Sequence[tuple[Fraction, Fraction]]
+"""Shares of a run that are done when it shows how long it takes in all, and that time as a share of the true one."""
+Progress: TypeAlias = Fraction | Mapping[int, Shown]
+"""The share of every run that is done when its true end shows; or by task what shows, and of others nothing."""
 
 
 class Device(Protocol):
@@ -105,7 +111,7 @@ class VirtualDevice:
     truth
         The instance whose run times hold, whatever is expected; None: the expected ones hold.
     progress
-        The end of a run shows once this share of it is done; None: not before it has come.
+        What shows of the ends of runs; None: nothing before they have come.
     """
 
     queues = False
@@ -116,7 +122,7 @@ class VirtualDevice:
         noise: Noise | None = None,
         seed: int = 0,
         truth: Instance | None = None,
-        progress: Fraction | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self.now = 0
         self.exact = noise is None
@@ -139,9 +145,15 @@ class VirtualDevice:
         self._sequence += 1
         heappush(self.events, (self.now + expected_us, RUN_END, self._sequence, tasks[0], gpu))
         if self._progress is not None:
-            shown_us = ceil(expected_us * self._progress)
-            if shown_us < expected_us:
-                self.at(self.now + shown_us, SHOWN, tasks[0], self.now + expected_us)
+            self._show(self._progress, tasks[0], expected_us)
+
+    def _show(self, progress: Progress, task: int, run_us: int) -> None:
+        """Schedule what shows of a run before it ends."""
+        shows = ((progress, Fraction(1)),) if isinstance(progress, Fraction) else progress.get(task, ())
+        for done, said in shows:
+            since_us = ceil(run_us * done)
+            if since_us < run_us:
+                self.at(self.now + since_us, SHOWN, task, self.now + round(run_us * said))
 
     def _true_time(self, tasks: Sequence[int], gpu: int, expected_us: int) -> int:
         """Return how long a batch really runs."""

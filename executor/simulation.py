@@ -9,12 +9,11 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from itertools import zip_longest
 
 import numpy as np
 
-from truenorth.executor.device import STRIDE_END, VirtualDevice
+from truenorth.executor.device import STRIDE_END, Progress, VirtualDevice
 from truenorth.executor.engine import Engine
 from truenorth.executor.errors import PolicyError
 from truenorth.executor.noise import Noise
@@ -33,7 +32,7 @@ def simulate(
     noise: Noise | None = None,
     truth: Instance | None = None,
     stop: Callable[[], bool] | None = None,
-    progress: Fraction | None = None,
+    progress: Progress | None = None,
 ) -> Timeline:
     """Return what a policy makes of an instance; equal arguments give equal timelines.
 
@@ -51,7 +50,8 @@ def simulate(
     stop
         Asked at every instant of the simulation whether to give up: how a time limit is kept.
     progress
-        When this share of a run is done, the policy is told when it will end; None: not before it has.
+        When the policy is told how long a run takes in all: when this share of it is done the truth, or what its log
+        shows; None: nothing before it has ended.
 
     Raises
     ------

@@ -70,6 +70,7 @@ _TYPES = {
     OptionKind.SECONDS: "str | float",
     OptionKind.TIME: "str | float",
     OptionKind.SHARE: "float",
+    OptionKind.PROGRESS: "float | str | Path",
     OptionKind.FACTOR: "float",
     OptionKind.FILE: "str | Path",
     OptionKind.NAMES: "str | Sequence[str]",

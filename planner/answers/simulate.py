@@ -176,7 +176,8 @@ def simulate(
         knows = parsed.knows
         told, instance = instance_for(told, chosen), instance_for(instance, chosen)
     truth = told if sides.truth is told else instance_for(sides.truth, chosen)
-    timeline = run(told, chosen, seed, uncertainty.noise, None if truth is told else truth, stop, uncertainty.progress)
+    shown = uncertainty.shown(scenario.instance)
+    timeline = run(told, chosen, seed, uncertainty.noise, None if truth is told else truth, stop, shown)
     _check(truth, timeline, policy)
     if sides.truth is not scenario.instance:
         timeline = replace(timeline, realised=True)

@@ -27,6 +27,8 @@ class OptionKind(Enum):
         A time limit: seconds for the command, a time with its unit in sweeps.
     SHARE
         Of at least 0 and below 1, exactly.
+    PROGRESS
+        A share, or a folder of logs.
     FACTOR
         A number, exactly.
     TIME
@@ -48,6 +50,7 @@ class OptionKind(Enum):
     FILE = auto()
     SECONDS = auto()
     SHARE = auto()
+    PROGRESS = auto()
     FACTOR = auto()
     POLICY = auto()
     NAMES = auto()
@@ -169,9 +172,10 @@ PATIENCE = Option(
 )
 BY = Option("Length of the intervals, such as '1 h'.", OptionKind.TIME, name="by")
 PROGRESS = Option(
-    "Policies are told when a job will end once it has done this share of its run. Short for --noise progress=SHARE.",
-    OptionKind.SHARE,
-    metavar="SHARE",
+    "Policies are told when a job will end once it has done this share of its run, or as its log in this folder says. "
+    "Short for --noise progress=.",
+    OptionKind.PROGRESS,
+    metavar="SHARE|LOGS",
 )
 CONFIDENCE = Option("With which the next window is served, too; needs --replications.", OptionKind.SHARE)
 SAMPLES = Option("Samples of a profile of this scenario, to predict from.", OptionKind.FILE, metavar="FILE")

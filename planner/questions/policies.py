@@ -30,7 +30,7 @@ class SimulateQuestion(WithProgress, Question):
         None, "Seeded noise on runs and loads, or error of what is told.", OptionKind.NOISE, metavar="SPEC"
     )
     estimates: Path | None = asked(None, ESTIMATES)
-    progress: Fraction | None = asked(None, PROGRESS)
+    progress: Fraction | Path | None = asked(None, PROGRESS)
     warmup: Fraction = asked(Fraction(0), WARMUP)
     seed: int = asked(0, SEED)
 
@@ -82,7 +82,7 @@ class CompareQuestion(WithProgress, Question):
         None, "How wrong the run times are that policies are told.", OptionKind.NOISE, metavar="SPEC"
     )
     estimates: Path | None = asked(None, ESTIMATES)
-    progress: Fraction | None = asked(None, PROGRESS)
+    progress: Fraction | Path | None = asked(None, PROGRESS)
     time_limit_s: float = asked(
         60.0,
         "Seconds for plan, bound and taking policies apart, per replication; simulations are not counted.",

@@ -69,11 +69,14 @@ class WithEstimates:
 
 
 class WithProgress(WithEstimates):
-    """The same of ``--progress SHARE``, which is short for ``--noise progress=SHARE``."""
+    """The same of ``--progress SHARE`` or ``LOGS``, which is short for ``--noise progress=SHARE``."""
 
-    progress: Fraction | None
+    progress: Fraction | Path | None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.progress is not None:
+        if isinstance(self.progress, Path):
+            # A folder whose name is a number would be taken for a share.
+            self._add("progress", f"progress={self.progress if self.progress.is_absolute() else f'./{self.progress}'}")
+        elif self.progress is not None:
             self._add("progress", f"progress={float(self.progress):g}")

@@ -119,6 +119,13 @@ def _share(name: str, option: Option, value: Any) -> Fraction:
     return found
 
 
+def _progress(name: str, option: Option, value: Any) -> Fraction | Path:
+    """Read a share, or the path of a folder where the text is no number."""
+    if isinstance(value, Path) or _fraction(value) is None:
+        return Path(_text(name, option, value))
+    return _share(name, option, value)
+
+
 def _factor(name: str, option: Option, value: Any) -> Fraction:
     found = _fraction(value)
     if found is None:
@@ -167,6 +174,7 @@ _READERS: Mapping[OptionKind, Callable[[str, Option, Any], Any]] = {
     OptionKind.SECONDS: _seconds,
     OptionKind.TIME: _time,
     OptionKind.SHARE: _share,
+    OptionKind.PROGRESS: _progress,
     OptionKind.FACTOR: _factor,
     OptionKind.NAMES: _names,
     OptionKind.LEVELS: _levels,

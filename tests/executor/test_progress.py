@@ -87,6 +87,38 @@ def test_progress_keeps_the_rules_and_changes_nothing_of_what_was_told_exactly(p
             assert shown.place.tolist() == told.place.tolist(), seed
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_logs_that_show_one_end_after_another_keep_the_rules(policy: str) -> None:
+    for seed in range(25):
+        rng = random.Random(seed)
+        truth = _draw(rng)
+        told = stretch(truth, np.random.default_rng(seed).choice([0.1, 1.0, 20.0], truth.n_tasks))
+        logs = {
+            task: [(done, max(done, Fraction(rng.randint(0, 30), 10))) for done in _shares(rng)]
+            for task in range(truth.n_tasks)
+            if rng.random() < 0.7
+        }
+        timeline = simulate(told, parse_policy(policy), truth=truth, progress=logs)
+        assert check(truth, timeline) == [], (policy, seed)
+
+
+def _shares(rng: random.Random) -> list[Fraction]:
+    return sorted(Fraction(rng.randint(0, 12), 10) for _ in range(rng.randint(0, 4)))
+
+
+def test_what_a_log_shows_moves_a_reservation_again_and_again() -> None:
+    # Told 10, at 20 its log says 200, at 40 that it ends at 50, at 60 the truth. The pair waits for it, and the single
+    # of 20 us, released at 45, must end before: not by 50, nor by what is late after that; by 100 it does.
+    tenth = [(Fraction(1, 5), Fraction(2)), (Fraction(2, 5), Fraction(1, 2)), (Fraction(3, 5), Fraction(1))]
+    for policy, progress, start_us in (
+        ("easy", {0: tenth}, 60), ("conservative", {0: tenth}, 60), ("easy", {0: tenth[:1]}, 45),
+        ("easy", {0: tenth[:2]}, 105), ("easy", {1: tenth}, 105),
+    ):  # fmt: skip
+        told, truth = (window(job(1, run_us), job(2, 5, 1), job(1, 20, 45), on=servers(1, 2)) for run_us in (10, 100))
+        timeline = simulate(told, parse_policy(policy), truth=truth, progress=progress)
+        assert timeline.start_us.tolist() == [0, 100, start_us], (policy, progress)
+
+
 @pytest.mark.parametrize("policy", ["easy", "conservative", "ahead", "compass", "hadar", "rltune"])
 def test_the_future_changes_no_past_action(policy: str) -> None:
     # Run times shown depend on the task alone: those of jobs to come show nothing before.

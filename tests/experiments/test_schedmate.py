@@ -59,3 +59,24 @@ def test_what_each_part_is_worth() -> None:
     assert lines["truth: `fifo` over `sjf`"] == "3.00"
     assert lines["no schedule beyond"] == "3.60"
     assert lines["history: `fifo` over `sjf`"] == ""
+
+
+def test_retries_are_of_the_same_group_and_checkpoint(tmp_path: Path) -> None:
+    # A failure of 10 s; 5 s after its end the same group asks for the same checkpoint, then for another, another group.
+    columns = "gmt_create,exec_time_seconds,predict_status,groupId,checkpoint_model_version_id\n"
+    asked = [
+        (0, 10, "FAILED", "g", "m"),
+        (15, 8, "SUCCEED", "g", "m"),
+        (16, 7, "SUCCEED", "g", "n"),
+        (17, 6, "SUCCEED", "h", "m"),
+    ]
+    rows = "".join(
+        f"2024-12-06 00:00:{second:02d},{took},{state},{group},{model}\n" for second, took, state, group, model in asked
+    )
+    log = tmp_path / "log.csv"
+    log.write_text(columns + rows)
+    part = Part(study.PARTS["6 Dec, 0 h"].log, log, "2024-12-06T00:00", "2024-12-06T01:00", 1, 1)
+    jobs = part.scenario(study.RETRIED).instance.jobs
+    assert [len(job.workflow.tasks) for job in jobs] == [2, 1, 1]
+    assert jobs[0].delays_us == {"retry 1": 5_000_000}
+    assert [int(job.weight) for job in part.scenario("run").instance.jobs] == [0, 1, 1, 1]

@@ -42,7 +42,8 @@ PLAN, RANKS = "plan", "rank correlation"
 TRUTH, CLASSES, HISTORY, PUBLISHED = "truth", "classes", "history", "published"
 PROGRESS = {"0.5": "classes, half done", "0.1": "classes, a tenth done", "0": "classes, begun"}
 """By the share of a run after which its end is told: what is told."""
-LEFT_OUT, FAILED = "left out", ("run", "stop:5s")
+RETRIED = "run,retries=10min"
+LEFT_OUT, FAILED = "left out", ("run", "stop:5s", RETRIED)
 """What becomes of requests that failed: as options of imports have it, or not imported at all."""
 SEEDS = 3
 """Draws of the published errors; their mean counts."""
@@ -80,18 +81,29 @@ class Part:
 
     def scenario(self, failed: str) -> Scenario:
         """Return its jobs, without models."""
-        read = "elasticflow"
+        read, path = "elasticflow", self.path
         if self.log.dated:
             read = f"table:release={self.log.release},runtime={self.log.runtime},model=,status=predict_status"
             read += ",success=SUCCEED" + ("" if failed == LEFT_OUT else f",failed={failed}")
+        if failed == RETRIED:
+            read, path = f"{read},user=asks,end=ends", self._with_ends()
         made = import_trace(
             read,
-            [self.path],
+            [path],
             window=(self.start, self.end),
             override=lambda of: replace(of, servers=self.servers, gpus_per_server=self.gpus_per_server),
             objective="mean_latency" if failed == LEFT_OUT else None,
         )
         return made.scenario
+
+    def _with_ends(self) -> Path:
+        """Return the file of the log with when each request ended, if it began when it came, and who asks for what."""
+        table, path = pd.read_csv(self.path), Path(mkdtemp(), "ends.csv")
+        table["asks"] = table["groupId"] + " " + table[_MODEL]
+        took = pd.to_timedelta(table[self.log.runtime], unit="s")
+        table["ends"] = (pd.to_datetime(table[self.log.release]) + took).dt.strftime("%Y-%m-%d %H:%M:%S.%f")
+        table.to_csv(path, index=False)
+        return path
 
     def past(self, columns: Sequence[str]) -> pd.DataFrame:
         """Return the columns and run times of what had run before it begins, if it started when it came."""

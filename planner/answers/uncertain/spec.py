@@ -17,6 +17,7 @@ from statistics import NormalDist
 import numpy as np
 
 from truenorth.executor import Noise, NoiseError, parse_noise
+from truenorth.executor.device import Progress
 from truenorth.executor.noise import factor_quantile
 from truenorth.models.instance import Instance
 from truenorth.models.scenario import Scenario
@@ -39,7 +40,7 @@ _Class = tuple[object, ...]
 """What workflows of one class have in common."""
 _OWN = ("told", "true", "estimates")
 _PROGRESS = "progress"
-_ALLOWED = f"{GRAMMAR}, or 'estimates=FILE'; beside it 'progress=SHARE'"
+_ALLOWED = f"{GRAMMAR}, or 'estimates=FILE'; beside it 'progress=SHARE' or 'progress=LOGS', a folder of logs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +205,8 @@ class Uncertainty:
     told_by
         The scenario's run times hold, and planners and policies are told the medians of this file of estimates.
     progress
-        Once this share of a run is done, policies are told when it will end; None: they are not.
+        Once this share of a run is done, policies are told when it will end; or they are told what the logs of this
+        folder show of it; None: neither.
     """
 
     noise: Noise | None = None
@@ -213,12 +215,32 @@ class Uncertainty:
     estimates: Path | None = None
     told_means: bool = False
     told_by: Path | None = None
-    progress: Fraction | None = None
+    progress: Fraction | Path | None = None
 
     @property
     def keeps_truth(self) -> bool:
         """Whether the run and load times that hold are the scenario's, so that its bounds hold as well."""
         return self.noise is None and self.straying is None and self.estimates is None
+
+    @property
+    def keeps_runs(self) -> bool:
+        """Whether the run times that hold are the scenario's."""
+        as_given = self.noise is None or self.noise.run is None
+        return as_given and self.straying is None and self.estimates is None
+
+    def shown(self, instance: Instance) -> Progress | None:
+        """Return what policies are shown of the ends of runs; None: nothing.
+
+        Raises
+        ------
+        InputError
+            If logs cannot be used.
+        """
+        if not isinstance(self.progress, Path):
+            return self.progress
+        from truenorth.planner.inputs.progress import read_progress
+
+        return read_progress(self.progress, instance)
 
     @property
     def tells_exactly(self) -> bool:
@@ -310,6 +332,8 @@ def parse_uncertainty(text: str | None) -> Uncertainty:
         told_by,
         progress,
     )
+    if isinstance(progress, Path) and not made.keeps_runs:
+        raise NoiseError(f"progress={progress}: logs are of the scenario's run times; allowed is beside told=")
     if progress is not None and made.tells_exactly:
         raise NoiseError(
             "progress sharpens what is told of run times, which is exact; add --estimates FILE or told=mean"
@@ -317,11 +341,15 @@ def parse_uncertainty(text: str | None) -> Uncertainty:
     return made
 
 
-def _parse_progress(text: str) -> Fraction:
-    """Read a share of a run."""
+def _parse_progress(text: str) -> Fraction | Path:
+    """Read a share of a run, or the folder of logs that what is no number names."""
     try:
         share = Fraction(text)
-    except (ValueError, ZeroDivisionError):
+    except ValueError:
+        if text:
+            return Path(text)
+        share = Fraction(1)
+    except ZeroDivisionError:
         share = Fraction(1)
     if not 0 <= share < 1:
         raise NoiseError(f"progress={text}: allowed is a share of a run of at least 0 and below 1, such as 0.1")

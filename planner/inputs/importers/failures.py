@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from truenorth.executor.policies.options import positive_duration
+from truenorth.models.errors import QuestionError
 from truenorth.models.instance import Ints
 from truenorth.models.scenario.quantities import MAX_TIME_US
 from truenorth.planner.inputs.importers.tables import Texts
@@ -39,8 +40,8 @@ def until(text: str) -> int:
     return positive_duration(time)
 
 
-def outcomes(status: Texts, runtime_us: Ints, latest_us: int | None) -> tuple[Ints, NDArray[np.bool_] | None]:
-    """Return how long jobs run, and which of them fail, by the first word of what the log says of them.
+def outcomes(status: Texts, runtime_us: Ints, latest_us: int | None) -> tuple[Ints, dict[str, NDArray[np.bool_]]]:
+    """Return how long jobs run, and what `Requests` say of failures, by the first word of what the log says of them.
 
     Parameters
     ----------
@@ -50,11 +51,27 @@ def outcomes(status: Texts, runtime_us: Ints, latest_us: int | None) -> tuple[In
     Returns
     -------
     tuple
-        Microseconds, and truth values or None. Shapes [jobs].
+        Microseconds, and by name the columns of requests: which failed, and which of these are stopped early. Shapes
+        [jobs].
     """
     if latest_us is None:
-        return runtime_us, None
+        return runtime_us, {}
     said = pd.Series(status, dtype=object).str.strip().str.lower().str.split().str[0]
     for_good = said.isin(FOR_GOOD).to_numpy(np.bool_)
-    stopped = np.where(for_good, np.minimum(runtime_us, latest_us), runtime_us)
-    return stopped, for_good | said.isin(BY_CHANCE).to_numpy(np.bool_)
+    run_us = np.where(for_good, np.minimum(runtime_us, latest_us), runtime_us)
+    columns = {"failed": for_good | said.isin(BY_CHANCE).to_numpy(np.bool_)}
+    return run_us, columns | ({"stopped": for_good} if latest_us < MAX_TIME_US else {})
+
+
+def refuse_retries(tries_us: int | None, failed: int | None, split: bool) -> None:
+    """Refuse to look for retries of what has not failed, or runs on GPUs apart.
+
+    Raises
+    ------
+    QuestionError
+        If it is asked for.
+    """
+    if tries_us is not None and failed is None:
+        raise QuestionError("retries= is about jobs that failed; allowed is beside failed=run or failed=stop:TIME")
+    if tries_us is not None and split:
+        raise QuestionError("retries= is about jobs whose GPUs run together; allowed is without splitting them")

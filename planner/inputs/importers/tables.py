@@ -102,6 +102,13 @@ class Requests(Columns):
         Whether the log has run times at all; without, `runtime_us` says nothing, and only a catalogue helps.
     failed
         Which failed in the log, where they count all the same; None: no such option. Shape [requests].
+    stopped
+        Which of them failed for good, and so are stopped early; None: none is. Shape [requests].
+    tries_us
+        How long after a failed request another of its key may be its retry; None: each is a job by itself.
+    key, end_us
+        Whose retries those of one key are, and when each ended, by the clock of releases; both with `tries_us`. Shape
+        [requests].
     file, line
         Where each stands; None: not known. Shape [requests] of the lines.
     """
@@ -122,6 +129,10 @@ class Requests(Columns):
     timed: bool = True
     split: bool = False
     failed: NDArray[np.bool_] | None = None
+    stopped: NDArray[np.bool_] | None = None
+    tries_us: int | None = None
+    key: Texts | None = None
+    end_us: Ints | None = None
     file: str = ""
     line: Ints | None = None
 

@@ -465,6 +465,8 @@ def trace_text(workload: Workload) -> str:
         calls = workload.served.calls
         of_requests = _requests(workload.served, workload.workflow, workload.split) if calls is None else None
         table = pd.concat([table, _calls(workload.served) if of_requests is None else of_requests], axis=1)
+    for task, delay_us in workload.delay_us.items():
+        table[f"{task}.delay_us"] = pd.Series(delay_us).astype("Int64").where(delay_us >= 0)
     if workload.line is not None:
         table["line"] = workload.line
     if workload.label is not None:

@@ -30,6 +30,7 @@ from truenorth.planner.inputs.importers.csv_files import assert_each_once
 from truenorth.planner.inputs.importers.format import Format, Hardware, Reader
 from truenorth.planner.inputs.importers.formats import FORMATS
 from truenorth.planner.inputs.importers.formats.tokens import NAME as TOKENS
+from truenorth.planner.inputs.importers.retries import attempts_of, say_attempts
 from truenorth.planner.inputs.importers.rows import LONGEST_NAME, Tally
 from truenorth.planner.inputs.importers.streamed import Cache
 from truenorth.planner.inputs.importers.summary import Summary
@@ -247,6 +248,10 @@ class Imported:
                 job["weight"] = weight
         if work.served is not None:
             _say_requests(jobs, work.served)
+        for task, delay_us in work.delay_us.items():
+            for job, delay in zip(jobs, delay_us.tolist(), strict=True):
+                if delay >= 0:
+                    job.setdefault("delay", {})[task] = seconds(delay)
         for name, values in (("line", work.line), ("label", work.label)):
             for job, value in zip(jobs, () if values is None else values.tolist(), strict=False):
                 job[name] = value
@@ -537,7 +542,14 @@ def _describe(asked: Requests | TokenRequests, tally: Tally, spread: bool, drive
         else:
             tally.warnings.append(f"{wide} {_SPLIT}")
     if isinstance(asked, Requests) and asked.failed is not None:
-        tally.notes.append(_failures(asked.failed, asked.runtime_us * (1 if gpus is None else gpus)))
+        attempts = attempts_of(asked)
+        work_us = asked.runtime_us * (1 if gpus is None else gpus)
+        if attempts is None:
+            tally.notes.append(f"{_failures(asked.failed, work_us, 'jobs fail and weigh 0; they')}")
+        else:
+            made = attempts.row
+            tally.notes.append(_failures(asked.failed[made], work_us[made], "attempts fail; they"))
+            tally.notes += say_attempts(attempts, asked.failed)
     if asked.user is not None:
         tally.notes.append(_users(asked.user))
 
@@ -582,10 +594,10 @@ def _fit_servers(
     return replace(found, gpus=whole), rows[fits], release_us[fits]
 
 
-def _failures(failed: NDArray[np.bool_], work_us: Ints) -> str:
+def _failures(failed: NDArray[np.bool_], work_us: Ints, they: str) -> str:
     """Return how many jobs fail, and how much GPU-time they take, in words."""
     share = float(work_us[failed].sum()) / float(work_us.sum())
-    return f"{int(failed.sum()):,} of {len(failed):,} jobs fail and weigh 0; they take {share:.2%} of the GPU-time"
+    return f"{int(failed.sum()):,} of {len(failed):,} {they} take {share:.2%} of the GPU-time"
 
 
 def _users(asking: Texts) -> str:

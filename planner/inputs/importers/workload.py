@@ -7,9 +7,10 @@ measured: how much work it adds to a log, and how far each percentile rises.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ from truenorth.models.objective import Objective
 from truenorth.models.scenario.limits import MAX_HORIZON_US
 from truenorth.models.slo import quantile_rank
 from truenorth.models.units import seconds
-from truenorth.models.workload import ANY_KIND, WHOLE, BatchClass, Task, Workflow
+from truenorth.models.workload import ANY_KIND, WHOLE, BatchClass, Edge, Task, Workflow
+from truenorth.planner.inputs.importers.retries import AGAIN, FIRST, Attempts, attempts_of
 from truenorth.planner.inputs.importers.sessions import Calls
 from truenorth.planner.inputs.importers.tables import DagJobs, Requests, Texts, TokenRequests
 
@@ -274,6 +276,9 @@ class Workload:
     line, label
         Line of the log that each job comes from, None where it is not known or the log is several files; and what the
         log calls it. Shape [jobs].
+    delay_us
+        By task: what passes before it in each job, -1 in those that do not have it; none where nothing passes. Each of
+        shape [jobs].
     """
 
     workflows: tuple[Workflow, ...]
@@ -288,6 +293,7 @@ class Workload:
     line: Ints | None = None
     label: Texts | None = None
     split: bool = False
+    delay_us: Mapping[str, Ints] = field(default_factory=dict)
 
     @property
     def gangs(self) -> bool:
@@ -352,6 +358,8 @@ def workload_of(found: Requests | DagJobs, rows: Ints, release_us: Ints, classes
     if found.gangs and (asked.share is not None or found.batch_us):
         problem = "the log has runs on several GPUs beside shares, memory or batches"
         raise QuestionError(f"{problem}; allowed is one without these, or split=on")
+    if found.tries_us is not None and (asked.share is not None or found.batch_us):
+        raise QuestionError("retries= is about jobs that run alone; allowed is without shares, memory and batches")
     gpus = np.ones(len(rows), np.int64) if asked.gpus is None else asked.gpus
     model, names = pd.factorize(asked.model, sort=True)
     runtime = asked.runtime_us
@@ -377,9 +385,55 @@ def workload_of(found: Requests | DagJobs, rows: Ints, release_us: Ints, classes
         mapping += "; only requests with equal figures form batches, which few classes make more of"
     of_each = np.asarray(grouped.ngroup(), np.int64)
     given = asked.deadline_us, mapping, _weights(asked), rounding
-    return Workload(
+    made = Workload(
         workflows, of_each, release_us, *given, suits=_suits(asked, workflows), line=asked.line, label=asked.model
     )
+    attempts = attempts_of(asked)
+    return made if attempts is None else _tried_again(made, attempts)
+
+
+def _tried_again(single: Workload, attempts: Attempts) -> Workload:
+    """Return the jobs whose attempts are the jobs of a workload: a workflow for each sequence of theirs."""
+    ends = np.flatnonzero(np.append(attempts.place[1:] == 0, True)) + 1
+    kinds = single.workflow[attempts.row].tolist()
+    sequences = [tuple(kinds[begin:end]) for begin, end in pairwise([0, *ends.tolist()])]
+    # In order of the sequences, so that equal logs give equal workflows in equal order.
+    distinct = {kinds: index for index, kinds in enumerate(sorted(set(sequences)))}
+    refuse_more(len(distinct))
+    known: dict[str, int] = {}
+    first = attempts.first
+    weight = np.ones(len(single.workflow)) if single.weight is None else single.weight
+    return replace(
+        single,
+        workflows=tuple(_in_sequence([single.workflows[kind] for kind in kinds], known) for kinds in distinct),
+        workflow=np.array([distinct[kinds] for kinds in sequences], np.int64),
+        release_us=single.release_us[first],
+        weight=weight[attempts.last],
+        mapping=f"{single.mapping}; retries in the job of the attempt that failed",
+        delay_us=attempts.delays_us(),
+        deadline_us=None if single.deadline_us is None else single.deadline_us[first],
+        line=None if single.line is None else single.line[first],
+        label=None if single.label is None else single.label[first],
+    )
+
+
+def _in_sequence(attempts: Sequence[Workflow], known: dict[str, int]) -> Workflow:
+    """Return a workflow whose tasks are those of some workflows of one task, each after the one before it.
+
+    Parameters
+    ----------
+    known
+        Names so far, and how many workflows have each.
+    """
+    if len(attempts) == 1:
+        return attempts[0]
+    name = f"{attempts[-1].name} after {len(attempts) - 1} failed"
+    known[name] = known.get(name, 0) + 1
+    tasks = [replace(attempts[0].tasks[0], name=FIRST)]
+    for number, workflow in enumerate(attempts[1:], 1):
+        task = replace(workflow.tasks[0], name=AGAIN.format(number), inputs=(Edge(tasks[-1].name, 0),))
+        tasks.append(task)
+    return Workflow(name if known[name] == 1 else f"{name} #{known[name]}", tuple(tasks))
 
 
 def _suits(asked: Requests, workflows: Sequence[Workflow]) -> Objective | None:

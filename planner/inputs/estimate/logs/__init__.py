@@ -306,24 +306,74 @@ def read_log(
     InputError
         If the file cannot be read, or is a damaged gzip file.
     """
-    tracker, judge, clock, words, finished, number = Tracker(steps, epochs), Judge(), LogClock(), Words(), False, 0
+    follower = LogFollower(steps, epochs)
     with open_bytes(Path(path)) as (file, raw):
         for number, text in read_lines(file, str(path), lambda read: watch(raw.tell() if raw.seekable() else read)):
-            lowered = text.lower()
-            held = words.held_by(lowered)
-            if held & CUE:
-                heard = said(lowered)
-                if heard.marks or heard.rate is not None or heard.total is not None:
-                    tracker.note(number, heard, clock.read_us(text))
-            if held & HINT:
-                judge.note(number, text, lowered, tracker.advances)
-            finished = finished or bool(held & END)
-    overall = tracker.overall()
-    fraction = None if overall is None else min(1.0, overall[1] / overall[2])
-    failure = judge.verdict(tracker.advances)
-    finished = failure is None and (finished or fraction == 1)
-    remaining = Remaining(0, 0, 0) if finished else None if failure else tracker.remaining()
-    return LogReading(number, tracker.counts(), fraction, remaining, tracker.rates(), finished, failure)
+            follower.note(number, text)
+    return follower.reading()
+
+
+class LogFollower:
+    """Follows a log line by line, in bounded memory; what it says so far can be asked after every line.
+
+    Parameters
+    ----------
+    steps, epochs
+        As of `read_log`.
+
+    Attributes
+    ----------
+    clock
+        Of the log's time stamps.
+    counts
+        Lines that say how far the job is.
+    """
+
+    def __init__(self, steps: float | None = None, epochs: float | None = None) -> None:
+        self.clock = LogClock()
+        self._tracker, self._judge, self._words = Tracker(steps, epochs), Judge(), Words()
+        self.counts = 0
+        self._finished, self._lines = False, 0
+
+    def note(self, number: int, text: str) -> int:
+        """Take note of a line; return as flags whether it may say something of progress, a failure, or the end."""
+        self._lines, lowered = number, text.lower()
+        held = self._words.held_by(lowered)
+        if held & CUE:
+            heard = said(lowered)
+            if heard.marks or heard.rate is not None or heard.total is not None:
+                self._tracker.note(number, heard, self.clock.read_us(text))
+            self.counts += bool(heard.marks)
+        if held & HINT:
+            self._judge.note(number, text, lowered, self._tracker.advances)
+        self._finished = self._finished or bool(held & END)
+        return held
+
+    @property
+    def fraction(self) -> float | None:
+        """Share of the whole job that is done; None if the log leaves it open."""
+        overall = self._tracker.overall()
+        return None if overall is None else min(1.0, overall[1] / overall[2])
+
+    @property
+    def failure(self) -> LogFailure | None:
+        """Why the job failed; None if nothing says that it did."""
+        return self._judge.verdict(self._tracker.advances)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the log says that the job is through."""
+        return self.failure is None and (self._finished or self.fraction == 1)
+
+    @property
+    def remaining(self) -> Remaining | None:
+        """Time until the end, for the moment of the last count; None if it cannot be known, or if the job failed."""
+        return Remaining(0, 0, 0) if self.finished else None if self.failure else self._tracker.remaining()
+
+    def reading(self) -> LogReading:
+        """Return all that the lines so far say."""
+        counts, rates = self._tracker.counts(), self._tracker.rates()
+        return LogReading(self._lines, counts, self.fraction, self.remaining, rates, self.finished, self.failure)
 
 
 def _seconds(microseconds: int | None) -> float | None:
@@ -405,4 +455,4 @@ def _search(lowered: str) -> int:
     return held
 
 
-__all__ = ["Count", "FailureClass", "LogFailure", "LogReading", "Rate", "Remaining", "read_log"]
+__all__ = ["Count", "FailureClass", "LogFailure", "LogFollower", "LogReading", "Rate", "Remaining", "read_log"]

@@ -42,12 +42,12 @@ import pandas as pd
 from pydantic import Field, PlainValidator, create_model
 from typing_extensions import TypedDict
 
-from truenorth.executor.policies.options import one_of, option
+from truenorth.executor.policies.options import one_of, option, positive_duration
 from truenorth.models.instance import Ints
 from truenorth.models.scenario.errors import FieldError, quote
 from truenorth.models.scenario.section import Record, kind_of, problem
 from truenorth.planner.inputs.importers.csv_files import CHUNK_ROWS, csv_rows, open_text
-from truenorth.planner.inputs.importers.failures import outcomes, until
+from truenorth.planner.inputs.importers.failures import outcomes, refuse_retries, until
 from truenorth.planner.inputs.importers.json_files import Entries, LeftOutError, LogName, read_entries
 from truenorth.planner.inputs.importers.rows import MAX_GPUS_PER_REQUEST, Mask, Rows, Tally, join_names
 from truenorth.planner.inputs.importers.tables import Requests, Texts
@@ -83,10 +83,17 @@ class ClusterOptions(GPUOptions):
     failed
         Failed jobs weigh 0, and ``run`` as long as in the log, or ``stop:TIME``, that long at most, where a retry would
         not help; see `failures`. Unset: they are jobs like any other.
+    retries
+        How long after the end of a failed job the next one of the same user, group (virtual cluster, or type) and
+        number of GPUs is its retry; see `retries`. Unset: each row is a job by itself.
     """
 
     state: str = option("any", one_of("any", "completed"))
     failed: int | None = option(None, until)
+    retries: int | None = option(None, positive_duration)
+
+    def __post_init__(self) -> None:
+        refuse_retries(self.retries, self.failed, self.gpus == "split")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +140,12 @@ def gpus_that_count(rows: Rows, column: str, options: GPUOptions) -> Ints:
     return gpus
 
 
-def read_jobs(rows: Rows, ids: Ids, model: Texts, options: ClusterOptions) -> Requests:
+def retry_key(*columns: Texts | Ints) -> Texts:
+    """Return what tells jobs apart whose rows may be retries of each other. Shape [rows]."""
+    return np.array([" ".join(map(str, row)) for row in zip(*(c.tolist() for c in columns), strict=True)], np.object_)
+
+
+def read_jobs(rows: Rows, ids: Ids, model: Texts, group: str, options: ClusterOptions) -> Requests:
     """Return the jobs of a log with the columns of Helios, which Acme has too.
 
     The run time is end_time - start_time: the column duration is no substitute, since in Acme's Kalos it also holds
@@ -143,6 +155,8 @@ def read_jobs(rows: Rows, ids: Ids, model: Texts, options: ClusterOptions) -> Re
     ----------
     model
         Name of the model of each row. Shape [rows].
+    group
+        Column of what jobs of a user belong to.
     """
     ids.refuse_repeated(rows, "job_id")
     if options.state == "completed":
@@ -154,8 +168,12 @@ def read_jobs(rows: Rows, ids: Ids, model: Texts, options: ClusterOptions) -> Re
     rows.refuse(end_us < start_us, "end_time", "is before start_time", "a time from start_time on")
     rows.refuse(start_us < submit_us, "start_time", "is before submit_time", "a time from submit_time on")
     rows.leave_out(end_us == start_us, "ran for 0 s")
-    run_us, failed = outcomes(rows.text("state"), end_us - start_us, options.failed)
-    return rows.requests(submit_us, model, run_us, gpus=gpus, split=options.gpus == "split", failed=failed)
+    run_us, more = outcomes(rows.text("state"), end_us - start_us, options.failed)
+    columns: dict[str, Any] = {"gpus": gpus, "split": options.gpus == "split", **more}
+    if options.retries is not None:
+        key = retry_key(rows.text("user"), rows.text(group), gpus)
+        columns |= {"tries_us": options.retries, "key": key, "end_us": end_us}
+    return rows.requests(submit_us, model, run_us, **columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +185,7 @@ class Helios(OwnerOptions):
         for path in files:
             ids = Ids()
             for rows in csv_rows(path, (*_COLUMNS, "vc"), tally):
-                yield read_jobs(rows, ids, rows.names(self.model), self)
+                yield read_jobs(rows, ids, rows.names(self.model), "vc", self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +206,7 @@ class Acme(ClusterOptions):
         for path in files:
             ids = Ids()
             for rows in csv_rows(path, (*_COLUMNS, "type"), tally):
-                yield read_jobs(rows, ids, self._model(rows), self)
+                yield read_jobs(rows, ids, self._model(rows), "type", self)
 
     def _model(self, rows: Rows) -> Texts:
         """Return the name of the model of each row. Shape [rows]."""
@@ -327,6 +345,8 @@ class _LoggedJob(Record):
     submitted_time: _Moment
     attempts: list[_Attempt]
     owner: LogName
+    user: object = None
+    vc: object = None
 
 
 class _Job(NamedTuple):
@@ -335,6 +355,9 @@ class _Job(NamedTuple):
     runtime_us: int
     gpus: int
     status: str
+    user: object
+    vc: object
+    end_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,17 +370,22 @@ class Philly(OwnerOptions):
             with open_text(path) as file:
                 jobs = read_entries(Entries(file, str(path)), self._jobs(), tally)
                 while chunk := list(islice(jobs, CHUNK_ROWS)):
-                    release_us, model, runtime_us, gpus, status = zip(*chunk, strict=True)
-                    ended, ran_us = np.array(status, np.object_), np.array(runtime_us, np.int64)
-                    run_us, failed = outcomes(ended, ran_us, self.failed)
-                    yield Requests(
-                        np.array(release_us, np.int64),
-                        np.array(model, np.object_),
-                        run_us,
-                        gpus=np.array(gpus, np.int64),
-                        split=self.gpus == "split",
-                        failed=failed,
-                    )
+                    yield self._requests(chunk)
+
+    def _requests(self, chunk: Sequence[_Job]) -> Requests:
+        """Return some jobs as requests."""
+        release_us, runtime_us, gpus, end_us = (
+            np.array([getattr(job, name) for job in chunk], np.int64)
+            for name in ("release_us", "runtime_us", "gpus", "end_us")
+        )
+        model, status, user, vc = (
+            np.array([getattr(job, name) for job in chunk], np.object_) for name in ("model", "status", "user", "vc")
+        )
+        run_us, more = outcomes(status, runtime_us, self.failed)
+        columns: dict[str, Any] = {"gpus": gpus, "split": self.gpus == "split", **more}
+        if self.retries is not None:
+            columns |= {"tries_us": self.retries, "key": retry_key(user, vc, gpus), "end_us": end_us}
+        return Requests(release_us, model, run_us, **columns)
 
     def _jobs(self) -> Callable[[object], _Job]:
         """Return what makes jobs that count of the entries of one file."""
@@ -377,7 +405,9 @@ class Philly(OwnerOptions):
             runtime_us, gpus = _ran(logged.attempts, logged.submitted_time)
             if gpus > 1 and self.gpus == "single":
                 raise LeftOutError("several GPUs")
-            return _Job(logged.submitted_time, logged.owner, runtime_us, gpus, logged.status)
+            end_us = max(attempt["end_time"] or 0 for attempt in logged.attempts)
+            owner = logged.user, logged.vc
+            return _Job(logged.submitted_time, logged.owner, runtime_us, gpus, logged.status, *owner, end_us)
 
         return make
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from truenorth.executor.policies.options import one_of, option, switch
+from truenorth.executor.policies.options import one_of, option, positive_duration, switch
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.errors import QuestionError
 from truenorth.models.instance import Ints
@@ -19,7 +19,15 @@ from truenorth.models.scenario.errors import quote
 from truenorth.models.scenario.quantities import MAX_BATCH, MAX_NUMBER, MAX_SIZE_BYTES, MAX_TIME_US
 from truenorth.models.units import microseconds
 from truenorth.models.workload import WHOLE
-from truenorth.planner.inputs.importers.failures import BY_CHANCE, ENDED_OTHERWISE, FOR_GOOD, outcomes, until
+from truenorth.planner.inputs.importers.failures import (
+    BY_CHANCE,
+    ENDED_OTHERWISE,
+    FOR_GOOD,
+    outcomes,
+    refuse_retries,
+    until,
+)
+from truenorth.planner.inputs.importers.formats.cluster_jobs import retry_key
 from truenorth.planner.inputs.importers.formats.shapes import (
     TABLES,
     Shape,
@@ -232,6 +240,9 @@ class TableReader:
     failed
         Rows that failed, by `status`, count as well but weigh 0: they ``run`` as long as in the log, or ``stop:TIME``,
         that long at most, where a retry would not help; see `failures`. Unset: they are left out.
+    retries
+        How long after the `end` of a failed row the next one of the same `user`, `model` and `gpus`, as far as there
+        are such columns, is its retry; see `retries`. Unset: each row is a job by itself.
     deadline
         Column of the deadlines, relative to the release; a request without one has none. Empty: no such column.
     unit
@@ -260,6 +271,7 @@ class TableReader:
     status: str | None = option(None, str)
     success: tuple[str, ...] | None = option(None, words_in)
     failed: int | None = option(None, until)
+    retries: int | None = option(None, positive_duration)
     deadline: str = option("", str)
     unit: str | None = option(None, one_of(*UNITS))
     release_unit: str | None = option(None, one_of(*UNITS))
@@ -276,6 +288,9 @@ class TableReader:
     batch: tuple[tuple[int, str], ...] = option((), _columns_by_size)
     shape: Shape | None = None
     steps: str = ""
+
+    def __post_init__(self) -> None:
+        refuse_retries(self.retries, self.failed, self.split)
 
     def read(self, files: Sequence[Path], tally: Tally) -> Iterator[Requests]:
         """Yield the requests of the files, none of which may be named twice."""
@@ -331,6 +346,8 @@ class TableReader:
             tally.notes.append(f"the log does not say how many GPUs a job has, so that each has one; {names} would")
         if made.failed is not None and not made.status:
             raise QuestionError("failed= is about rows that a status says failed; allowed is beside status=COLUMN")
+        if self.retries is not None and not (made.user and made.end):
+            raise QuestionError("retries= asks who submits and when rows ended; allowed is beside user= and end=COLUMN")
         for name in made._required:
             if name not in found:
                 raise no_column(path, name, found, "table", ("release", "runtime", "start", "end", "model", "gpus"))
@@ -385,7 +402,8 @@ class TableReader:
             "split": self.split,
         }
         if self.status and self.failed is not None:
-            runtime_us, columns["failed"] = outcomes(rows.text(self.status), runtime_us, self.failed)
+            runtime_us, failures = outcomes(rows.text(self.status), runtime_us, self.failed)
+            columns |= failures
         if self.tokens_in and self.tokens_out:
             columns["tokens_in"] = rows.wholes(self.tokens_in, 0, MOST_TOKENS)
             columns["tokens_out"] = rows.wholes(self.tokens_out, 0, MOST_TOKENS)
@@ -401,6 +419,15 @@ class TableReader:
             columns["weight"] = rows.numbers(self.weight, 0, MAX_NUMBER)
         if self.user:
             columns["user"] = rows.names(self.user)
+        if self.retries is not None:
+            key = [columns["user"], model, *([columns["gpus"]] if self.gpus else [])]
+            columns |= {"tries_us": self.retries, "key": retry_key(*key), "end_us": clock.times(rows, self.end or "")}
+            rows.refuse(
+                columns["end_us"] < release_us,
+                self.end or "",
+                f"is before {self.release}",
+                f"a time from {self.release} on",
+            )
         return rows.requests(release_us, model, runtime_us, **columns)
 
     def _leave_out(self, rows: Rows) -> None:
