@@ -118,6 +118,42 @@ def random_cached_chats(rng: random.Random, count: int) -> Instance:
     return Instance(on, (), tuple(jobs))
 
 
+def random_growing_chats(rng: random.Random, count: int) -> Instance:
+    """Return requests as above on nodes whose KV grows, often with little more room than for the longest of them."""
+    instance = random_cached_chats(rng, count)
+    kv = max(speed.kv_bytes for flow in instance.workflows for speed in _speeds(flow).values())
+    grown: dict[str, Workflow] = {}
+    for flow in instance.workflows:
+        task = flow.tasks[0]
+        assert task.stream is not None
+        size = rng.choice((0, *[task.stream.prefix_block] * 4))
+        block = rng.choice([each for each in (1, 2, 4, 7) if size % each == 0])
+        speeds = {kind: _crowded(speed, block) for kind, speed in _speeds(flow).items()}
+        stream = replace(task.stream, speeds=speeds, prefix_block=size)
+        grown[flow.name] = Workflow(flow.name, (Task.of_stream("answer", stream),))
+    on = cluster(min(2, instance.n_gpus), rng.choice((108, 108, 120, 140, 180, 10_000)) * max(1, kv), ("A",))
+    sooner = rng.choice((2, 5, 20))
+    jobs = []
+    for job in instance.jobs:
+        tokens = job.tokens["answer"] if job.tokens else Tokens(1, 1, 1)
+        tokens = tokens._replace(output=rng.choice((tokens.output, rng.randint(20, 101 - tokens.prompt))))
+        release = job.release_us // sooner
+        jobs.append(replace(job, workflow=grown[job.workflow.name], release_us=release, tokens={"answer": tokens}))
+    return Instance(on, (), tuple(jobs))
+
+
+def _crowded(speed: StreamSpeed, block: int) -> StreamSpeed:
+    """Return a speed of at least five seats, with blocks of so many tokens."""
+    seats = max(5, speed.seats)
+    steps = {**speed.step_us, seats: max(speed.step_us.values())}
+    return replace(speed, seats=seats, step_us=steps, chunk=speed.chunk + speed.shared * seats, block=block)
+
+
+def _speeds(flow: Workflow) -> Mapping[str, StreamSpeed]:
+    assert flow.tasks[0].stream is not None
+    return flow.tasks[0].stream.speeds
+
+
 def cached_beside_loads(rng: random.Random, count: int) -> Instance:
     """Return requests whose prompts go on with others', of two classes with models, one with adapters, beside loads.
 
