@@ -347,8 +347,9 @@ class StreamRun:
                 ended.append(task)
             else:
                 self._decode(task, had or 1)
-        for task in ended if self.cache is not None else ():
-            self.cache.leave(task, self.boundary_us)
+        if self.cache is not None:
+            for task in ended:
+                self.cache.leave(task, self.boundary_us)
         self._renew_budget()
         # A node that serves nobody drops its fraction, though somebody may wait to join again.
         if not self._tokens:
