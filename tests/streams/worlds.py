@@ -185,6 +185,28 @@ def cached_beside_loads(rng: random.Random, count: int) -> Instance:
     return Instance(cluster(rng.randint(1, 2), rng.choice((110, 140, 200))), models, tuple(jobs))
 
 
+def growing_beside_loads(rng: random.Random, count: int) -> Instance:
+    """Return the same on nodes whose KV grows, with longer answers."""
+    instance = cached_beside_loads(rng, count)
+    block = {"a": rng.choice((1, 3)), "b": rng.choice((1, 2))}
+    classes: dict[str, StreamClass] = {}
+    flows: dict[str, Workflow] = {}
+    for flow in instance.workflows:
+        task = flow.tasks[0]
+        flows[flow.name] = flow
+        if task.stream is not None:
+            name, size = task.stream.name, task.stream.prefix_block
+            own = block[name] if size % block[name] == 0 else 1
+            speeds = {kind: replace(speed, block=own) for kind, speed in task.stream.speeds.items()}
+            of = classes.setdefault(name, replace(task.stream, speeds=speeds))
+            flows[flow.name] = Workflow(flow.name, (replace(task, stream=of),))
+    jobs = []
+    for job in instance.jobs:
+        tokens = {} if job.tokens is None else {"t": job.tokens["t"]._replace(output=rng.randint(1, 30))}
+        jobs.append(replace(job, workflow=flows[job.workflow.name], tokens=tokens or None))
+    return Instance(instance.cluster, instance.models, tuple(jobs))
+
+
 def recorded_chats(servers: int, count: int) -> Instance:
     """Return the first requests of a recorded conversation service on GPUs of moderate speed, with 24 GB for KV."""
     path = Path(__file__).parents[2] / "experiments" / "scenarios" / "AzureLLMInferenceTrace_conv.csv.gz"
