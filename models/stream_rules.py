@@ -365,8 +365,8 @@ class _Room:
         self.changes_us = sorted({*self._comes, *self._goes})
 
     def before(self, now: int) -> int:
-        """Return the bytes that are free for KV before what leaves at an instant has left."""
-        return self._all - self._come[bisect_right(self._comes, now)] + self._gone[bisect_left(self._goes, now)]
+        """Return the bytes that are free for KV before anything comes or leaves at an instant."""
+        return self._all - self._come[bisect_left(self._comes, now)] + self._gone[bisect_left(self._goes, now)]
 
     def after(self, now: int) -> int:
         """Return the bytes that are free for KV once what leaves at an instant has left."""
@@ -565,6 +565,9 @@ class _Serving:
             if self._room is not None and size:
                 run.room = self._room.before(run.boundary_us) // size
             self.preempted += run.preempt()
+            self._give_room(run.boundary_us)
+            if run.blocks() > run.room:  # what comes takes only what is left
+                self.preempted += run.preempt()
             self._let_back()
         if growing is not None:
             self._held_bytes = run.blocks() * size
