@@ -16,9 +16,9 @@ from truenorth.executor.errors import IllegalActionError
 from truenorth.executor.execution import NOWHERE, Arrivals, Execution
 from truenorth.executor.knowledge import WorkflowTables
 from truenorth.models import NONE, Instance, Job, ServedRequests, Timeline, Tokens
+from truenorth.models.caches import cache_on
 from truenorth.models.cluster import Availability
 from truenorth.models.gpu_state import Request, block_bytes
-from truenorth.models.prefix_cache import cache_on
 from truenorth.models.prefixes import Chain
 from truenorth.models.strides import StreamRun, Stride
 from truenorth.models.timeline import CutRun
@@ -262,8 +262,11 @@ class ServingExecution(Execution):
         if stride is not None:
             passed = max(1, serving.iterations_until(self.now, stride))
             if passed < stride.iterations:
-                self.state[gpu].hold_blocks(passed - 1)
-                self._begin(gpu, serving, stride._replace(iterations=passed))
+                stride = stride._replace(iterations=passed)
+                self.state[gpu].shorten(stride, self.now)
+                self._begin(gpu, serving, stride)
+            elif self.caches:
+                self.state[gpu].shorten(stride, self.now)
         elif not serving.requests:
             # All were preempted: the node is idle until one of them can join again.
             serving.wait_until(self.now)
@@ -336,6 +339,8 @@ class ServingExecution(Execution):
         return Request(task, tokens, self.stream[template], self.speed(task, gpu), self.needs[template], held, chain)
 
     def _end_stay(self, place: int, model: int) -> None:
+        if self.caches:
+            self.memory_changes(place)  # what has given way by now is not forgotten, but gone
         super()._end_stay(place, model)
         # Where nodes cache no run takes several GPUs.
         cache = self.state[place].cache if self.caches else None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from truenorth.models.cluster import GPU
+from truenorth.models.growing_cache import GrowingCache
 from truenorth.models.holds import HeldKV
 from truenorth.models.prefix_cache import PrefixCache
 from truenorth.models.prefixes import Chain
@@ -384,14 +385,14 @@ class GPUState:
 
     def lacks_kv(self, request: Request) -> int:
         """Return the bytes of memory that a request lacks to join; where KV grows, at the last boundary."""
-        if self.cache is not None:
-            return max(0, self.cache.lacks(request.chain, self.memory.free_bytes - request.kv_bytes))
-        if not request.kv_bytes:
+        if not (request.kv_bytes or request.chain):
             return 0
         # Blocks that are held beyond the boundary are those of iterations to come: who joins before changes these.
         serving, ahead = self.serving, 0
         if serving is not None and request.speed.block:
             ahead = self._growing_bytes - serving.blocks() * block_bytes(request.speed)
+        if self.cache is not None:
+            return max(0, self.cache.lacks(request.chain, self.memory.free_bytes + ahead - request.kv_bytes))
         return max(0, request.kv_bytes - self.memory.free_bytes - ahead)
 
     def refuse_boundary(self, now: int) -> str | None:
@@ -406,7 +407,9 @@ class GPUState:
     def begin_request(self, request: Request, now: int) -> int:
         """Let a request join that nothing refuses; return how many tokens of its prompt it finds in the cache."""
         if self.serving is None:
-            self.serving, self.serves, self._serving_run = StreamRun(request.speed, now), request.stream, request.task
+            growing = self.cache if isinstance(self.cache, GrowingCache) else None
+            self.serving = StreamRun(request.speed, now, cache=growing)
+            self.serves, self._serving_run = request.stream, request.task
             # To everybody else a GPU that serves is one run of the whole compute, whose end nobody knows.
             self.begin_run(Run((request.task,), now, now))
         self._served_models[request.task] = request.models
@@ -449,20 +452,33 @@ class GPUState:
         serving = self._with_room()
         stride = serving.stride()
         self.hold_blocks(stride.iterations - 1)
+        if serving.cache is not None:
+            self.note_room(serving.boundary_us)
         return stride
+
+    def shorten(self, stride: Stride, now: int) -> None:
+        """Hold the blocks of a stride that ends sooner than it was to, whose last iteration is under way now."""
+        self.hold_blocks(stride.iterations - 1)
+        if self.serving is not None and self.serving.cache is not None:
+            self.serving.cache.amend(self.memory.free_bytes, now)
 
     def advance(self, stride: Stride, limit: int = 0) -> Boundary:
         """Take iterations, and let who stays take its blocks of KV; free what others held."""
         if self.serving is None:
             raise ValueError(f"{self.id} serves nobody")
+        growing = self.serving.cache
+        if growing is not None:
+            self.shorten(stride, self.serving.end_us(stride))
         first, ended = self.serving.advance(stride)
-        if self.cache is not None:
+        if self.cache is not None and growing is None:
             self._keep_prefixes(self.cache, first, ended)
         for task in ended:
             self.memory.free_bytes += self._kv_bytes.pop(task, 0)
             self._served_models.pop(task, None)
         preempted = self._with_room().preempt() if self.serving.speed.block else ()
         back = self.rejoin(limit)
+        if growing is not None:
+            self.note_room(self.serving.boundary_us)
         if not (self.serving.requests or self.serving.preempted):
             self._end_serving()
         return Boundary(first, ended, preempted, back)

@@ -11,22 +11,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from truenorth.models.holds import HeldKV, Holds
 from truenorth.models.prefixes import Chain, Prefixes, with_cached
-from truenorth.models.stream_tables import StreamTables
 from truenorth.models.streams import Tokens
 from truenorth.models.tables import LARGEST
-
-
-def cache_on(streams: StreamTables | None, gpu_class: int) -> PrefixCache | HeldKV | None:
-    """Return the cache of a GPU of a class, with nothing in it; None where nothing is cached, nor held."""
-    if streams is None or streams.prefixes is None:
-        return None
-    if isinstance(streams.prefixes, Holds):
-        by_stream = [row[gpu_class] for row in streams.speeds]
-        return HeldKV(streams.prefixes, [0 if speed is None else speed.kv_bytes for speed in by_stream])
-    speeds = [(streams.speeds[group.stream][gpu_class], group.tokens) for group in streams.prefixes.groups]
-    return PrefixCache(streams.prefixes, [0 if speed is None else speed.kv_bytes * size for speed, size in speeds])
 
 
 class PrefixCache:
@@ -182,10 +169,14 @@ class PrefixCache:
             block = blocks.pop()
             if self._idle_since.get(block) == since:  # else somebody has held it meanwhile, or it has gone
                 del self._idle_since[block]
-                self._visible.discard(block)
+                self._give_way(block)
                 self._idle_bytes -= self._bytes[self._group[block]]
         # What ends makes at least as much room as it leaves behind: nothing gives way before the next note.
         self._free_bytes = LARGEST
+
+    def _give_way(self, block: int) -> None:
+        """Have a block visible no more that nobody holds."""
+        self._visible.discard(block)
 
     def _size(self, chain: Chain) -> int:
         return self._bytes[self._group[chain[0]]] if chain else 0

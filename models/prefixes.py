@@ -62,15 +62,21 @@ class Prefixes:
         Raises
         ------
         InstanceError
-            If KV of some class grows, or a request has more blocks than its prompt.
+            If KV of one class grows and that of another does not, a block of a prompt does not consist of whole blocks
+            of KV, or a request has more blocks than its prompt.
         """
         cached = [stream for stream in classes if stream.prefix_block]
         if not cached:
             return None
-        grows = [stream.name for stream in classes if any(speed.block for speed in stream.speeds.values())]
-        if grows:
+        every = [(stream, speed) for stream in classes for speed in stream.speeds.values()]
+        grows, stays = ([stream.name for stream, speed in every if (speed.block > 0) is how] for how in (True, False))
+        if grows and stays:
             problem = f"stream class {cached[0].name} has prefix_cache: node, and KV of {grows[0]} grows"
-            raise InstanceError(f"{problem}; allowed is kv: reserved beside caches")
+            raise InstanceError(f"{problem} where that of {stays[0]} is reserved; allowed is one of both beside caches")
+        for stream, speed in every:
+            if speed.block and stream.prefix_block % speed.block:
+                problem = f"stream class {stream.name} has blocks of prompt of {stream.prefix_block} tokens, and of KV"
+                raise InstanceError(f"{problem} of {speed.block}; allowed is a multiple of these")
         return _Numbering(classes, models).number(jobs, prompt)
 
     def shared(self, task: int) -> int:

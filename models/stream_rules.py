@@ -16,13 +16,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from truenorth.models.caches import cache_on
 from truenorth.models.cluster import FOREVER
+from truenorth.models.growing_cache import GrowingCache
 from truenorth.models.holds import HeldKV, Holds
 from truenorth.models.instance import NONE, Instance, Ints
-from truenorth.models.prefix_cache import PrefixCache, cache_on
+from truenorth.models.prefix_cache import PrefixCache
+from truenorth.models.prefixes import Chain
 from truenorth.models.stream_tables import StreamTables
 from truenorth.models.streams import StreamSpeed, Tokens
-from truenorth.models.strides import Preempted, StreamRun, Stride
+from truenorth.models.strides import Back, StreamRun, Stride
 from truenorth.models.tables import LARGEST
 from truenorth.models.timeline import Timeline, Violation, file_order, name_task
 
@@ -65,9 +68,12 @@ def kv_bytes(instance: Instance, timeline: Timeline) -> Ints:
 
 
 def shared_kv(instance: Instance, timeline: Timeline) -> Iterator[tuple[int, int, int]]:
-    """Yield GPU, time and by how many bytes the blocks change there that running requests hold, each once (E4)."""
+    """Yield GPU, time and by how many bytes the blocks change there that running requests hold, each once (E4).
+
+    None where KV grows.
+    """
     streams, runs = instance.streams, timeline.runs
-    if streams is None or streams.prefixes is None:
+    if streams is None or streams.prefixes is None or streams.grows.any():
         return
     holders: dict[int, dict[int, int]] = {}
     listing = [run for run, task in enumerate(runs.task.tolist()) if streams.prefixes.chains[task]]
@@ -326,15 +332,13 @@ def grown_kv(instance: Instance, timeline: Timeline, first_task: int = 0) -> Gro
     if streams is None or not streams.grows.any():
         return GrownKV()
     preempted, recomputed, peak = 0, 0, 0
-    for (gpu, stream), here in _by_place(instance, streams, timeline):
-        speed = streams.speeds[stream][instance.gpu_class[gpu]]
+    for gpu, speed, here in _served(instance, streams, timeline):
         if speed is not None and speed.block:
             serving = _Serving(instance, timeline, gpu, speed)
             serving.serve(here)
-            again = [request for request in serving.again if request.task >= first_task]
             preempted += sum(task >= first_task for task in serving.preempted)
-            recomputed += sum(each.of - each.left for each in again)
-            peak = max(peak, serving.peak * speed.block * speed.kv_bytes)
+            recomputed += sum(each.again for each in serving.again if each.task >= first_task)
+            peak = max(peak, serving.peak_bytes)
     return GrownKV(preempted, recomputed, peak)
 
 
@@ -361,8 +365,8 @@ class _Room:
         self.changes_us = sorted({*self._comes, *self._goes})
 
     def before(self, now: int) -> int:
-        """Return the bytes that are free for KV before what leaves at an instant has left."""
-        return self._all - self._come[bisect_right(self._comes, now)] + self._gone[bisect_left(self._goes, now)]
+        """Return the bytes that are free for KV before anything comes or leaves at an instant."""
+        return self._all - self._come[bisect_left(self._comes, now)] + self._gone[bisect_left(self._goes, now)]
 
     def after(self, now: int) -> int:
         """Return the bytes that are free for KV once what leaves at an instant has left."""
@@ -376,22 +380,22 @@ class _Serving:
         self._instance, self._timeline, self._gpu = instance, timeline, gpu
         self._runs = timeline.runs
         limits = {} if timeline.served is None else timeline.served.limits
-        self._seats = min(speed.seats, limits.get(gpu, speed.seats))
-        self._block_bytes = speed.block * speed.kv_bytes
+        self._limit = limits.get(gpu, LARGEST)
         self._cache = cache_on(instance.streams, int(instance.gpu_class[gpu]))
-        self._room = _Room(instance, timeline, gpu) if self._block_bytes or self._cache is not None else None
+        self._growing = self._cache if isinstance(self._cache, GrowingCache) else None
+        self._room = _Room(instance, timeline, gpu) if speed.block * speed.kv_bytes or self._cache is not None else None
         self._leaving = deque(self._room.leave if self._room is not None else ())
         self._changes = deque(self._room.changes_us if self._room is not None else ())
         self._held: dict[int, int] = {}
         self._held_bytes = 0
-        self._run = StreamRun(speed, 0)
+        self._run = self._new_run(speed, 0)
         self._goes_us = FOREVER
         self._number: dict[int, int] = {}
         self._first: dict[int, int] = {}
         self._end: dict[int, int] = {}
-        self.again: list[Preempted] = []
+        self.again: list[Back] = []
         self.preempted: list[int] = []
-        self.peak = 0
+        self.peak_bytes = 0
         self._cached_tokens: dict[int, int] = {}
 
     def serve(self, runs: list[int]) -> dict[int, _Joined]:
@@ -406,7 +410,7 @@ class _Serving:
                 self._goes_us = FOREVER if interval is None else interval[1]  # E3 tells of who joins where nothing is
             self._go_to(start, self._speed(run))
             # One that may not join does so nevertheless, where it should have at the earliest: the rest is checked on.
-            place[run] = self._run.boundary_us, self._run.budget, self._refuse(tokens), self._goes_us
+            place[run] = self._run.boundary_us, self._run.budget, self._refuse(task, tokens), self._goes_us
             if self._run.budget < 1:
                 self._advance(self._run.stride())
             self._number[task] = run
@@ -419,6 +423,17 @@ class _Serving:
             for run in runs
         }
 
+    def _new_run(self, speed: StreamSpeed, now: int) -> StreamRun:
+        return StreamRun(speed, now, cache=self._growing)
+
+    @property
+    def _block_bytes(self) -> int:
+        return self._run.speed.block * self._run.speed.kv_bytes
+
+    @property
+    def _seats(self) -> int:
+        return min(self._run.speed.seats, self._limit)
+
     @property
     def _busy(self) -> bool:
         return bool(self._run.requests or self._run.preempted)
@@ -428,13 +443,13 @@ class _Serving:
         until = None if self._goes_us == FOREVER else self._goes_us
         while self._busy and self._run.boundary_us < self._goes_us:
             self._go_on(until)
-        self._run = StreamRun(self._run.speed, min(self._run.boundary_us, self._goes_us))
+        self._run = self._new_run(self._run.speed, min(self._run.boundary_us, self._goes_us))
         if self._cache is not None and self._goes_us != FOREVER:
             self._cache.clear()
             self._held.clear()
             self._held_bytes = 0
 
-    def _refuse(self, tokens: Tokens) -> _Refused | None:
+    def _refuse(self, task: int, tokens: Tokens) -> _Refused | None:
         """Return what keeps a request from joining at the boundary where KV grows; None if nothing does."""
         run = self._run
         if not run.speed.block:
@@ -445,7 +460,12 @@ class _Serving:
         if run.closed:
             return _Refused("E2", "joins before requests that were preempted", len(run.preempted), 0)
         self._give_room(run.boundary_us)
-        lacking = run.lacks_blocks(tokens.prompt)
+        shared = 0
+        if self._growing is not None:
+            self._note_room(self._growing, run.boundary_us)
+            self._growing.settle(run.boundary_us)
+            shared = self._growing.shared_tokens(task, self._chain(task))
+        lacking = run.lacks_blocks(tokens.prompt, shared)
         return _Refused("E2", "lacks blocks of KV for its prompt", lacking, 0) if lacking else None
 
     def _tokens(self, run: int) -> Tokens:
@@ -467,15 +487,25 @@ class _Serving:
     def _hold(self, cache: PrefixCache | HeldKV, task: int, tokens: Tokens) -> Tokens:
         """Have a request hold its blocks, as it joins, and its other KV; return what the cache leaves to compute."""
         prefixes, speed = (None if (of := self._instance.streams) is None else of.prefixes), self._run.speed
-        if prefixes is None or self._room is None:
+        if prefixes is None:
             return tokens
-        now, chain = self._run.boundary_us, prefixes.chains[task]
+        now, chain = self._run.boundary_us, self._chain(task)
         self._note_room(cache, now)
         left, self._cached_tokens[self._number[task]], _ = cache.join(task, tokens, chain, now)
-        self._held[task] = (tokens.held - len(chain) * prefixes.size(task)) * speed.kv_bytes
-        self._held_bytes += self._held[task]
-        cache.note(now, self._room.after(now) - self._held_bytes - cache.held_bytes)
+        if self._growing is None:
+            self._held[task] = (tokens.held - len(chain) * prefixes.size(task)) * speed.kv_bytes
+            self._held_bytes += self._held[task]
+            self._note(cache, now)
         return left
+
+    def _chain(self, task: int) -> Chain:
+        streams = self._instance.streams
+        return () if streams is None or streams.prefixes is None else streams.prefixes.chains[task]
+
+    def _note(self, cache: PrefixCache | HeldKV, now: int) -> None:
+        """Have the cache give way to what takes room at an instant."""
+        if self._room is not None:
+            cache.note(now, self._room.after(now) - self._held_bytes - cache.held_bytes)
 
     def _note_room(self, cache: PrefixCache | HeldKV, before: int) -> None:
         """Have the cache give way to all that takes room before an instant, and forget the models that leave."""
@@ -483,7 +513,7 @@ class _Serving:
             now = self._changes.popleft()
             while self._leaving and self._leaving[0][0] <= now:
                 cache.forget(self._leaving.popleft()[1], now)
-            cache.note(now, self._room.after(now) - self._held_bytes - cache.held_bytes)
+            self._note(cache, now)
 
     def _go_to(self, start: int, speed: StreamSpeed) -> None:
         """Take iterations up to the first boundary at a time or after it; an empty GPU waits for it."""
@@ -491,7 +521,7 @@ class _Serving:
         while self._busy and run.boundary_us < start:
             self._go_on(start)
         if not self._busy and run.boundary_us <= start:
-            self._run = StreamRun(speed, start)
+            self._run = self._new_run(speed, start)
 
     def _go_on(self, until: int | None) -> None:
         """Take iterations, to the first boundary at a time or after it at most, or wait for room if all have to."""
@@ -515,22 +545,32 @@ class _Serving:
         self._advance(stride)
 
     def _advance(self, stride: Stride) -> None:
-        run = self._run
-        self.peak = max(self.peak, run.blocks(stride.iterations - 1))
+        run, growing, size = self._run, self._growing, self._block_bytes
+        needed = run.blocks(stride.iterations - 1) * size
+        self.peak_bytes = max(self.peak_bytes, needed)
+        if growing is not None:
+            self._note_room(growing, run.boundary_us)
+            self._held_bytes = needed
+            self._note(growing, run.boundary_us)
         if self._cache is not None:
             self._note_room(self._cache, run.end_us(stride))
         first, ended = run.advance(stride)
-        if self._cache is not None:
+        if self._cache is not None and growing is None:
             self._keep(self._cache, first, ended)
         # Of the iteration that is under way when the GPU goes nothing comes.
         if run.boundary_us <= self._goes_us:
             self._first.update((self._number[task], run.boundary_us) for task in first)
             self._end.update((self._number[task], run.boundary_us) for task in ended)
         if run.speed.block and run.boundary_us < self._goes_us:
-            if self._room is not None:
-                run.room = self._room.before(run.boundary_us) // self._block_bytes
+            if self._room is not None and size:
+                run.room = self._room.before(run.boundary_us) // size
             self.preempted += run.preempt()
+            self._give_room(run.boundary_us)
+            if run.blocks() > run.room:  # what comes takes only what is left
+                self.preempted += run.preempt()
             self._let_back()
+        if growing is not None:
+            self._held_bytes = run.blocks() * size
 
     def _keep(self, cache: PrefixCache | HeldKV, first: list[int], ended: list[int]) -> None:
         """Have visible what iterations have computed, and hold no more what has ended."""
@@ -543,6 +583,8 @@ class _Serving:
     def _let_back(self) -> None:
         """Let those join again that were preempted, as far as there is room."""
         self._give_room(self._run.boundary_us)
+        if self._growing is not None:
+            self._note_room(self._growing, self._run.boundary_us)
         self.again += self._run.rejoin(self._seats)
 
     def _give_room(self, now: int) -> None:

@@ -11,6 +11,7 @@ from heapq import heapify, heappop, heappush
 from math import isqrt
 from typing import NamedTuple
 
+from truenorth.models.growing_cache import GrowingCache
 from truenorth.models.streams import PICOSECONDS, StreamSpeed, Tokens
 from truenorth.models.tables import LARGEST
 
@@ -94,6 +95,13 @@ class Preempted(NamedTuple):
         return self.tokens.prompt + max(0, self.had - 1)
 
 
+class Back(NamedTuple):
+    """A request that joins again, and how many tokens it computes a second time."""
+
+    task: int
+    again: int
+
+
 class StreamRun:
     """What a GPU serves from a first join until it is empty.
 
@@ -103,6 +111,8 @@ class StreamRun:
         How the class runs there.
     now
         When the first request joins.
+    cache
+        The prefixes of the GPU, where KV grows beside them.
 
     Attributes
     ----------
@@ -120,12 +130,13 @@ class StreamRun:
 
     __slots__ = (
         "_began_us", "_context", "_decodes", "_elapsed_ps", "_fresh", "_iteration", "_phases", "_prompts", "_tokens",
-        "_whole", "budget", "full", "preempted", "room", "speed",
+        "_whole", "budget", "cache", "full", "preempted", "room", "speed",
     )  # fmt: skip
 
-    def __init__(self, speed: StreamSpeed, now: int, room: int = LARGEST) -> None:
+    def __init__(self, speed: StreamSpeed, now: int, room: int = LARGEST, cache: GrowingCache | None = None) -> None:
         self.speed = speed
         self.room = room
+        self.cache = cache
         self.budget = speed.chunk
         self.full = False
         self.preempted: list[Preempted] = []
@@ -187,9 +198,14 @@ class StreamRun:
         self._decode(task, 0)
         self.budget -= self.speed.shared
 
-    def lacks_blocks(self, tokens: int) -> int:
-        """Return how many blocks of KV are missing for a request that works off a prompt, all of it counted."""
-        return max(0, self._blocks(tokens) + self.blocks() - self.room) if self.speed.block else 0
+    def lacks_blocks(self, tokens: int, shared: int = 0) -> int:
+        """Return how many blocks of KV are missing for a request that works off a prompt, all of it counted.
+
+        But for so many tokens that it shares with those that run.
+        """
+        if not self.speed.block:
+            return 0
+        return max(0, self._blocks(tokens) - shared // self.speed.block + self.blocks() - self.room)
 
     def preempt(self) -> list[int]:
         """Have requests leave, the last that joined first, until all others have blocks for their next iteration."""
@@ -199,6 +215,8 @@ class StreamRun:
             task, tokens = self._tokens.popitem()
             self.full = True
             left.append(task)
+            if self.cache is not None:
+                self.cache.preempt(task, self.boundary_us)
             # A prompt under way joined last: as long as it takes all the budget nobody joins behind it.
             if self._prompts and self._prompts[-1].task == task:
                 prompt = self._prompts.pop()
@@ -212,16 +230,17 @@ class StreamRun:
             self._renew_budget()
         return left
 
-    def rejoin(self, seats: int) -> list[Preempted]:
+    def rejoin(self, seats: int) -> list[Back]:
         """Let those who were preempted join again, the first one first, as far as budget, seats and blocks allow."""
         back = []
         while self.preempted and not self.full and self.budget > 0 and self.requests < seats:
             if self.missing():
                 break
             first = self.preempted.pop(0)
-            back.append(first)
+            left = first.of if self.cache is None else self.cache.rejoin(first.task, first.of, self.boundary_us)
+            back.append(Back(first.task, max(0, left - first.left)))
             self._tokens[first.task] = first.tokens
-            self._read(_Prompt(first.task, first.of, first.of, first.had))
+            self._read(_Prompt(first.task, left, first.of, first.had))
         return back
 
     def missing(self) -> int:
@@ -229,7 +248,8 @@ class StreamRun:
         first = self.preempted[0]
         # Alone it also needs what comes next, or it would be preempted at once, time and again.
         alone = 0 if self._tokens else min(1, first.tokens.held - 1 - first.of)
-        return self.lacks_blocks(first.of + alone)
+        shared = 0 if self.cache is None else self.cache.shared_tokens(first.task)
+        return self.lacks_blocks(first.of + alone, shared)
 
     @property
     def under_way(self) -> list[tuple[int, int]]:
@@ -285,6 +305,8 @@ class StreamRun:
         # Of the decodes: ceil((base + i) / size) each, with base and i taken apart into whole blocks and the rest.
         needed = self._whole + count * (whole + 1) + sum(self._phases[size - part + 1 :])
         needed -= 0 if part else self._phases[0]
+        if self.cache is not None:
+            needed -= self.cache.saved_tokens // size
         budget = self._chunk * (ahead + 1)
         for prompt in self._prompts:
             taken = min(prompt.left, budget)
@@ -309,6 +331,8 @@ class StreamRun:
             left -= prompt.left
             del self._prompts[0]
             finished.append(prompt)
+        if self.cache is not None:
+            self._keep(self.cache, finished)
         ended = []
         while self._decodes and self._decodes[0][0] == self._iteration:
             ends, task = heappop(self._decodes)
@@ -323,11 +347,20 @@ class StreamRun:
                 ended.append(task)
             else:
                 self._decode(task, had or 1)
+        if self.cache is not None:
+            for task in ended:
+                self.cache.leave(task, self.boundary_us)
         self._renew_budget()
         # A node that serves nobody drops its fraction, though somebody may wait to join again.
         if not self._tokens:
             self.wait_until(self.boundary_us)
         return first, ended
+
+    def _keep(self, cache: GrowingCache, finished: list[_Prompt]) -> None:
+        """Have the blocks visible that iterations have computed, in the order in which prompts were worked off."""
+        cache.settle(self.boundary_us)
+        for prompt in (*finished, *self._prompts):
+            cache.compute(prompt.task, prompt.of - (0 if prompt in finished else prompt.left))
 
     @property
     def _chunk(self) -> int:

@@ -282,9 +282,11 @@ class StreamSection(LawSection):
         return self
 
     @model_validator(mode="after")
-    def _caches_of_reserved_kv(self) -> StreamSection:
-        if self.prefix_cache == "node" and any(speed.block for speed in self.laws.values()):
-            raise problem("is node, and KV grows; allowed is prefix_cache: node with kv: reserved", "prefix_cache")
+    def _whole_blocks(self) -> StreamSection:
+        for speed in self.laws.values() if self.prefix_cache == "node" else ():
+            if speed.block and self.prefix_block % speed.block:
+                text = f"is {self.prefix_block} where KV grows by {speed.block} tokens; allowed is a multiple of block"
+                raise problem(text, "prefix_block")
         return self
 
     @property

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
+from truenorth.models.caches import cache_on
 from truenorth.models.cluster import FOREVER
 from truenorth.models.gpu_state import IDLE, GPUState, Request, Run, block_bytes
 from truenorth.models.instance import NEVER, NONE, Instance
-from truenorth.models.prefix_cache import cache_on
 from truenorth.models.stream_tables import StreamTables
 from truenorth.models.strides import Stride
 from truenorth.models.timeline import Residency
@@ -206,7 +206,9 @@ class Node:
             if serving.requests:
                 self._stride = state.next_stride()
                 self._stride_ends_us = serving.end_us(self._stride)
-        state.note_room(now)
+        # Where KV grows it is noted as requests join and leave, and as a stride begins.
+        if serving is None or serving.cache is None:
+            state.note_room(now)
 
     @property
     def is_done(self) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import takewhile
 from math import ceil
 
 
@@ -106,6 +107,8 @@ class _Running:
         self.tokens = 0
         self.takes = 0
         self.blocks = 0
+        # Where KV grows: of the leading blocks of its prompt that nodes cache, the copies that it found or computed.
+        self.copies: list[int] = []
 
     @property
     def context(self) -> int:
@@ -167,11 +170,13 @@ def serve_sent(nodes: list[Node], requests: list[Request], queues: list[list[Sen
 
 
 class _Cache:
-    """The prefixes that a node has, and when each was used last."""
+    """The prefixes that a node has, and when each was used last; where KV grows, which copy of each is found."""
 
     def __init__(self, node: Node, requests: list[Request]) -> None:
         self.node = node
         self.used: dict[Prefix, int] = {}
+        self.copy: dict[Prefix, int] = {}
+        self.copies = 0
         here = [request for request in requests if request.kind in node.speeds]
         every = [prefix for request in here for prefix in request.prefixes(node.speeds[request.kind].cached)]
         self.number = {prefix: place for place, prefix in reversed([*enumerate(every)])}
@@ -184,17 +189,72 @@ class _Cache:
     def of(self, running: _Running) -> list[Prefix]:
         return running.request.prefixes(self.node.speeds[running.request.kind].cached)
 
+    def leading(self, request: Request) -> list[Prefix]:
+        """Return the leading blocks of a prompt that it has."""
+        return [*takewhile(self.used.__contains__, request.prefixes(self.node.speeds[request.kind].cached))]
+
     def tokens(self, request: Request) -> int:
         """Return how many tokens of a prompt it has, all but one at most."""
-        size, found = self.node.speeds[request.kind].cached, 0
-        for count, prefix in enumerate(request.prefixes(size), 1):
+        return min(len(self.leading(request)) * self.node.speeds[request.kind].cached, request.n - 1)
+
+    def find(self, running: _Running) -> int:
+        """Have a request hold what it finds where KV grows; return how many of the tokens it computes that are."""
+        running.copies = [self.copy[prefix] for prefix in self.leading(running.request)]
+        return min(len(running.copies) * self.node.speeds[running.request.kind].cached, running.of - 1)
+
+    def blocks(self, inside: list[_Running]) -> int:
+        """Return the blocks of KV that those who run hold where it grows: every copy counts once."""
+        copies = [copy for running in inside for copy in running.copies]
+        speed = self.node.speeds[inside[0].request.kind] if inside else None
+        twice = 0 if speed is None else (len(copies) - len(set(copies))) * speed.cached // speed.block
+        return sum(running.blocks for running in inside) - twice
+
+    def needs(self, running: _Running, inside: list[_Running]) -> int:
+        """Return the blocks that one more takes out of the free ones for all that it computes, where KV grows."""
+        speed = self.node.speeds[running.request.kind]
+        held = {copy for other in inside for copy in other.copies}
+        shared = sum(self.copy[prefix] in held for prefix in self.leading(running.request))
+        return ceil(Fraction(running.of, speed.block)) - shared * speed.cached // speed.block
+
+    def compute(self, running: _Running) -> None:
+        """Have a request hold a copy of every block of its prompt that is there; it is found if there is no other."""
+        size, prefixes = self.node.speeds[running.request.kind].cached, self.of(running)
+        done = 0 if not size else min(len(prefixes), (running.of - running.rest) // size)
+        for prefix in prefixes[len(running.copies) : done]:
+            self.copies += 1
+            running.copies.append(self.copies)
             if prefix not in self.used:
-                break
-            found = count * size
-        return min(found, request.n - 1)
+                self.used[prefix], self.copy[prefix] = 0, self.copies
+
+    def leave(self, running: _Running, others: list[_Running], now: int) -> None:
+        """Keep one copy of what a request had that runs no more: somebody's who runs, or else what was used now."""
+        own, running.copies = running.copies, []
+        for prefix, copy in zip(self.of(running), own, strict=False):
+            if any(self.copy[prefix] in other.copies for other in others):
+                continue
+            self.used[prefix] = now
+            if self.copy[prefix] == copy:
+                self.hand_over(prefix, others)
+
+    def hand_over(self, prefix: Prefix, inside: list[_Running]) -> bool:
+        """Have a running request's own copy of a block be found from now on; say whether there is one."""
+        place = len(prefix[1]) - 1
+        for running in inside:
+            if prefix in self.of(running)[: len(running.copies)]:
+                self.copy[prefix] = running.copies[place]
+                return True
+        return False
 
     def keep(self, before: list[_Running], stays: list[_Running], now: int) -> None:
         """Have what an iteration has computed; what nobody needs any more was used last at its end."""
+        if before and self.node.speeds[before[0].request.kind].block:
+            for running in before:
+                self.compute(running)
+            left = list(before)
+            for running in [running for running in before if running not in stays]:
+                left.remove(running)
+                self.leave(running, left, now)
+            return
         for running in before:
             size = self.node.speeds[running.request.kind].cached
             for count, prefix in enumerate(self.of(running), 1):
@@ -211,6 +271,8 @@ class _Cache:
 
     def held(self, inside: list[_Running]) -> int:
         """Return the bytes that those who run hold: blocks of prompts once, all other tokens each their own."""
+        if inside and (speed := self.node.speeds[inside[0].request.kind]).block:
+            return self.blocks(inside) * speed.block * speed.kv
         blocks = {prefix for running in inside for prefix in self.of(running)}
         total = sum(self.size(kind) for kind, _ in blocks)
         for running in inside:
@@ -221,11 +283,18 @@ class _Cache:
     def give_way(self, inside: list[_Running]) -> None:
         """Forget what there is no room for: the longest unused, then the deepest, then the first of the file."""
         needed = {prefix for running in inside for prefix in self.of(running)}
+        if self.copy:
+            held = {copy for running in inside for copy in running.copies}
+            needed = {prefix for prefix in self.used if self.copy[prefix] in held}
         while True:
             idle = [prefix for prefix in self.used if prefix not in needed and self.size(prefix[0])]
             if self.held(inside) + sum(self.size(kind) for kind, _ in idle) <= self.node.room or not idle:
                 break
-            del self.used[min(idle, key=lambda each: (self.used[each], -len(each[1]), self.number[each]))]
+            gone = min(idle, key=lambda each: (self.used[each], -len(each[1]), self.number[each]))
+            if self.copy and self.hand_over(gone, inside):
+                needed.add(gone)
+            else:
+                del self.used[gone]
         while (size := sum(map(self.of_kept, self.kept))) and self.held(inside) + size > self.node.room:
             del self.kept[min(filter(self.of_kept, self.kept), key=lambda each: (self.kept[each], each))]
 
@@ -268,16 +337,19 @@ def _budget(speed: Speed, inside: list[_Running]) -> int:
     return speed.chunk - taken - (decodes if speed.shared else 0)
 
 
-def _free(node: Node, speed: Speed, inside: list[_Running]) -> float:
-    """Return the blocks that are free."""
+def _free(node: Node, speed: Speed, inside: list[_Running], cache: _Cache) -> float:
+    """Return the blocks that are free, those of the cache among them that nobody holds who runs."""
     if not speed.block or not speed.kv:
         return float("inf")
-    return node.room // (speed.kv * speed.block) - sum(running.blocks for running in inside)
+    return node.room // (speed.kv * speed.block) - cache.blocks(inside)
 
 
-def _grow(node: Node, speed: Speed, inside: list[_Running], again: list[_Running], served: list[Served]) -> bool:
+def _grow(
+    node: Node, inside: list[_Running], again: list[_Running], served: list[Served], now: int, cache: _Cache
+) -> bool:
     """Let the running take their next chunk or token in order of joining; say whether somebody was preempted."""
     preempted: list[_Running] = []
+    speed = node.speeds[inside[0].request.kind]
     at = 0
     while at < len(inside):
         running = inside[at]
@@ -287,8 +359,9 @@ def _grow(node: Node, speed: Speed, inside: list[_Running], again: list[_Running
         else:
             tokens = running.context
         wanted = ceil(Fraction(tokens, speed.block)) if speed.block else 0
-        while running in inside and wanted - running.blocks > _free(node, speed, inside):
+        while running in inside and wanted - running.blocks > _free(node, speed, inside, cache):
             last = inside.pop()
+            cache.leave(last, inside, now)
             last.blocks = last.takes = 0
             served[last.number].preempted += 1
             # All its tokens are computed again: those of the prompt, and of the answer all but the last.
@@ -304,7 +377,7 @@ def _grow(node: Node, speed: Speed, inside: list[_Running], again: list[_Running
 def _fits(node: Node, speed: Speed, inside: list[_Running], running: _Running, cache: _Cache) -> bool:
     """Say whether there is KV for one more: for its whole prompt if KV grows, else for all that it will hold."""
     if speed.block:
-        return ceil(Fraction(running.of, speed.block)) <= _free(node, speed, inside)
+        return cache.needs(running, inside) <= _free(node, speed, inside, cache)
     return cache.held([*inside, running]) <= node.room
 
 
@@ -319,7 +392,7 @@ def _join(
     cache: _Cache,
 ) -> None:
     """Let the running take what they need for the iteration that begins now, and others join while budget is left."""
-    if inside and _grow(node, node.speeds[inside[0].request.kind], inside, again, served):
+    if inside and _grow(node, inside, again, served, now, cache):
         return
     while again or waiting:
         number = again[0].number if again else waiting[0][1]
@@ -338,10 +411,11 @@ def _join(
             return
         if again:
             again.pop(0)
+            running.rest -= cache.find(running)
         else:
             waiting.pop(0)
             served[running.number].start = now
-            served[running.number].cached = cache.tokens(request)
+            served[running.number].cached = cache.find(running) if speed.block else cache.tokens(request)
             running.rest -= served[running.number].cached
             if request.finds is not None:
                 served[running.number].cached = cache.found(running.number)

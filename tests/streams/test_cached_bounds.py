@@ -10,7 +10,7 @@ import pytest
 
 from tests.night import by_day
 from tests.streams.test_prefix_caches import chats
-from tests.streams.worlds import POLICIES, random_cached_chats, random_holds
+from tests.streams.worlds import POLICIES, random_cached_chats, random_growing_chats, random_holds
 from truenorth.executor import parse_policy, simulate
 from truenorth.models import Instance, Objective, Timeline
 from truenorth.models.identity import scenario_hash
@@ -27,7 +27,9 @@ SIMULATED = (*POLICIES, "prefix_affinity:precise=on", "least_tokens:limit=1")
 
 
 Draw = Callable[[random.Random, int], Instance]
-WORLDS = pytest.mark.parametrize("world", [random_cached_chats, random_holds], ids=["caches", "holds"])
+WORLDS = pytest.mark.parametrize(
+    "world", [random_cached_chats, random_holds, random_growing_chats], ids=["caches", "holds", "growing"]
+)
 
 
 def drawn(world: Draw, rng: random.Random) -> Instance:

@@ -13,7 +13,13 @@ from tests.night import by_day
 from tests.streams import test_adapters, test_going_away
 from tests.streams.swapping import best_order, random_swapping, tiny_swapping
 from tests.streams.test_measured_engines import beside_loads, scarce
-from tests.streams.worlds import random_cached_chats, random_chats, random_steps
+from tests.streams.worlds import (
+    growing_beside_loads,
+    random_cached_chats,
+    random_chats,
+    random_growing_chats,
+    random_steps,
+)
 from truenorth.executor import parse_policy, replay, simulate
 from truenorth.models import Instance, Objective
 from truenorth.models.objective import timeline_value
@@ -70,6 +76,8 @@ WINDOWS: dict[str, Callable[[random.Random], Instance]] = {
     "scarce KV": lambda rng: scarce(rng, 20),
     "KV beside loads": beside_loads,
     "caches": lambda rng: random_cached_chats(rng, 20),
+    "caches and growing KV": lambda rng: random_growing_chats(rng, 15),
+    "both beside loads": lambda rng: growing_beside_loads(rng, 15),
     "steps of jobs": lambda rng: random_steps(rng, 8, measured=True),
     "measured engines": lambda rng: random_chats(rng, 20, measured=True),
     "swaps": lambda rng: random_swapping(rng, 20),

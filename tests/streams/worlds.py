@@ -118,6 +118,42 @@ def random_cached_chats(rng: random.Random, count: int) -> Instance:
     return Instance(on, (), tuple(jobs))
 
 
+def random_growing_chats(rng: random.Random, count: int) -> Instance:
+    """Return requests as above on nodes whose KV grows, often with little more room than for the longest of them."""
+    instance = random_cached_chats(rng, count)
+    kv = max(speed.kv_bytes for flow in instance.workflows for speed in _speeds(flow).values())
+    grown: dict[str, Workflow] = {}
+    for flow in instance.workflows:
+        task = flow.tasks[0]
+        assert task.stream is not None
+        size = rng.choice((0, *[task.stream.prefix_block] * 4))
+        block = rng.choice([each for each in (1, 2, 4, 7) if size % each == 0])
+        speeds = {kind: _crowded(speed, block) for kind, speed in _speeds(flow).items()}
+        stream = replace(task.stream, speeds=speeds, prefix_block=size)
+        grown[flow.name] = Workflow(flow.name, (Task.of_stream("answer", stream),))
+    on = cluster(min(2, instance.n_gpus), rng.choice((108, 108, 120, 140, 180, 10_000)) * max(1, kv), ("A",))
+    sooner = rng.choice((2, 5, 20))
+    jobs = []
+    for job in instance.jobs:
+        tokens = job.tokens["answer"] if job.tokens else Tokens(1, 1, 1)
+        tokens = tokens._replace(output=rng.choice((tokens.output, rng.randint(20, 101 - tokens.prompt))))
+        release = job.release_us // sooner
+        jobs.append(replace(job, workflow=grown[job.workflow.name], release_us=release, tokens={"answer": tokens}))
+    return Instance(on, (), tuple(jobs))
+
+
+def _crowded(speed: StreamSpeed, block: int) -> StreamSpeed:
+    """Return a speed of at least five seats, with blocks of so many tokens."""
+    seats = max(5, speed.seats)
+    steps = {**speed.step_us, seats: max(speed.step_us.values())}
+    return replace(speed, seats=seats, step_us=steps, chunk=speed.chunk + speed.shared * seats, block=block)
+
+
+def _speeds(flow: Workflow) -> Mapping[str, StreamSpeed]:
+    assert flow.tasks[0].stream is not None
+    return flow.tasks[0].stream.speeds
+
+
 def cached_beside_loads(rng: random.Random, count: int) -> Instance:
     """Return requests whose prompts go on with others', of two classes with models, one with adapters, beside loads.
 
@@ -147,6 +183,28 @@ def cached_beside_loads(rng: random.Random, count: int) -> Instance:
         jobs.append(Job(flow, release, tokens={"t": tokens}, blocks={"t": blocks}))
     models = tuple(MLModel(name, size) for name, size in weights.items())
     return Instance(cluster(rng.randint(1, 2), rng.choice((110, 140, 200))), models, tuple(jobs))
+
+
+def growing_beside_loads(rng: random.Random, count: int) -> Instance:
+    """Return the same on nodes whose KV grows, with longer answers."""
+    instance = cached_beside_loads(rng, count)
+    block = {"a": rng.choice((1, 3)), "b": rng.choice((1, 2))}
+    classes: dict[str, StreamClass] = {}
+    flows: dict[str, Workflow] = {}
+    for flow in instance.workflows:
+        task = flow.tasks[0]
+        flows[flow.name] = flow
+        if task.stream is not None:
+            name, size = task.stream.name, task.stream.prefix_block
+            own = block[name] if size % block[name] == 0 else 1
+            speeds = {kind: replace(speed, block=own) for kind, speed in task.stream.speeds.items()}
+            of = classes.setdefault(name, replace(task.stream, speeds=speeds))
+            flows[flow.name] = Workflow(flow.name, (replace(task, stream=of),))
+    jobs = []
+    for job in instance.jobs:
+        tokens = {} if job.tokens is None else {"t": job.tokens["t"]._replace(output=rng.randint(1, 30))}
+        jobs.append(replace(job, workflow=flows[job.workflow.name], tokens=tokens or None))
+    return Instance(instance.cluster, instance.models, tuple(jobs))
 
 
 def recorded_chats(servers: int, count: int) -> Instance:

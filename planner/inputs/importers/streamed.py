@@ -82,7 +82,7 @@ def streamed_workload(
     InputError
         For the first request whose KV fits on no kind, unless malformed rows are skipped.
     QuestionError
-        If a cache is asked for, and the log has no hashes, or nodes are to cache KV that grows, or to hold it.
+        If a cache is asked for, and the log has no hashes, nodes are to cache parts of blocks of KV, or to hold it.
     """
     used = [name for name in document.models if name in set(model)]
     classes = {name: _class_of(name, document, requests.block_tokens if cache == "node" else None) for name in used}
@@ -191,9 +191,12 @@ def _class_of(name: str, document: CatalogueDocument, prefix_block: int | None) 
     if section is None:
         raise ValueError(f"{name} has no stream")
     made = stream_class(name, section)
-    if prefix_block and any(speed.block for speed in made.speeds.values()):
-        problem = f"node takes KV that is reserved, and that of {name} grows"
-        raise QuestionError(f"{problem}; allowed is kv: reserved", "cache")
+    for speed in made.speeds.values() if prefix_block else ():
+        if speed.block and prefix_block is not None and prefix_block % speed.block:
+            problem = (
+                f"the log's blocks of {prefix_block} tokens are no multiple of {name}'s blocks of KV of {speed.block}"
+            )
+            raise QuestionError(f"{problem}; allowed is a block that divides them", "cache")
     block = made.prefix_block if prefix_block is None else prefix_block
     models = tuple(dict.fromkeys((name, *made.models)))
     return StreamClass(name, made.speeds, models, made.fitted, modes=made.modes, prefix_block=block)

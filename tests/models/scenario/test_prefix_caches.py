@@ -72,7 +72,7 @@ SHORT: dict[str, Any] = {"prompt": 90, "output_tokens": 1, "blocks": [1, 2]}
         (data([JOB | NO_LIST]), "allowed is a list of numbers of blocks such as"),
         (
             data([JOB], kv="grows"),
-            "prefix_cache: is node, and KV grows; allowed is prefix_cache: node with kv: reserved",
+            "prefix_block: is 100 where KV grows by 16 tokens; allowed is a multiple of block",
         ),
         (data([JOB], prefix_cache="nodes"), "'nodes' is unknown; allowed are none, node"),
         (data([JOB], SHORT), "tasks.t.blocks: 2 blocks of 100 tokens for a prompt of 90; allowed are at most 1"),

@@ -117,10 +117,13 @@ def test_nodes_cache_the_full_blocks_of_the_log(tmp_path: Path) -> None:
     without = [{key: value for key, value in row.items() if key != "hash_ids"} for row in MOONCAKE]
     with pytest.raises(QuestionError, match="node takes the hashes of blocks"):
         imported(tmp_path, lines(*without), cache="node")
-    with pytest.raises(QuestionError, match="node takes KV that is reserved, and that of chat grows"):
-        imported(
-            tmp_path, log, catalogue=CATALOGUE.replace("kv_per_token", "kv: grows\n      kv_per_token"), cache="node"
-        )
+    grows = CATALOGUE.replace("kv_per_token", "kv: grows\n      kv_per_token")
+    both = imported(tmp_path, log, catalogue=grows, cache="node").scenario.instance
+    assert both.streams is not None
+    assert both.streams.prefixes is not None
+    assert both.streams.grows.all()
+    with pytest.raises(QuestionError, match="blocks of 512 tokens are no multiple of chat's blocks of KV of 24"):
+        imported(tmp_path, log, catalogue=grows.replace("kv_per_token", "block: 24\n      kv_per_token"), cache="node")
 
 
 def test_answers_of_the_interface_name_model_and_usage(tmp_path: Path) -> None:
