@@ -216,6 +216,9 @@ def profile(asked: ProfileQuestion, scenario: Scenario, runner: MakeRunner) -> P
     InputError
         If the scenario does not hold with what was measured, for instance because a model fits no GPU.
     """
+    if scenario.instance.gangs:
+        problem = "profile measures tasks on one GPU, and some here take several"
+        raise DeviceError(f"{problem}; allowed is a scenario without them, and replay shows how long they take")
     device, rounds, beside = asked.device, asked.rounds, asked.beside
     stop = (asked.stop or threading.Event()).is_set
     # From the document: an instance knows only the workflows that some job asks for.
