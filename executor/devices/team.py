@@ -64,13 +64,25 @@ class Teams:
         self._of: dict[int, tuple[int, Team]] = {}
 
     def join(self, place: int, number: int, rank: int, size: int, physical: Physical) -> Team:
-        """Return the team of a place with a number; the first time, wait for all others to do the same."""
+        """Return the team of a place with a number; the first time, wait for all others to do the same.
+
+        Raises
+        ------
+        DeviceError
+            If they do not find one another.
+        """
         known, team = self._of.get(place, (None, None))
         if team is not None and known == number:
             return team
         self.leave(place)
         meeting = FileStore(f"/proc/self/fd/{self._meeting}", -1)
-        group = physical.group(PrefixStore(str(number), meeting), rank, size)
+        try:
+            group = physical.group(PrefixStore(str(number), meeting), rank, size)
+        except torch.AcceleratorError:
+            raise
+        except RuntimeError as error:
+            said = str(error).partition("\n")[0]
+            raise DeviceError(f"{physical.name} does not reach those that it is to run with: {said}") from None
         team = Team(rank, size, group)
         self._of[place] = number, team
         return team

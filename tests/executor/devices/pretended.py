@@ -226,7 +226,8 @@ class PretendedCard:
         return most
 
     def group(self, meeting: Any, rank: int, size: int) -> Group:
-        raise NotImplementedError
+        self.require()
+        return Physical(self.device, self.name).group(meeting, rank, size)
 
     # -- what the tests call, and what happens on the card ----------------------------------------------------------
 

@@ -133,7 +133,7 @@ class _Alone:
 
 
 def test_work_fills_what_folding_and_adding_up_leave_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 10,000 us folding takes 100, each of two sums 50 and each way through both layers 10: it goes 980 times."""
+    """Of 1,180 us folding takes 100, each of two sums 50 and each way through both layers 10: it goes 98 times."""
     runner, team, asked = SyntheticRunner(), _Alone(), list[int]()
     runner._calibration._times["cpu"] = {"both layers on 2": 10.0, "w/run on 2": 100.0}
     runner._adding_us[team] = 50.0  # type: ignore[index]
@@ -145,9 +145,9 @@ def test_work_fills_what_folding_and_adding_up_leave_of_the_time(monkeypatch: py
 
     monkeypatch.setattr(runner, "_through_layers", through_layers)
     module = runner.part(MLModel("m", 4000), 2).to_empty(device="cpu")
-    call = RunnerCall(0, "w", "run", {"m": module}, {}, torch.device("cpu"), 10_000, team, True)  # type: ignore[arg-type]
+    call = RunnerCall(0, "w", "run", {"m": module}, {}, torch.device("cpu"), 1_180, team, True)  # type: ignore[arg-type]
     runner.run(call)
-    assert asked == [980]
+    assert asked == [98]
 
 
 FOUR = (job(2, 1000, "m"), job(2, 1000, "m", release_us=1), job(1, 1000, release_us=2), job(2, 1000, "m", release_us=3))
