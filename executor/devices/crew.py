@@ -466,9 +466,16 @@ class Crew:
                 if run_us[instance.place_class[place]] == NEVER or not fresh or (weighs and is_known):
                     continue
                 tried |= fresh
-                self._try_together(template, place, (weighs or self.physical[members[0]].is_cuda) and not is_known)
+                self.try_together(template, place, (weighs or self.physical[members[0]].is_cuda) and not is_known)
 
-    def _try_together(self, template: int, place: int, is_weighed: bool) -> None:
+    def try_together(self, template: int, place: int, is_weighed: bool = False) -> Order:
+        """Have every GPU of a place load what a task needs, and run it with the others; return how that went.
+
+        Raises
+        ------
+        DeviceError
+            If the runner's modules and weights do not agree, or something is stuck.
+        """
         args, over = (template, is_weighed, place, self.meet(place)), list[Order]()
         gpus = self._instance.places.gpus[place]
         orders = [Order(Do.TRY_TOGETHER, gpu, args, self.limit_s, let_be) for gpu in gpus]
@@ -483,6 +490,7 @@ class Crew:
         found = [result for order in orders for result in order.results]
         if found:
             self.held_bytes[template] = max(found)
+        return tried
 
     def part(self, place: int) -> None:
         """Have the processes of a place meet anew for its next run, since one of them has left."""

@@ -303,9 +303,9 @@ class GpuProcess:
             station.load_alone(instance.needs[template], Part(team.rank, team.size) if split else ENTIRE)
             work = self._tried(template, int(instance.run_us[template, kind]))
             works = [replace(work, team=team, split=split)]
-            station.run(works)
+            _, span = station.run(works)
             results = (station.weigh(works)[1],) if is_weighed else ()
-        return lambda: (_NEVER, results)
+        return lambda: (span, results)
 
     def _tried(self, template: int, run_us: int) -> StationWork:
         """Return a task with empty inputs."""

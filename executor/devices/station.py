@@ -261,8 +261,8 @@ class Station:
         return self._place(move.model, part, move.address, slide, asked_ns, "move").wait()
 
     def copy_part(self, model: int, size_bytes: int) -> Span:
-        """Copy a part of a model's weights to where the model lies."""
-        address = self._address[model]
+        """Copy a part of a model's weights to where the model lies, or to the lowest addresses."""
+        address = self._address.get(model, 0)
         target, source = (
             whole[at : at + size_bytes] for whole, at in ((self._arena, address), (self._host.flat[model], 0))
         )
