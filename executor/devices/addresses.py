@@ -14,8 +14,9 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from truenorth.executor.devices.weights import ALIGNMENT, aligned
+from truenorth.executor.devices.weights import ALIGNMENT, ENTIRE, Part, aligned
 from truenorth.models import GPU, Instance, Residency, Timeline
+from truenorth.models.tables import part_bytes
 from truenorth.models.timeline import leave_at
 
 
@@ -42,20 +43,21 @@ class AddressSpace:
     ----------
     size_bytes
         What must be allocated: the memory, and what rounding every model's size up can cost.
-    address
-        Of every model that is here.
+    address, part
+        Of every model that is here; which part of it, if it is split.
     """
 
     def __init__(self, gpu: GPU, weight_bytes: Sequence[int]) -> None:
         self._slots = gpu.slots
-        self._size = [aligned(size) for size in weight_bytes]
+        self._weight_bytes = weight_bytes
         self.address: dict[int, int] = {}
+        self.part: dict[int, Part] = {}
         if gpu.slots:
             self.size_bytes = sum(map(aligned, gpu.slots))
         else:
             self.size_bytes = aligned(gpu.memory_bytes) + ALIGNMENT * len(weight_bytes)
 
-    def take(self, model: int, slot: int | None, wanted: int | None = None) -> list[Move]:
+    def take(self, model: int, slot: int | None, wanted: int | None = None, part: Part = ENTIRE) -> list[Move]:
         """Give a model its address, which `address` then holds; return the moves that must come first, in order.
 
         Parameters
@@ -64,11 +66,14 @@ class AddressSpace:
             The slot, where there are slots.
         wanted
             The address that a plan has for it; taken if it is free.
+        part
+            Of the model.
         """
+        self.part[model] = part
         if slot is not None:
             self.address[model] = sum(map(aligned, self._slots[:slot]))
             return []
-        size, gaps = self._size[model], self._gaps()
+        size, gaps = self._size(model), self._gaps()
         if wanted is not None and any(low <= wanted and wanted + size <= high for low, high in gaps):
             self.address[model] = wanted
             return []
@@ -78,9 +83,12 @@ class AddressSpace:
             return []
         return self._slide(model)
 
-    def rounded(self, model: int) -> int:
-        """Return the room that a model takes."""
-        return self._size[model]
+    def rounded(self, model: int, part: Part = ENTIRE) -> int:
+        """Return the room that a model, or a part of it, takes."""
+        return aligned(part_bytes(self._weight_bytes[model], part.of))
+
+    def _size(self, model: int) -> int:
+        return self.rounded(model, self.part[model])
 
     def free(self, model: int) -> None:
         """Take a model's address away."""
@@ -92,7 +100,7 @@ class AddressSpace:
     def _gaps(self) -> list[tuple[int, int]]:
         """Return the free pieces [low, high) between the models, empty ones included, from below."""
         order = self._order()
-        lows = [0, *(self.address[model] + self._size[model] for model in order)]
+        lows = [0, *(self.address[model] + self._size(model) for model in order)]
         highs = [*(self.address[model] for model in order), self.size_bytes]
         return list(zip(lows, highs, strict=True))
 
@@ -101,10 +109,10 @@ class AddressSpace:
         order, gaps = self._order(), self._gaps()
         free = [high - low for low, high in gaps]
         windows = [
-            (sum(self._size[other] for other in order[first:last]), first, last)
+            (sum(self._size(other) for other in order[first:last]), first, last)
             for first in range(len(gaps))
             for last in range(first + 1, len(gaps))
-            if sum(free[first : last + 1]) >= self._size[model]
+            if sum(free[first : last + 1]) >= self._size(model)
         ]
         _, first, last = min(windows)
         address, moves = gaps[first][0], []
@@ -112,7 +120,7 @@ class AddressSpace:
             if self.address[other] != address:
                 moves.append(Move(other, address, self.address[other]))
                 self.address[other] = address
-            address += self._size[other]
+            address += self._size(other)
         self.address[model] = address
         return moves
 
@@ -159,7 +167,7 @@ def pack(instance: Instance, plan: Timeline) -> Packing:
     loads: dict[tuple[int, int], int] = {}
     unpacked = []
     for gpu, device in enumerate(instance.cluster.gpus):
-        pieces = _pieces(instance, [residency for residency in plan.residencies if residency.gpu == gpu])
+        pieces = _pieces(instance, [each for each in plan.residencies if gpu in instance.places.gpus[each.gpu]])
         if device.slots or not pieces:
             continue
         room = AddressSpace(device, instance.weight_bytes.tolist()).size_bytes
@@ -183,7 +191,7 @@ def _pieces(instance: Instance, residencies: Sequence[Residency]) -> list[_Piece
         first = -1 if residency.initial else number
         number += not residency.initial
         last = leave_at(residency, starts)
-        size = aligned(int(instance.weight_bytes[residency.model]))
+        size = aligned(instance.held_bytes(residency.model, residency.gpu))
         pieces.append(_Piece(size, residency.model, first, max(last, first + 1)))
     return pieces
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Literal, get_args
 
 import numpy as np
@@ -19,13 +20,14 @@ import numpy as np
 from truenorth.executor.devices.addresses import AddressSpace, Move
 from truenorth.executor.devices.decoding import served_model
 from truenorth.executor.devices.gpu_process import FORGET, READY, WITHDRAW
-from truenorth.executor.devices.lane import LARGEST_MESSAGE, REPORT, Do, Ended, Lane, Order, pack
+from truenorth.executor.devices.lane import LARGEST_MESSAGE, REPORT, Do, Ended, Lane, Order, join, let_be, pack
 from truenorth.executor.devices.physical import Physical
 from truenorth.executor.devices.processes import Contact, Equipment, ProcessSource, ProcessStart, Template
 from truenorth.executor.devices.runner import MakeRunner
 from truenorth.executor.devices.shelf import Ref, Shelf
 from truenorth.executor.devices.station import Seating
 from truenorth.executor.devices.streams import Span
+from truenorth.executor.devices.weights import ENTIRE, Part
 from truenorth.executor.errors import DeviceError
 from truenorth.models import GPU, NEVER, Instance
 from truenorth.models.holds import Holds
@@ -166,6 +168,8 @@ class Crew:
         By template of a request and GPU class: how its stream class is served there.
     held_bytes
         By template of a task that was weighed: most that it took beside the weights.
+    teams
+        By place of several GPUs: the processes of its last run, and the number by which they have met.
     shelf, is_here
         Where outputs lie, and whether they are read there as soon as they are put out.
 
@@ -195,6 +199,8 @@ class Crew:
         self.process = [next(each for each in self.processes if gpu in each.gpus) for gpu in range(len(gpus))]
         self.endings: list[Ending] = []
         self.held_bytes: dict[int, int] = {}
+        self.teams: dict[int, tuple[list[int], int]] = {}
+        self._meetings = count(1)
         self._cold: set[int] = set()
         self._look_s = 0.0
         self._orders: dict[int, Order] = {}
@@ -258,7 +264,11 @@ class Crew:
         told = [order for lane in process.lanes for order in lane.under_way.values()]
         loading = {(order.gpu, order.args[0]) for order in told if order.do == Do.LOAD}
         residents = {
-            gpu: {model: at for model, at in self.spaces[gpu].address.items() if (gpu, model) not in loading}
+            gpu: {
+                model: (at, self.spaces[gpu].part[model])
+                for model, at in self.spaces[gpu].address.items()
+                if (gpu, model) not in loading
+            }
             for gpu in process.gpus
         }
         if process.contact is not None:
@@ -364,12 +374,14 @@ class Crew:
             self._end(process, f"{process.physical.name} was not set up in {_START_S + self.limit_s:g} s", ())
 
     def _end(self, process: DeviceProcess, why: str, blamed: Sequence[Order], is_stuck: bool = False) -> None:
-        """End a process, and fail the runs that are to blame."""
+        """End a process, and fail the runs that are to blame, and those that it has with others, which are lost."""
         if not process.number:
             return
         self._source.kill(process.number)
         process.number = 0
         self._cold.update(process.gpus)
+        told = [order for lane in process.lanes for order in lane.under_way.values()]
+        blamed = [*blamed, *(order for order in told if order.do.is_together and order not in blamed)]
         for order in blamed:
             began_ns = order.lane.since_ns if order.lane is not None else 0
             order.fail(why, began_ns, time.perf_counter_ns())
@@ -433,12 +445,65 @@ class Crew:
                 if order.results:
                     (self.held_bytes[template],) = order.results
             self._try(self.incoming[gpu], Do.TRY_TRANSFER, gpu, ())
+        if instance.gangs:
+            self._prepare_together(gpus, weighs)
 
     def _try(self, lane: Lane, do: Do, gpu: int, args: Sequence[int]) -> Order:
         order = self.carry_out(lane, do, gpu, args)
         if order.how == Ended.REFUSED:
             raise DeviceError(order.error or "")
         return order
+
+    def _prepare_together(self, gpus: Sequence[int], weighs: bool) -> None:
+        """Do what `prepare` does at places of several GPUs, so many that each of some GPUs has run every task."""
+        instance = self._instance
+        for template, run_us in enumerate(instance.run_us):
+            tried: set[tuple[int, int]] = set()
+            for place in range(instance.n_gpus, len(instance.places.gpus)):
+                members = instance.places.gpus[place]
+                fresh = {(gpu, len(members)) for gpu in members if gpu in gpus} - tried
+                is_known = template in self.held_bytes
+                if run_us[instance.place_class[place]] == NEVER or not fresh or (weighs and is_known):
+                    continue
+                tried |= fresh
+                self.try_together(template, place, (weighs or self.physical[members[0]].is_cuda) and not is_known)
+
+    def try_together(self, template: int, place: int, is_weighed: bool = False) -> Order:
+        """Have every GPU of a place load what a task needs, and run it with the others; return how that went.
+
+        Raises
+        ------
+        DeviceError
+            If the runner's modules and weights do not agree, or something is stuck.
+        """
+        args, over = (template, is_weighed, place, self.meet(place)), list[Order]()
+        gpus = self._instance.places.gpus[place]
+        orders = [Order(Do.TRY_TOGETHER, gpu, args, self.limit_s, let_be) for gpu in gpus]
+        join(orders, over.append)
+        for order in orders:
+            self.compute_lane(order.gpu).submit(order)
+        tried = self._wait_for(over)
+        if tried.error is not None:
+            self.part(place)
+        if tried.how == Ended.REFUSED:
+            raise DeviceError(tried.error or "")
+        found = [result for order in orders for result in order.results]
+        if found:
+            self.held_bytes[template] = max(found)
+        return tried
+
+    def part(self, place: int) -> None:
+        """Have the processes of a place meet anew for its next run, since one of them has left."""
+        self.teams.pop(place, None)
+
+    def meet(self, place: int) -> int:
+        """Return the number by which the processes of a place are to meet for a run, or have met."""
+        processes = [self.process[gpu].number for gpu in self._instance.places.gpus[place]]
+        known, number = self.teams.get(place, ([], 0))
+        if known != processes:
+            number = next(self._meetings)
+            self.teams[place] = processes, number
+        return number
 
     def load_initial(self, wanted: Mapping[tuple[int, int], int]) -> None:
         """Bring the initial residencies into memory, those with an address in a plan first.
@@ -467,6 +532,10 @@ class Crew:
         """
         over: list[Order] = []
         lane.submit(Order(do, gpu, args, self.limit_s, over.append))
+        return self._wait_for(over)
+
+    def _wait_for(self, over: Sequence[Order]) -> Order:
+        """Return what is over first, of orders that say so there."""
         while not over:
             for order in self.take_reports(POLL_S):
                 order.done(order)
@@ -499,9 +568,12 @@ class Crew:
         return float(order.results[0])
 
 
-def load_arguments(model: int, address: int, moves: Sequence[Move], anew: bool = False) -> list[int]:
-    """Return the numbers that tell a process to load a model, after those that make way for it."""
-    return [model, address, anew, *(number for move in moves for number in (move.model, move.address, move.before))]
+def load_arguments(
+    model: int, address: int, moves: Sequence[Move], anew: bool = False, part: Part = ENTIRE
+) -> list[int]:
+    """Return the numbers that tell a process to load a model, or a part of it, after those that make way for it."""
+    others = (number for move in moves for number in (move.model, move.address, move.before))
+    return [model, address, anew, *part, *others]
 
 
 def seatings_of(instance: Instance) -> dict[tuple[int, int], Seating]:

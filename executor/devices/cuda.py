@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, distributed
 
 from truenorth.executor.errors import DeviceError
 
@@ -44,6 +44,13 @@ class CardEvent(Protocol):
 
     def elapsed_time(self, end_event: Any) -> float:
         """Return milliseconds from here to another event that the card has come by."""
+
+
+class Group(Protocol):
+    """What adds up over several processes, as torch's process groups do."""
+
+    def allreduce(self, tensors: list[Tensor]) -> Any:
+        """Begin to put sums over all processes in place of what each has; whoever waits for it has them."""
 
 
 class Card(Protocol):
@@ -104,6 +111,9 @@ class Card(Protocol):
 
     def peak_bytes(self) -> int:
         """Return the most memory that torch has held there since this was asked last."""
+
+    def group(self, meeting: Any, rank: int, size: int) -> Group:
+        """Return what adds up over so many cards of this machine, of which this is one."""
 
 
 @dataclass(frozen=True)
@@ -176,6 +186,14 @@ class CudaCard:
         most = torch.cuda.max_memory_allocated(self.device)
         torch.cuda.reset_peak_memory_stats(self.device)
         return most
+
+    def group(self, meeting: Any, rank: int, size: int) -> Group:
+        """Return NCCL's; its work follows what the current stream has, and is followed there."""
+        with torch.cuda.device(self.device):
+            options = distributed.ProcessGroupNCCL.Options()
+            made: Any = distributed.ProcessGroupNCCL(meeting, rank, size, options)
+        found: Group = made
+        return found
 
 
 @cache

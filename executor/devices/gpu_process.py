@@ -14,6 +14,8 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from queue import SimpleQueue
@@ -30,7 +32,8 @@ from truenorth.executor.devices.runner import Runner
 from truenorth.executor.devices.shelf import Ref, Shelf
 from truenorth.executor.devices.station import Seating, Station, StationWork
 from truenorth.executor.devices.streams import Span
-from truenorth.executor.devices.weights import HostWeights
+from truenorth.executor.devices.team import Team, Teams
+from truenorth.executor.devices.weights import ENTIRE, HostWeights, Part
 from truenorth.executor.errors import DeviceError
 from truenorth.models import GPU, Instance
 
@@ -49,6 +52,8 @@ _TRIED_BYTES = 65_536
 _Results = tuple[Span, Sequence[int]]
 """When the device was busy with an order, and what came of it in numbers."""
 _Finish = Callable[[], _Results]
+Residents = Mapping[int, Mapping[int, tuple[int, Part]]]
+"""By planned GPU and model: where it lies in the memory, and which part of it."""
 _NEVER = Span(0, 0)
 _NOTHING = torch.empty(0, dtype=torch.uint8)
 
@@ -66,6 +71,8 @@ class GpuProcess:
         The planned GPUs on it, by number.
     reports
         Where ends are told.
+    teams
+        Where processes of several GPUs meet that run a task together.
     """
 
     def __init__(
@@ -78,9 +85,11 @@ class GpuProcess:
         physical: Physical,
         gpus: Mapping[int, GPU],
         reports: socket.socket,
+        teams: Teams,
     ) -> None:
         self._instance, self._seatings, self._host, self._runner = instance, seatings, host, runner
         self._shelf, self._physical, self._gpus, self._reports = shelf, physical, gpus, reports
+        self._teams = teams
         self._stations: dict[int, Station] = {}
         self._number = os.getpid()
         self._withdrawn: set[int] = set()
@@ -91,7 +100,7 @@ class GpuProcess:
         self._on_device: dict[int, Tensor] = {}
         self._put = threading.Lock()
 
-    def serve(self, index: int, residents: Mapping[int, Mapping[int, int]], control: socket.socket) -> None:
+    def serve(self, index: int, residents: Residents, control: socket.socket) -> None:
         """Set the device up, and serve lanes for as long as the head is there.
 
         Parameters
@@ -99,7 +108,7 @@ class GpuProcess:
         index
             Of this process, for its report.
         residents
-            By planned GPU: models that are loaded first, and their addresses.
+            What is loaded first.
         """
         torch.set_num_threads(1)
         sys.setswitchinterval(_SWITCH_S)
@@ -107,8 +116,8 @@ class GpuProcess:
             for gpu, planned in self._gpus.items():
                 station = Station(planned, self._instance.models, self._host, self._runner, self._physical)
                 self._stations[gpu] = station
-                for model, address in residents.get(gpu, {}).items():
-                    station.load(model, address)
+                for model, (address, part) in residents.get(gpu, {}).items():
+                    station.load(model, address, part=part)
             self._report(READY, Ended.WELL, index, 0, 0, 0)
         except BaseException as error:  # the head decides what follows
             self._report(READY, Ended.REFUSED, index, 0, 0, 0, said=in_words(error))
@@ -189,6 +198,35 @@ class GpuProcess:
 
         return run
 
+    def _run_together(self, lane: _ServedLane, gpu: int, asked_ns: int, args: Sequence[int]) -> _Finish:
+        """Begin a run with other GPUs of a place, which begin it, too."""
+        run_us, place, task, number, *places = args
+        with self._leaving(place):
+            team = self._join(gpu, place, number)
+            work = self._work(task, run_us, iter(places), [])
+            split = bool(self._instance.split[self._template[task], self._instance.place_class[place]])
+            pending = self._stations[gpu].begin_run([replace(work, team=team, split=split)], asked_ns, lane.number)
+
+        def finish() -> _Results:
+            """Wait for it, and put out what the others put out, too."""
+            with self._leaving(place):
+                return pending.wait(), self._put_out(pending.result)
+
+        return finish
+
+    def _join(self, gpu: int, place: int, number: int) -> Team:
+        gpus = self._instance.places.gpus[place]
+        return self._teams.join(place, number, gpus.index(gpu), len(gpus), self._physical)
+
+    @contextmanager
+    def _leaving(self, place: int) -> Iterator[None]:
+        """Leave the team of a place if anything fails meanwhile: others must not wait for what does not come."""
+        try:
+            yield
+        except BaseException:
+            self._teams.leave(place)
+            raise
+
     def _work(
         self, task: int, run_us: int, places: Iterator[int], coming: list[tuple[int, StationWork, str, int]]
     ) -> StationWork:
@@ -217,9 +255,9 @@ class GpuProcess:
         return lambda: (span, self._put_out(outputs))
 
     def _load(self, lane: _ServedLane, gpu: int, asked_ns: int, args: Sequence[int]) -> _Finish:
-        model, address, anew, *rest = args
+        model, address, anew, rank, of, *rest = args
         moves = [Move(*rest[at : at + 3]) for at in range(0, len(rest), 3)]
-        span, moves_us = self._stations[gpu].load_after(moves, model, address, asked_ns, bool(anew))
+        span, moves_us = self._stations[gpu].load_after(moves, model, address, asked_ns, bool(anew), Part(rank, of))
         return lambda: (span, (moves_us,))
 
     def _receive(self, lane: _ServedLane, gpu: int, asked_ns: int, args: Sequence[int]) -> _Finish:
@@ -247,15 +285,34 @@ class GpuProcess:
             _try_requests(station, self._seating(template, gpu))
             return _let_be
         workflow, position = instance.locate(template)
-        task = workflow.tasks[position]
-        inputs = {edge.source: (self._physical.memory(edge.size_bytes), edge.size_bytes) for edge in task.inputs}
-        times = {1: run_us} if task.batch is None else task.batch.times_on(instance.cluster.gpus[gpu].kind)
+        batch, work = workflow.tasks[position].batch, self._tried(template, run_us)
+        times = {1: run_us} if batch is None else batch.times_on(instance.cluster.gpus[gpu].kind)
         for size, time_us in sorted(times.items()):
-            works = [StationWork(0, workflow.name, task.name, time_us, instance.needs[template], inputs)] * size
+            works = [replace(work, run_us=time_us)] * size
             station.run(works)
         # Behind a run that has set everything up that stays.
         results = (station.weigh(works)[1],) if is_weighed else ()
         return lambda: (_NEVER, results)
+
+    def _try_together(self, lane: _ServedLane, gpu: int, asked_ns: int, args: Sequence[int]) -> _Finish:
+        """Do what `_try` does with the other GPUs of a place."""
+        template, is_weighed, place, number = args
+        instance, station, kind = self._instance, self._stations[gpu], int(self._instance.place_class[args[2]])
+        with self._leaving(place):
+            team, split = self._join(gpu, place, number), bool(instance.split[template, kind])
+            station.load_alone(instance.needs[template], Part(team.rank, team.size) if split else ENTIRE)
+            work = self._tried(template, int(instance.run_us[template, kind]))
+            works = [replace(work, team=team, split=split)]
+            _, span = station.run(works)
+            results = (station.weigh(works)[1],) if is_weighed else ()
+        return lambda: (span, results)
+
+    def _tried(self, template: int, run_us: int) -> StationWork:
+        """Return a task with empty inputs."""
+        workflow, position = self._instance.locate(template)
+        task = workflow.tasks[position]
+        inputs = {edge.source: (self._physical.memory(edge.size_bytes), edge.size_bytes) for edge in task.inputs}
+        return StationWork(0, workflow.name, task.name, run_us, self._instance.needs[template], inputs)
 
     def _try_transfer(self, lane: _ServedLane, gpu: int, asked_ns: int, args: Sequence[int]) -> _Finish:
         """Bring something here, so that the first transfer that counts finds its way open."""
@@ -283,6 +340,8 @@ class GpuProcess:
         Do.TRY_TRANSFER: _try_transfer,
         Do.MEASURE_COPIES: _measure_copies,
         Do.RUN_ALONE: _run_alone,
+        Do.RUN_TOGETHER: _run_together,
+        Do.TRY_TOGETHER: _try_together,
     }
 
     def _seating(self, template: int, gpu: int) -> Seating:

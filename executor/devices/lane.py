@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum, auto
 from itertools import count, islice
 from typing import Protocol
@@ -39,11 +39,18 @@ class Do(IntEnum):
     TRY_TRANSFER = auto()
     MEASURE_COPIES = auto()
     RUN_ALONE = auto()
+    RUN_TOGETHER = auto()
+    TRY_TOGETHER = auto()
 
     @property
     def is_run(self) -> bool:
         """Whether the code of a runner computes."""
-        return self in (Do.RUN, Do.ITERATE, Do.TRY, Do.RUN_ALONE)
+        return self in (Do.RUN, Do.ITERATE, Do.TRY, Do.RUN_ALONE) or self.is_together
+
+    @property
+    def is_together(self) -> bool:
+        """Whether other GPUs do the same, and wait for this one."""
+        return self in (Do.RUN_TOGETHER, Do.TRY_TOGETHER)
 
 
 class Ended(IntEnum):
@@ -120,6 +127,12 @@ class Order:
             self.results = unpack(rest)
         else:
             self.error = rest.decode(errors="replace")
+
+    def hurry(self, within_s: float) -> None:
+        """Let it be given up if it has not ended within some seconds."""
+        if self.lane is not None and self.number in self.lane.under_way:
+            passed_s = (time.perf_counter_ns() - self.lane.since_ns) / _NS_PER_S
+            self.limit_s = min(self.limit_s, passed_s + within_s)
 
     def fail(self, why: str, began_ns: int, ended_ns: int) -> None:
         """Take in that it is given up."""
@@ -260,3 +273,50 @@ class Lane:
 
 def let_be(order: Order) -> None:
     """Do nothing: stands for a report that nobody wants."""
+
+
+_GRACE_S = 2.0
+"""Within so many seconds whoever ran with a GPU that has failed has to note it."""
+
+
+def join(orders: Sequence[Order], done: Callable[[Order], None]) -> None:
+    """Have orders to several GPUs told as one when all have ended.
+
+    Parameters
+    ----------
+    done
+        Called with what they are as one: from the first start to the last end, and in error if one of them is.
+    """
+    if len(orders) == 1:
+        orders[0].done = done
+    else:
+        _Joined(orders, done)
+
+
+class _Joined:
+    """Counts the orders that have ended."""
+
+    def __init__(self, orders: Sequence[Order], done: Callable[[Order], None]) -> None:
+        self._orders, self._done, self._left = orders, done, len(orders)
+        self._failed: list[Order] = []
+        for order in orders:
+            order.done = self._take
+
+    def _take(self, order: Order) -> None:
+        self._left -= 1
+        if order.error is not None:
+            self._failed.append(order)
+            for other in self._orders if order.do.is_together else ():
+                other.hurry(_GRACE_S)
+        if not self._left:
+            self._done(self._as_one())
+
+    def _as_one(self) -> Order:
+        # Whoever was left by another is refused; the other one is to blame.
+        blamed = next((order for order in self._failed if order.how != Ended.REFUSED), None)
+        one = blamed or next(iter(self._failed), self._orders[0])
+        began = [order.began_ns for order in self._orders if order.began_ns is not None]
+        ended = [order.ended_ns for order in self._orders if order.ended_ns is not None]
+        spans = [order.span for order in self._orders]
+        span = Span(min(each.start_ns for each in spans), max(each.end_ns for each in spans))
+        return replace(one, began_ns=min(began, default=None), ended_ns=max(ended, default=None), span=span)

@@ -24,7 +24,7 @@ from truenorth.executor.device import ARRIVAL, LOAD_END, LOST, RUN_END, STRIDE_E
 from truenorth.executor.devices.addresses import Packing
 from truenorth.executor.devices.crew import POLL_S, Crew, DeviceProcess, Ending, load_arguments
 from truenorth.executor.devices.gpu_process import WITHDRAW
-from truenorth.executor.devices.lane import Do, Ended, Lane, Order, let_be
+from truenorth.executor.devices.lane import Do, Ended, Lane, Order, join, let_be
 from truenorth.executor.devices.outputs import Outputs
 from truenorth.executor.devices.records import (
     SET_ASIDE,
@@ -41,6 +41,8 @@ from truenorth.executor.devices.records import (
 )
 from truenorth.executor.devices.shelf import Ref, digest
 from truenorth.executor.devices.streams import Span
+from truenorth.executor.devices.weights import ENTIRE, Part
+from truenorth.executor.errors import DeviceError
 from truenorth.executor.execution import NOWHERE
 from truenorth.models import NONE, Instance
 from truenorth.models.strides import Iteration, StreamRun, Stride
@@ -64,6 +66,19 @@ class _DeviceRun:
     expected_us: int
     errors: Mapping[int, str]
     ahead: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A load on one GPU, maybe of a part: its arguments, and those after an unknown part of it was done."""
+
+    gpu: int
+    args: Sequence[int]
+    anew: Sequence[int]
+
+    def again(self) -> Sequence[int]:
+        """Return what to do it with once more."""
+        return self.anew
 
 
 @dataclass(slots=True)
@@ -100,7 +115,7 @@ class LiveDevice:
     exact
         Never: things take as long as they take.
     queues
-        Always: a batch may be queued up behind the one that runs.
+        Whether a batch may be queued up behind the one that runs: not where some take several GPUs.
     iterates
         Always: who joins an iteration is known when the one before it has ended.
     shows
@@ -112,17 +127,18 @@ class LiveDevice:
     """
 
     exact = False
-    queues = True
     iterates = True
     shows = False
 
     def __init__(self, instance: Instance, crew: Crew, packing: Packing, keep_outputs: bool) -> None:
         self.now = 0
+        self.queues = not instance.gangs
         self.outputs = Outputs(instance, self._leave, crew.free)
         self.digests: dict[int, Digest] = {}
         self.kept: dict[int, Tensor] = {}
         self._keep_outputs = keep_outputs
         self._instance, self._crew, self._packing = instance, crew, packing
+        self._places = instance.places.gpus
         self._job: list[int] = instance.task_job.tolist()
         self._template: list[int] = instance.task_template.tolist()
         self._gpu_class: list[int] = instance.gpu_class.tolist()
@@ -178,9 +194,33 @@ class LiveDevice:
             self._latest.pop(gpu, None)
             self._end_run(run, self.now, self.now, errors)
             return
+        if gpu >= self._instance.n_gpus:
+            self._run_together(run, tasks[0])
+            return
         order = self._order_of(members, gpu, expected_us, (), partial(self._run_done, run))
         self._latest[gpu] = members, order
         self._give(self._crew.compute_lane(gpu), order)
+
+    def _run_together(self, run: _DeviceRun, task: int) -> None:
+        """Have a task run on every GPU of its place, none of which runs anything else."""
+        number, limit_s = self._crew.meet(run.gpu), self._limit_s(run.expected_us)
+        orders = []
+        for gpu in self._places[run.gpu]:
+            args = [run.expected_us, run.gpu, task, number, *self.outputs.places(task, gpu)]
+            orders.append(Order(Do.RUN_TOGETHER, gpu, args, limit_s, let_be))
+
+        def done(as_one: Order) -> None:
+            """Take in how it ended; the output is the same on all, and stays there for whoever follows."""
+            if as_one.error is None:
+                refs = [Ref(self._crew.process[order.gpu].index, *order.results) for order in orders]
+                self.outputs.keep(task, refs)
+            else:
+                self._crew.part(run.gpu)
+            self._run_done(run, as_one)
+
+        join(orders, done)
+        for order in orders:
+            self._give(self._crew.compute_lane(order.gpu), order)
 
     def queue(self, tasks: Sequence[int], gpu: int, expected_us: int) -> None:
         """Have a batch ready behind the one that runs on its GPU, so that it starts at once when that ends."""
@@ -236,21 +276,28 @@ class LiveDevice:
         self._give(self._crew.compute_lane(gpu), Order(Do.ITERATE, gpu, args, self._limit_s(stride.length_us), done))
 
     def load(self, model: int, gpu: int, slot: int | None, expected_us: int) -> None:
-        """Have a model copied to its address, after those that must make way."""
-        space, number = self._crew.spaces[gpu], self._loads_on[gpu]
-        size = int(self._instance.weight_bytes[model])
+        """Have a model copied to its address, after those that must make way; at a place a part to each of its GPUs."""
+        size = self._instance.held_bytes(model, gpu)
         record = DeviceRecord(model, gpu, self.now, self.now, self.now, expected_us, size)
-        self._loads_on[gpu] += 1
-        moves = space.take(model, slot, self._packing.loads.get((gpu, number)))
-        self._records.moves += [MovedModel(move.model, gpu, self.now) for move in moves]
-        args, anew = (load_arguments(model, space.address[model], moves, again) for again in (False, True))
-        expected_us += sum(self._instance.load_time(move.model, gpu) for move in moves)
-        self._begin_load(record, args, anew, expected_us, TRIES)
+        gpus, longest_us = self._places[gpu], expected_us
+        copies = []
+        for rank, each in enumerate(gpus):
+            space, number = self._crew.spaces[each], self._loads_on[each]
+            part = ENTIRE if len(gpus) == 1 else Part(rank, len(gpus))
+            self._loads_on[each] += 1
+            moves = space.take(model, slot, self._packing.loads.get((each, number)), part)
+            self._records.moves += [MovedModel(move.model, each, self.now) for move in moves]
+            args, anew = (load_arguments(model, space.address[model], moves, again, part) for again in (False, True))
+            copies.append(_Copy(each, args, anew))
+            moved_us = sum(self._instance.load_time(move.model, each) for move in moves)
+            longest_us = max(longest_us, expected_us + moved_us)
+        self._begin_load(record, copies, longest_us, TRIES)
 
     def evict(self, model: int, gpu: int) -> None:
-        """Give a model's address away."""
-        if model in self._crew.spaces[gpu].address:
-            self._crew.spaces[gpu].free(model)
+        """Give a model's address away, on every GPU that has a part of it."""
+        for each in self._places[gpu]:
+            if model in self._crew.spaces[each].address:
+                self._crew.spaces[each].free(model)
 
     def drop(self, tasks: Sequence[int]) -> None:
         """Fail the job of tasks that no GPU is left to run."""
@@ -266,7 +313,10 @@ class LiveDevice:
         if self._job[source] in self._failed_jobs:
             self.at(self.now + expected_us, ARRIVAL, target, number)
             return False
-        self._begin_transfer(record, number, TRIES)
+        lacking = self.outputs.lacks(source, gpu)
+        if not lacking:  # every GPU of the place has put it out
+            return True
+        self._begin_transfer(record, lacking, number, TRIES)
         return False
 
     def at(self, time_us: int, kind: int, subject: int, number: int) -> None:
@@ -400,8 +450,11 @@ class LiveDevice:
                     self._fail(task, order.gpu, self._wall_us(), ending.why)
             order.done(order)
         self._note_fault(STARTED_AGAIN, gpu, ending.why)
-        at_fault = [self._template[order.args[2]] if order.do == Do.RUN else order.args[0] for order in blamed]
-        others = len(self._lost.union(process.gpus)) < self._instance.n_gpus
+        at_fault = [
+            self._template[order.args[2]] if order.do in (Do.RUN, Do.RUN_TOGETHER) else order.args[0]
+            for order in blamed
+        ]
+        others = self._can_lose(*process.gpus)
         if self._faults.note_ending(process.gpus[0], at_fault) and (others or not blamed):
             # At the instant of the run's end, lest the next one begin there.
             at_us = self._ended_us[gpu] if blamed else self._wall_us()
@@ -411,6 +464,10 @@ class LiveDevice:
             self._abandon(process)
         else:
             self._crew.start(process)  # to end what had begun, even where nothing begins any more
+
+    def _can_lose(self, *gpus: int) -> bool:
+        """Say whether GPUs are left without some; not where places of several would be left without one."""
+        return not self._instance.gangs and len(self._lost.union(gpus)) < self._instance.n_gpus
 
     def _abandon(self, process: DeviceProcess) -> None:
         """Fail all that was ordered of a process that cannot be started."""
@@ -425,10 +482,11 @@ class LiveDevice:
             self._run_failed(run, order, order.error)
             return
         members = [task for task in run.tasks if task not in run.errors] if run.errors else run.tasks
-        self._put_out(members, order)
+        if order.do == Do.RUN:
+            self._put_out(members, order)
         start_us, end_us = self._us(order.span.start_ns), self._us(order.span.end_ns)
         self._end_run(run, max(run.ordered_us, start_us), end_us, run.errors)
-        self._faults.note_success(run.gpu, self._template[run.tasks[0]])
+        self._faults.note_success(order.gpu, self._template[run.tasks[0]])
 
     def _put_out(self, tasks: Sequence[int], order: Order) -> None:
         """Take note of where outputs lie."""
@@ -441,11 +499,11 @@ class LiveDevice:
         start_us = run.ordered_us if order.began_ns is None else max(run.ordered_us, self._us(order.began_ns))
         end_us = self._wall_us() if order.ended_ns is None else self._us(order.ended_ns)
         end_us = self._end_run(run, start_us, end_us, dict.fromkeys(run.tasks, error) | dict(run.errors))
-        self._note_failed(run.gpu, run.tasks[0], order, error, end_us)
+        self._note_failed(order.gpu, run.tasks[0], order, error, end_us)
 
     def _note_failed(self, gpu: int, task: int, order: Order, error: str, at_us: int) -> None:
         """Set a GPU aside if what failed there says that it has to be."""
-        others = len(self._lost | {gpu}) < self._instance.n_gpus
+        others = self._can_lose(gpu)
         if order.how != Ended.GIVEN_UP and self._faults.note_run(gpu, self._template[task]) and others:
             self._lose(gpu, error, at_us)
 
@@ -453,7 +511,9 @@ class LiveDevice:
         """Report the end of a batch, note which jobs have failed with it, and return when it ended."""
         if self._instance.batches:
             start_us = self._start_apart(run, start_us)
-        end_us = self._ended_us[run.gpu] = max(start_us, end_us)
+        end_us = max(start_us, end_us)
+        for gpu in self._places[run.gpu]:
+            self._ended_us[gpu] = end_us
         self.at(end_us, RUN_END, run.tasks[0], run.gpu)
         for task, error in errors.items():
             self._fail(task, run.gpu, end_us, error)
@@ -482,62 +542,78 @@ class LiveDevice:
             self._starts.add((run.gpu, batch, start_us))
         return start_us
 
-    def _begin_load(
-        self, record: DeviceRecord, args: Sequence[int], anew: Sequence[int], expected_us: int, tries: int
-    ) -> None:
-        done = partial(self._load_done, record, anew, expected_us, tries - 1)
-        order = Order(Do.LOAD, record.gpu, args, self._limit_s(expected_us), done, lambda: anew)
-        self._give(self._crew.copy[record.gpu], order)
+    def _begin_load(self, record: DeviceRecord, copies: Sequence[_Copy], expected_us: int, tries: int) -> None:
+        limit_s, anew = self._limit_s(expected_us), [replace(copy, args=copy.anew) for copy in copies]
+        orders = [Order(Do.LOAD, copy.gpu, copy.args, limit_s, let_be, copy.again) for copy in copies]
+        join(orders, partial(self._load_done, record, anew, expected_us, tries - 1))
+        for order in orders:
+            self._give(self._crew.copy[order.gpu], order)
 
-    def _load_done(self, record: DeviceRecord, anew: Sequence[int], expected_us: int, tries: int, order: Order) -> None:
+    def _load_done(
+        self, record: DeviceRecord, anew: Sequence[_Copy], expected_us: int, tries: int, order: Order
+    ) -> None:
         """Report the end of a load; one that failed is tried again, and with the last try the GPU is lost."""
-        gpu = record.gpu
+        gpu = order.gpu
         if order.error is None:
             loaded = replace(self._during(record, order.span), moves_us=order.results[0])
             self._records.loads.append(loaded)
-            self.at(loaded.end_us, LOAD_END, record.subject, gpu)
+            self.at(loaded.end_us, LOAD_END, record.subject, record.gpu)
             return
         if order.how != Ended.GIVEN_UP:
             self._note_fault(f"load of {self._instance.models[record.subject].name}", gpu, order.error)
         if tries and gpu not in self._lost:
-            self._begin_load(record, anew, anew, expected_us, tries)
+            self._begin_load(record, anew, expected_us, tries)
         else:
             self._lose(gpu, order.error, self._wall_us(), record.subject)
 
-    def _begin_transfer(self, record: DeviceRecord, number: int, tries: int) -> None:
-        """Have an output travel, from where everybody can read it."""
+    def _begin_transfer(self, record: DeviceRecord, lacking: Sequence[int], number: int, tries: int) -> None:
+        """Have an output travel to some GPUs, from where everybody can read it."""
         ref, limit_s = self.outputs.of[record.subject], self._limit_s(record.expected_us)
-        source = self.outputs.ran_on[record.subject]
-        done = partial(self._transfer_done, record, number, tries - 1)
+        source = self._places[self.outputs.ran_on[record.subject]][0]
         args = ref.piece, ref.offset, record.size_bytes, self._instance.cluster.network.staged
-        receive = Order(Do.RECEIVE, record.gpu, args, limit_s, done)
+        orders = [Order(Do.RECEIVE, gpu, args, limit_s, let_be) for gpu in lacking]
+        done = partial(self._transfer_done, record, orders, number, tries - 1)
+        join(orders, done)
+
+        def receive() -> None:
+            """Have it received everywhere."""
+            for order in orders:
+                self._give(self._crew.incoming[order.gpu], order)
+
         if not self._crew.physical[source].is_cuda:
-            self._give(self._crew.incoming[record.gpu], receive)
+            receive()
             return
 
         def published(order: Order) -> None:
             """Go on with the second half of the way."""
             if order.error is None:
-                self._give(self._crew.incoming[record.gpu], receive)
+                receive()
             else:
                 order.how = Ended.REFUSED  # even if it is given up: who waits for it is elsewhere, and goes on waiting
                 done(order)
 
         self._give(self._crew.incoming[source], Order(Do.PUBLISH, source, ref[:2], limit_s, published))
 
-    def _transfer_done(self, record: DeviceRecord, number: int, tries: int, order: Order) -> None:
+    def _transfer_done(
+        self, record: DeviceRecord, received: Sequence[Order], number: int, tries: int, order: Order
+    ) -> None:
         """Report an arrival; a transfer that failed is tried again, and with the last try the job fails."""
         target, error = record.target or 0, order.error
+        for each in received:
+            if each.error is None and each.results:
+                copy = Ref(self._crew.process[each.gpu].index, *each.results)
+                if error is None:
+                    self.outputs.receive(record.subject, target, each.gpu, copy)
+                else:  # it did not arrive on all
+                    self._crew.free(copy)
         if error is None:
-            copy = Ref(self._crew.process[record.gpu].index, *order.results)
-            self.outputs.receive(record.subject, target, record.gpu, copy)
             record = self._during(record, order.span)
         elif order.how == Ended.GIVEN_UP or record.subject not in self.outputs.of:
             return  # whoever waits for it goes elsewhere, or is over
         else:
-            self._note_fault(f"transfer to {self._instance.task_name(target)}", record.gpu, error)
+            self._note_fault(f"transfer to {self._instance.task_name(target)}", order.gpu, error)
             if tries:
-                self._begin_transfer(record, number, tries)
+                self._begin_transfer(record, [each.gpu for each in received], number, tries)
                 return
             record = self._until_now(record, order)
             self._fail(target, record.gpu, record.end_us, f"its input did not arrive: {error}")
@@ -545,7 +621,16 @@ class LiveDevice:
         self.at(max(record.ordered_us + record.expected_us, record.end_us), ARRIVAL, target, number)
 
     def _lose(self, gpu: int, error: str, at_us: int, model: int = NOWHERE) -> None:
-        """Report a GPU as lost, and a load there as one that will not end."""
+        """Report a GPU as lost, and a load there as one that will not end.
+
+        Raises
+        ------
+        DeviceError
+            If some runs take several GPUs, which nobody places anew.
+        """
+        if self._instance.gangs:
+            name = self._instance.cluster.gpus[gpu].id
+            raise DeviceError(f"{name} serves no longer, and where runs take several GPUs none is set aside: {error}")
         if gpu not in self._lost:
             self._note_fault(SET_ASIDE, gpu, error)
         elif model == NOWHERE:

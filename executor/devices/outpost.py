@@ -11,7 +11,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorth.executor.devices.gpu_process import READY, in_words
+from truenorth.executor.devices.gpu_process import READY, Residents, in_words
 from truenorth.executor.devices.lane import LARGEST_MESSAGE, ORDER, REPORT, Channel, Do, Ended, pack, unpack
 from truenorth.executor.devices.nodes import in_a_line
 from truenorth.executor.devices.physical import physical_devices
@@ -87,7 +87,7 @@ class Outpost:
 
     # -- calls that are carried out in their order -------------------------------------------------------------------
 
-    def fork(self, number: int, residents: Mapping[int, Mapping[int, int]] | None) -> None:
+    def fork(self, number: int, residents: Residents | None) -> None:
         """Start the process, which the head calls by a number of its own."""
         self._lanes.clear()
         with self._state:

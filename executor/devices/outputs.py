@@ -24,9 +24,9 @@ class Outputs:
     Attributes
     ----------
     of
-        By task, as long as somebody needs it.
+        By task, as long as somebody needs it; of one that ran on several GPUs, on the first of them.
     ran_on
-        By task that has run, or would have: where.
+        By task that has run, or would have: at which place.
     """
 
     def __init__(self, instance: Instance, leave: Callable[[int, Ref], None], free: Callable[[Ref], None]) -> None:
@@ -36,6 +36,8 @@ class Outputs:
         self._job: list[int] = instance.task_job.tolist()
         self._first: list[int] = instance.job_first_task.tolist()
         self._template: list[int] = instance.task_template.tolist()
+        self._places = instance.places.gpus
+        self._others: dict[int, dict[int, Ref]] = {}
         self._received: dict[tuple[int, int], dict[int, Ref]] = {}
         self._uses_left = [len(instance.outputs[template]) for template in self._template]
 
@@ -43,6 +45,12 @@ class Outputs:
         """Take note of where tasks run, or would have."""
         for task in tasks:
             self.ran_on[task] = gpu
+
+    def keep(self, task: int, refs: Sequence[Ref]) -> None:
+        """Take note of where an output lies, which each GPU of a place has put out."""
+        gpus = self._places[self.ran_on[task]]
+        self.of[task] = refs[0]
+        self._others[task] = dict(zip(gpus[1:], refs[1:], strict=True))
 
     def receive(self, source: int, target: int, gpu: int, copy: Ref) -> None:
         """Keep a copy for a task that has no place yet.
@@ -52,7 +60,15 @@ class Outputs:
         if target in self.ran_on:
             self._free(copy)
             return
-        self._received.setdefault((source, target), {})[gpu] = copy
+        received = self._received.setdefault((source, target), {})
+        if gpu in received:  # its task was to run there before, moved elsewhere, and has moved back
+            self._free(received[gpu])
+        received[gpu] = copy
+
+    def lacks(self, source: int, place: int) -> list[int]:
+        """Return the GPUs of a place that a task has not run on."""
+        ran_on = self._places[self.ran_on[source]]
+        return [gpu for gpu in self._places[place] if gpu not in ran_on]
 
     def places(self, task: int, gpu: int, coming: Collection[int] = ()) -> list[int]:
         """Return where the inputs of a task lie that have reached its GPU: of each the piece and the place in it.
@@ -67,9 +83,18 @@ class Outputs:
             if source in coming:
                 found += COMING, 0
             else:
-                ref = self.of[source] if self.ran_on[source] == gpu else self._received[source, task][gpu]
+                ref = self._on(source, task, gpu)
                 found += ref.piece, ref.offset
         return found
+
+    def _on(self, source: int, task: int, gpu: int) -> Ref:
+        """Return where an output lies for a task on a GPU."""
+        if self.ran_on[source] == gpu:
+            return self.of[source]
+        ran_on = self._places[self.ran_on[source]]
+        if gpu in ran_on:
+            return self._others[source].get(gpu, self.of[source])
+        return self._received[source, task][gpu]
 
     def sources(self, task: int) -> list[int]:
         """Return the tasks whose outputs a task needs."""
@@ -94,11 +119,17 @@ class Outputs:
     def _forget(self, task: int) -> None:
         if self._uses_left[task] <= 0 and task in self.of:
             self._leave(task, self.of.pop(task))
+            self._free_others(task)
+
+    def _free_others(self, task: int) -> None:
+        for ref in self._others.pop(task, {}).values():
+            self._free(ref)
 
     def finish(self) -> None:
         """Forget what nobody was the last to use, since jobs have failed."""
         for task, ref in self.of.items():
             self._leave(task, ref)
+            self._free_others(task)
         for copies in self._received.values():
             for copy in copies.values():
                 self._free(copy)

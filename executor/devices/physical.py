@@ -7,19 +7,22 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, distributed
 from torch.profiler import ProfilerActivity, profile
 
-from truenorth.executor.devices.cuda import Card, find_cards
+from truenorth.executor.devices.cuda import Card, Group, find_cards
 from truenorth.executor.devices.streams import CudaStream, HostStream, Stream
 from truenorth.executor.errors import DeviceError
 
 PATIENCE_S = 60.0
 """How long a device may take to come to rest where nobody says otherwise."""
 _MOST_OF_MEMORY = 0.9
+_NO_LIMIT = timedelta(days=1)
 
 # Unless somebody wants to read it, the profiler is to say nothing of its own doings; it reads this when first used.
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")
@@ -136,6 +139,18 @@ class Physical:
         except (torch.AcceleratorError, DeviceError):
             return False
         return True
+
+    def group(self, meeting: Any, rank: int, size: int) -> Group:
+        """Return what adds up over so many devices of this machine, of which this is one, once all have come.
+
+        Whoever waits too long for others is ended by the head.
+        """
+        if self.card is not None:
+            return self.card.group(meeting, rank, size)
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        made: Any = distributed.ProcessGroupGloo(meeting, rank, size, _NO_LIMIT)
+        found: Group = made
+        return found
 
     def wait(self, limit_s: float = PATIENCE_S) -> None:
         """Wait until the device has nothing to do.

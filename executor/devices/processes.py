@@ -23,21 +23,24 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from truenorth.executor.devices.gpu_process import GpuProcess, in_words
+from truenorth.executor.devices.gpu_process import GpuProcess, Residents, in_words
 from truenorth.executor.devices.lane import Channel
 from truenorth.executor.devices.physical import Physical
 from truenorth.executor.devices.records import Clock
-from truenorth.executor.devices.runner import MakeRunner, Runner
+from truenorth.executor.devices.runner import MakeRunner, Runner, TeamRunner
 from truenorth.executor.devices.shelf import Shelf, make_piece, share_memory
 from truenorth.executor.devices.station import Seating
-from truenorth.executor.devices.weights import HostWeights, aligned
+from truenorth.executor.devices.team import Teams
+from truenorth.executor.devices.weights import HostWeights, aligned, host_sizes
 from truenorth.executor.errors import DeviceError
-from truenorth.models import GPU, Instance
+from truenorth.models import GPU, NEVER, Instance
 
 _SET_PARENT_DEATH_SIGNAL = 1
+_ALLOWED_TOGETHER = "allowed for runs on several GPUs is --runner synthetic"
 _FIRST_TO_GO = 500
 """What makes the kernel end a process of a GPU rather than the head where memory is exhausted."""
 
@@ -63,6 +66,15 @@ class Equipment:
     seatings: Mapping[tuple[int, int], Seating]
     devices: Sequence[tuple[Physical, Mapping[int, GPU]]]
 
+    @property
+    def split(self) -> list[tuple[int, int]]:
+        """Models that runs on several GPUs have split, each with the number of GPUs."""
+        instance, found = self.instance, set[tuple[int, int]]()
+        sizes = {int(kind): len(gpus) for kind, gpus in zip(instance.place_class, instance.places.gpus, strict=True)}
+        for template, kind in np.argwhere(instance.split & (instance.run_us != NEVER)).tolist():
+            found.update((model, sizes[kind]) for model in instance.needs[template])
+        return sorted(found)
+
 
 @dataclass(frozen=True, slots=True)
 class ProcessStart:
@@ -73,11 +85,11 @@ class ProcessStart:
     index
         Which of the crew's it is.
     residents
-        By planned GPU: models that are to be in its memory, and their addresses.
+        By planned GPU: models that are to be in its memory, or parts of them, and their addresses.
     """
 
     index: int
-    residents: Mapping[int, Mapping[int, int]] | None = None
+    residents: Residents | None = None
 
 
 class Contact(Channel, Protocol):
@@ -224,7 +236,7 @@ class Template:
 def _require_memory(equipment: Equipment) -> None:
     """Raise if what is to be in this machine's memory would end the process without a word."""
     on_cores = [gpu for physical, gpus in equipment.devices if not physical.is_cuda for gpu in gpus.values()]
-    weight_bytes = int(equipment.instance.weight_bytes.sum())
+    weight_bytes = sum(host_sizes(equipment.instance.models, equipment.split))
     needed = sum(gpu.memory_bytes for gpu in on_cores) + weight_bytes
     if on_cores:
         equipment.devices[0][0].require_host_memory(needed, "memory for GPUs and weights")
@@ -319,8 +331,11 @@ def _serve_template(nursery: socket.socket, own: socket.socket) -> None:
         try:
             equipment: Equipment = head.recv()
             runner = equipment.make()
-            room = share_memory(sum(aligned(model.weight_bytes) for model in equipment.instance.models))
-            host = _pack(equipment.instance, runner, room)
+            if equipment.instance.gangs and not isinstance(runner, TeamRunner):
+                raise DeviceError(f"{type(runner).__name__} computes on one GPU at a time; {_ALLOWED_TOGETHER}")
+            sizes = [aligned(size) for size in host_sizes(equipment.instance.models, equipment.split)]
+            room = share_memory(sum(sizes))
+            host = _pack(equipment, runner, torch.split(room, sizes))
         except BaseException as error:  # whatever the runner's code raises is told in one line
             head.send(in_words(error))
             return
@@ -337,10 +352,11 @@ def _offer_to_end() -> None:
         score.write_text(str(_FIRST_TO_GO))
 
 
-def _pack(instance: Instance, runner: Runner, room: Tensor) -> HostWeights:
-    """Put the weights of all models into memory."""
-    pieces = iter(torch.split(room, [aligned(model.weight_bytes) for model in instance.models]))
-    return HostWeights(instance.models, runner, lambda size_bytes: next(pieces)[:size_bytes])
+def _pack(equipment: Equipment, runner: Runner, rooms: Sequence[Tensor]) -> HostWeights:
+    """Put the weights of all models into memory, whole and in parts."""
+    pieces = iter(rooms)
+    models, split = equipment.instance.models, equipment.split
+    return HostWeights(models, runner, lambda size_bytes: next(pieces)[:size_bytes], split)
 
 
 def _fork_devices(
@@ -354,6 +370,7 @@ def _fork_devices(
 ) -> None:
     """Fork the process of a device whenever asked; tell how they end."""
     forks: dict[int, int] = {}  # a descriptor that is ready once it has ended, and its number
+    teams = Teams()
     while True:
         ready = wait([head, *forks])
         for ended in ready:
@@ -379,9 +396,10 @@ def _fork_devices(
             shelf.own(start.index)
             physical, gpus = equipment.devices[start.index]
             physical.pin(room)
-            GpuProcess(equipment.instance, equipment.seatings, host, runner, shelf, physical, gpus, reports).serve(
-                start.index, start.residents or {}, control
+            process = GpuProcess(
+                equipment.instance, equipment.seatings, host, runner, shelf, physical, gpus, reports, teams
             )
+            process.serve(start.index, start.residents or {}, control)
 
         number = _fork(serve)
         forks[os.pidfd_open(number)] = number

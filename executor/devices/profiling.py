@@ -5,6 +5,8 @@ that takes a share runs beside as many copies of itself as fit, one of a batch c
 stream class a typical prompt is worked off chunk by chunk, and a step is taken at every listed concurrency. Where all
 models, or all edges, have one size, another is copied, too: one size tells no overhead from bandwidth.
 
+A task that only runs on several GPUs is run by processes of theirs; here parts of its models are copied.
+
 A round's samples are plain data, so that they can be kept as it ends, and a profile goes on behind them.
 
 How late things start shows only in runs as they will be, with an engine, a policy and processes: these are made, too,
@@ -26,6 +28,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from truenorth.executor.devices.crew import Crew
 from truenorth.executor.devices.cuda import STREAMS
 from truenorth.executor.devices.decoding import Read
 from truenorth.executor.devices.nodes import Nodes
@@ -39,9 +42,10 @@ from truenorth.executor.errors import DeviceError, StoppedError
 from truenorth.executor.policies.baselines import Jit
 from truenorth.executor.policies.compass import Compass
 from truenorth.executor.samples import FittedLine, Spread, fit_line
-from truenorth.models import GPU, WHOLE, BatchClass, Instance, Job, MLModel, Task, Workflow
+from truenorth.models import GPU, NEVER, WHOLE, BatchClass, Instance, Job, MLModel, Task, Workflow
 from truenorth.models.cluster import ALWAYS
 from truenorth.models.instance import InstanceError
+from truenorth.models.tables import part_bytes
 
 WARMUP_ROUNDS = 2
 _CACHED_BYTES = 1 << 26
@@ -64,7 +68,7 @@ RoundSamples = dict[tuple[str | int, ...], list[float]]
 """Microseconds by what took them: ``("run", workflow, task)``, ``("batch", class, size)``, ``("load", model)``,
 ``("part", bytes)`` of a model, ``("transfer", bytes)``, ``("step", class, concurrency)`` with 0 for the prompt,
 ``("short", class, concurrency)`` at contexts of a token, ``("mixed", class, prompt tokens)`` beside other requests'
-steps, with 0 for these alone."""
+steps, with 0 for these alone, ``("together", workflow, task, GPUs)`` of a run on several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +204,8 @@ class Measurements:
         How many there were.
     live
         What live runs have shown.
+    together
+        By workflow, task and number of GPUs, of tasks that may choose it; `runs` has those of tasks that may not.
     """
 
     device: str
@@ -215,6 +221,7 @@ class Measurements:
     streams: Mapping[str, StreamTimes] = field(default_factory=dict)
     rounds: int = 0
     live: LiveTimes = field(default_factory=LiveTimes)
+    together: Mapping[tuple[str, str, int], Spread] = field(default_factory=dict)
 
 
 class _Sized:
@@ -255,9 +262,22 @@ class _Bench:
         sized = _Sized(runner, models)
         self.models = sized.models
         self._place = {model.name: index for index, model in enumerate(self.models)}
+        self._apart = {
+            (workflow.name, task.name): parts
+            for workflow in workflows
+            for task in workflow.tasks
+            if (parts := _parts_on_each(task)) is not None
+        }
+        self._rigid = {(of.name, task.name) for of in workflows for task in of.tasks if not task.modes}
+        workflows = [workflow.with_tasks(_on_one) for workflow in workflows]
         tasks = [task for workflow in workflows for task in workflow.tasks]
-        together = [*(task.models for task in tasks), *((request.model,) for request in requests)]
-        room = max([1, *(sum(map(self._size, names)) for names in together)])
+        named = [(of.name, task) for of in workflows for task in of.tasks]
+        alone = [task.models for workflow, task in named if (workflow, task.name) not in self._apart]
+        rooms = [sum(map(self._size, names)) for names in (*alone, *((request.model,) for request in requests))]
+        for workflow, task in named:
+            parts = self._apart.get((workflow, task.name))
+            rooms += [part_bytes(self._size(name), parts) for name in task.models] if parts else []
+        room = max([1, *rooms])
         gpu = GPU("s0/g0", 0, kind, room, Fraction(1))
         self._host = HostWeights(self.models, sized, self.physical.host_memory)
         self.station = Station(gpu, self.models, self._host, runner, self.physical)
@@ -287,12 +307,18 @@ class _Bench:
         outputs: dict[str, Tensor] = {}
         for index in workflow.topological:
             task = workflow.tasks[index]
-            self._load(task.models)
+            parts = self._apart.get((workflow.name, task.name))
+            if parts is None:
+                self._load(task.models)
             inputs = {
                 edge.source: (self._receive(outputs[edge.source], edge.size_bytes), edge.size_bytes)
                 for edge in task.inputs
             }
-            outputs[task.name] = self._run(workflow, task, number, inputs)
+            if parts is None:
+                outputs[task.name] = self._run(workflow, task, number, inputs)
+            else:
+                self._copy_parts(task.models, parts)
+                outputs[task.name] = self.physical.memory(1)
 
     def _run(self, workflow: Workflow, task: Task, number: int, inputs: dict[str, tuple[Tensor, int]]) -> Tensor:
         """Run a task in batches of every size of its class, and return its output alone."""
@@ -379,6 +405,11 @@ class _Bench:
                 "part", self._other_part, spans=[self.station.copy_part(self._place[names[0]], self._other_part)]
             )
 
+    def _copy_parts(self, names: Sequence[str], parts: int) -> None:
+        for model in (self._place[name] for name in names):
+            size = part_bytes(self.models[model].weight_bytes, parts)
+            self._note("part", size, spans=[self.station.copy_part(model, size)])
+
     def _receive(self, output: Tensor, size_bytes: int) -> Tensor:
         if self._away.device != self.physical.device:
             output = output.to(self._away.device)
@@ -426,11 +457,14 @@ class _Bench:
         loads, transfers, parts = (spreads(sort) for sort in ("load", "transfer", "part"))
         sizes = {model.name: model.weight_bytes for model in self.models}
         copies = [(sizes[name], spread.median_us) for name, spread in loads.items()]
+        runs, together = spreads("run"), spreads("together")
+        # Of a task that has no choice the number of GPUs need not be told.
+        runs |= {key[:2]: together.pop(key) for key in list(together) if key[:2] in self._rigid}
         largest = max(loads, key=sizes.__getitem__, default=None)
         return Measurements(
             self.physical.name,
             sizes,
-            spreads("run"),
+            runs,
             self.memory_bytes,
             batches,
             loads,
@@ -440,6 +474,7 @@ class _Bench:
             None if largest is None else self.station.copy_peak(self._place[largest]),
             {request.stream: self._times_of(request, spreads) for request in self._requests},
             len(rounds),
+            together=together,
         )
 
     def _times_of(self, request: TypicalRequest, spreads: Callable[[str], Mapping[Any, Spread]]) -> StreamTimes:
@@ -459,6 +494,7 @@ def measure(
     kind: str,
     *,
     requests: Sequence[TypicalRequest] = (),
+    together: Callable[[], RoundSamples] = dict,
     rounds: int = 10,
     beside: int = 0,
     known: Sequence[RoundSamples] = (),
@@ -476,6 +512,8 @@ def measure(
         ``cpu`` or ``cuda``: the first such device, and transfers from the last one to it.
     requests
         One of every stream class, which is served besides.
+    together
+        Runs what takes several GPUs once, and returns the samples of that.
     rounds
         How often everything is measured, after two rounds of warm-up.
     beside
@@ -511,12 +549,35 @@ def measure(
             bench.weigh()
         with _busy(others):
             while len(measured) < rounds and not stop():
-                measured.append(bench.take_round(WARMUP_ROUNDS + len(measured)))
+                measured.append(bench.take_round(WARMUP_ROUNDS + len(measured)) | together())
                 keep(len(measured), measured[-1])
                 watch(WARMUP_ROUNDS + len(measured))
         if not measured:
             raise StoppedError("no round had ended")
         return bench.measurements(measured)
+
+
+def round_together(crew: Crew, instance: Instance) -> RoundSamples:
+    """Run every task once on each number of GPUs that it may take, above one, at the first such place in a server.
+
+    Raises
+    ------
+    DeviceError
+        If a run fails.
+    """
+    found: RoundSamples = {}
+    gpus, servers = instance.places.gpus, instance.gpu_server
+    for template, run_us in enumerate(instance.run_us):
+        workflow, position = instance.locate(template)
+        for place in range(instance.n_gpus, len(gpus)):
+            key = ("together", workflow.name, workflow.tasks[position].name, len(gpus[place]))
+            if key in found or run_us[instance.place_class[place]] == NEVER or len({*servers[list(gpus[place])]}) > 1:
+                continue
+            tried = crew.try_together(template, place)
+            if tried.error is not None:
+                raise DeviceError(f"{workflow.name}/{workflow.tasks[position].name}: {tried.error}")
+            found[key] = [max(tried.span.duration_us, _SHORTEST_US)]
+    return found
 
 
 def measure_live(
@@ -584,7 +645,8 @@ def _one_by_one(instance: Instance, rounds: int, count: int) -> Instance | None:
     cluster = replace(instance.cluster, gpus=tuple(replace(gpu, available=ALWAYS) for gpu in gpus))
     alone: list[Instance] = []
     for workflow in instance.workflows:
-        if not workflow.branches and all(task.batch is None and task.stream is None for task in workflow.tasks):
+        plain = all(task.batch is None and task.stream is None and task.gpus == 1 for task in workflow.tasks)
+        if not workflow.branches and plain:
             with suppress(InstanceError):  # a task that these GPUs cannot run
                 alone.append(Instance(cluster, instance.models, (Job(workflow, 0),)))
     jobs, release_us = list[Job](), 0
@@ -625,6 +687,18 @@ def _busy(benches: Sequence[_Bench]) -> Iterator[None]:
             stop.set()
         for each in rounds:
             each.result()
+
+
+def _on_one(task: Task) -> Task:
+    """Return a task that may choose one GPU as one that has to."""
+    alone = next((mode for mode in task.modes if mode.gpus == 1), None)
+    return task if alone is None else replace(task, runtime_us=alone.runtime_us, gpus=1, modes=(), copies=False)
+
+
+def _parts_on_each(task: Task) -> int | None:
+    """Return into how many parts models are split that a task has which only runs on several GPUs; None for others."""
+    fewest = min(task.choices, key=lambda mode: mode.gpus)
+    return fewest.parts if fewest.gpus > 1 else None
 
 
 def _other_size(sizes: Collection[int], least: bool = False) -> int:

@@ -28,7 +28,7 @@ from truenorth.executor.policy import Policy
 from truenorth.executor.simulation import twin_for
 from truenorth.models import Instance, Timeline
 from truenorth.models.branches import open_paths
-from truenorth.models.features import SERVING, Feature, require
+from truenorth.models.features import LOADED, SERVING, Feature, require
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +173,15 @@ def live_crew(
     if nodes is None:
         physical = assign(instance.n_gpus, physical_devices(settings.device), settings.sharing)
     else:
+        if instance.gangs:
+            raise DeviceError("nodes of a Ray cluster run nothing on several GPUs yet; allowed is no --ray")
         from truenorth.executor.devices.on_ray import RaySource, devices_of
 
         physical = assign(instance.n_gpus, devices_of(nodes, gpus), settings.sharing, str(nodes))
         source = partial(RaySource, nodes, gpus)
+    if instance.gangs and len(set(physical)) < instance.n_gpus:
+        problem = f"the scenario has {instance.n_gpus} GPUs, and these are {len(set(physical))}"
+        raise DeviceError(f"runs on several GPUs take a device for each: {problem}; allowed is no --virtual")
     crew = Crew(instance, runner, physical, gpus, settings.limit_s, serial, source)
     try:
         crew.prepare(range(instance.n_gpus))
@@ -210,7 +215,8 @@ def run_on(
     StoppedError
         If it was told to give up.
     """
-    require(instance, "a run on devices", SERVING - {Feature.ADAPTERS} | {Feature.DELAYS})
+    supported = LOADED if instance.gangs else SERVING - {Feature.ADAPTERS} | {Feature.DELAYS}
+    require(instance, "a run on devices", supported)
     instance.require_always_available("a run on devices")
     instance.require_reserved_kv("a run on devices")
     made = policy()

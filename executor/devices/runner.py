@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from truenorth.models import MLModel
+
+if TYPE_CHECKING:
+    from truenorth.executor.devices.team import Team
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,10 @@ class RunnerCall:
         Where the run takes place and where its output belongs.
     run_us
         The given run time on this GPU in microseconds; in a batch, that of the batch.
+    team
+        The GPUs that run it together, of which this is one; None: it runs on this one alone.
+    split
+        Whether each of them has a part of the models, as of `TeamRunner.parts`; else each has them whole.
     """
 
     job: int
@@ -43,6 +50,8 @@ class RunnerCall:
     inputs: Mapping[str, Tensor]
     device: torch.device
     run_us: int
+    team: Team | None = None
+    split: bool = False
 
 
 class Runner(Protocol):
@@ -76,6 +85,17 @@ class Runner(Protocol):
         Sequence
             An output per task, that of `run` up to rounding.
         """
+
+
+@runtime_checkable
+class TeamRunner(Runner, Protocol):
+    """A runner that computes tasks on several GPUs, too: it is called on each of them, and each puts out the same."""
+
+    def parts(self, model: MLModel, of: int) -> Sequence[Mapping[str, Tensor]]:
+        """Return the weights of `part` for each of so many GPUs, at most its share of the bytes."""
+
+    def part(self, model: MLModel, of: int) -> nn.Module:
+        """Return what `module` does, of a part on each of so many GPUs."""
 
 
 MakeRunner = Callable[[], Runner]

@@ -23,9 +23,10 @@ from truenorth.executor.devices.addresses import AddressSpace, Move
 from truenorth.executor.devices.cuda import CardEvent
 from truenorth.executor.devices.decoding import Answer, Read, SeatedDecoder
 from truenorth.executor.devices.physical import Physical, activation_bytes
-from truenorth.executor.devices.runner import Runner, RunnerCall
+from truenorth.executor.devices.runner import Runner, RunnerCall, TeamRunner
 from truenorth.executor.devices.streams import Pending, Span, Stream
-from truenorth.executor.devices.weights import Binding, HostWeights
+from truenorth.executor.devices.team import Team
+from truenorth.executor.devices.weights import ENTIRE, Binding, HostWeights, Part
 from truenorth.models import GPU, MLModel
 
 T = TypeVar("T")
@@ -48,6 +49,8 @@ class StationWork:
         Indices of the models that it needs.
     inputs
         By the predecessor's name: its output on this device, and the bytes of the edge.
+    team, split
+        As in `RunnerCall`.
     """
 
     job: int
@@ -56,6 +59,8 @@ class StationWork:
     run_us: int
     models: Sequence[int]
     inputs: dict[str, tuple[Tensor, int]]
+    team: Team | None = None
+    split: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,37 +169,43 @@ class Station:
         self._loaded: dict[int, CardEvent | None] = {}
         self._read: dict[tuple[int, int], tuple[int, int, CardEvent]] = {}
         self._bindings: dict[int, Binding] = {}
+        self._made: dict[tuple[int, Part], Binding] = {}
         self._address: dict[int, int] = {}
-        self._views: dict[tuple[int, int], dict[str, nn.Parameter | Tensor]] = {}
+        self._part: dict[int, Part] = {}
+        self._views: dict[tuple[int, Part, int], dict[str, nn.Parameter | Tensor]] = {}
         self._using = [_Use() for _ in models]
         self._decoders: dict[str, SeatedDecoder] = {}
 
-    def load(self, model: int, address: int, asked_ns: int = 0) -> Span:
+    def load(self, model: int, address: int, asked_ns: int = 0, part: Part = ENTIRE) -> Span:
         """Copy a model's weights to an address and point its module there; runs that use it are waited for.
 
         Parameters
         ----------
         asked_ns
             When the load was ordered.
+        part
+            Of the weights; this GPU has nothing else of the model then.
 
         Raises
         ------
         DeviceError
             If the runner's module and weights do not agree.
         """
-        return self.begin_load(model, address, asked_ns).wait()
+        return self.begin_load(model, address, asked_ns, part).wait()
 
-    def begin_load(self, model: int, address: int, asked_ns: int = 0) -> Pending[object]:
+    def begin_load(self, model: int, address: int, asked_ns: int = 0, part: Part = ENTIRE) -> Pending[object]:
         """Begin what `load` does."""
-        source = self._host.flat[model]
+        source = self._host.part(model, part)
         target = self._arena[address : address + len(source)]
-        return self._place(model, address, lambda: target.copy_(source, non_blocking=True), asked_ns, "load")
+        return self._place(model, part, address, lambda: target.copy_(source, non_blocking=True), asked_ns, "load")
 
-    def _place(self, model: int, address: int, copy: Callable[[], object], asked_ns: int, verb: str) -> Pending[object]:
+    def _place(
+        self, model: int, part: Part, address: int, copy: Callable[[], object], asked_ns: int, verb: str
+    ) -> Pending[object]:
         """Bring a model to an address by a copy, behind all runs that read there, or read the model."""
-        end = address + len(self._host.flat[model])
+        end = address + len(self._host.part(model, part))
         with self._using[model].replace():
-            self._bind(model, address)
+            self._bind(model, part, address)
             # Those of other models may not have been waited for: nobody wants what they put out any more.
             reads = list(self._read.items())
             after = [event for (_, of), (low, high, event) in reads if of == model or (low < end and address < high)]
@@ -203,13 +214,19 @@ class Station:
             self._loaded[model] = pending.end
         return pending
 
-    def load_alone(self, models: Sequence[int]) -> list[Span]:
+    def load_alone(self, models: Sequence[int], part: Part = ENTIRE) -> list[Span]:
         """Load models one behind the other from the lowest address on, whatever lay there; return when each."""
-        addresses = accumulate((self.space.rounded(model) for model in models), initial=0)
-        return [self.load(model, address) for model, address in zip(models, addresses, strict=False)]
+        addresses = accumulate((self.space.rounded(model, part) for model in models), initial=0)
+        return [self.load(model, address, 0, part) for model, address in zip(models, addresses, strict=False)]
 
     def load_after(
-        self, moves: Sequence[Move], model: int, address: int, asked_ns: int, anew: bool = False
+        self,
+        moves: Sequence[Move],
+        model: int,
+        address: int,
+        asked_ns: int,
+        anew: bool = False,
+        part: Part = ENTIRE,
     ) -> tuple[Span, int]:
         """Load a model after those that make way for it; return when, and for how many microseconds others moved.
 
@@ -219,17 +236,21 @@ class Station:
             Whether those that make way are copied from the host, since an earlier try may have spoilt them.
         """
         spans = [
-            self.load(move.model, move.address, asked_ns) if anew else self._move(move, asked_ns) for move in moves
+            self.load(move.model, move.address, asked_ns, self._part[move.model])
+            if anew
+            else self._move(move, asked_ns)
+            for move in moves
         ]
-        last = self.load(model, address, asked_ns)
+        last = self.load(model, address, asked_ns, part)
         start_ns = spans[0].start_ns if spans else last.start_ns
         return Span(start_ns, last.end_ns), round(sum(span.duration_us for span in spans))
 
     def _move(self, move: Move, asked_ns: int) -> Span:
         """Copy a model within the memory, downwards, in pieces that do not overlap; many small ones: from the host."""
-        size, distance = len(self._host.flat[move.model]), move.before - move.address
+        part = self._part[move.model]
+        size, distance = len(self._host.part(move.model, part)), move.before - move.address
         if size > _MOST_PIECES * distance:
-            return self.load(move.model, move.address, asked_ns)
+            return self.load(move.model, move.address, asked_ns, part)
 
         def slide() -> None:
             for first in range(0, size, distance):
@@ -237,11 +258,11 @@ class Station:
                 source = self._arena[move.before + first : move.before + first + length]
                 self._arena[move.address + first : move.address + first + length].copy_(source, non_blocking=True)
 
-        return self._place(move.model, move.address, slide, asked_ns, "move").wait()
+        return self._place(move.model, part, move.address, slide, asked_ns, "move").wait()
 
     def copy_part(self, model: int, size_bytes: int) -> Span:
-        """Copy a part of a model's weights to where the model lies."""
-        address = self._address[model]
+        """Copy a part of a model's weights to where the model lies, or to the lowest addresses."""
+        address = self._address.get(model, 0)
         target, source = (
             whole[at : at + size_bytes] for whole, at in ((self._arena, address), (self._host.flat[model], 0))
         )
@@ -330,7 +351,8 @@ class Station:
             if pending.end is not None:
                 for model in models:
                     low = self._address[model]
-                    self._read[lane, model] = low, low + len(self._host.flat[model]), pending.end
+                    size = len(self._host.part(model, self._part[model]))
+                    self._read[lane, model] = low, low + size, pending.end
             return pending
         finally:
             for use in using:
@@ -378,6 +400,8 @@ class Station:
             {name: payload(output, size) for name, (output, size) in work.inputs.items()},
             self.physical.device,
             work.run_us,
+            work.team,
+            work.split,
         )
 
     def _own(self, output: object) -> Tensor:
@@ -388,16 +412,25 @@ class Station:
         shared = output.untyped_storage().data_ptr() == self._arena.untyped_storage().data_ptr()
         return output.clone() if shared else output
 
-    def _bind(self, model: int, address: int) -> None:
-        """Point a model's module at an address; the views of every address are made once."""
-        places = self._host.views(model, self._arena[address:]) if (model, address) not in self._views else None
-        if model not in self._bindings:
-            names = self._host.names(model)
-            self._bindings[model] = Binding(self._models[model], self._runner.module(self._models[model]), names)
+    def _bind(self, model: int, part: Part, address: int) -> None:
+        """Point a model's module, or that of a part, at an address; the views of every address are made once."""
+        known = (model, part, address) in self._views
+        places = None if known else self._host.views(model, self._arena[address:], part)
+        if (model, part) not in self._made:
+            names = self._host.names(model, part)
+            self._made[model, part] = Binding(self._models[model], self._module(model, part), names)
+        bound = self._bindings[model] = self._made[model, part]
         if places is not None:
-            self._views[model, address] = self._bindings[model].weights(places)
-        self._bindings[model].point_at(self._views[model, address])
-        self._address[model] = address
+            self._views[model, part, address] = bound.weights(places)
+        bound.point_at(self._views[model, part, address])
+        self._address[model], self._part[model] = address, part
+
+    def _module(self, model: int, part: Part) -> nn.Module:
+        runner, of = self._runner, self._models[model]
+        if part == ENTIRE:
+            return runner.module(of)
+        assert isinstance(runner, TeamRunner)  # noqa: S101  # who makes it has seen to that
+        return runner.part(of, part.of)
 
 
 def payload(output: Tensor, size_bytes: int) -> Tensor:

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from truenorth.executor.devices.runner import Runner
+from truenorth.executor.devices.runner import Runner, TeamRunner
 from truenorth.executor.errors import DeviceError
 from truenorth.models import MLModel
+from truenorth.models.tables import part_bytes
 
 ALIGNMENT = 256
 """Every tensor begins at a multiple of so many bytes, as CUDA's own allocator has it."""
+
+
+class Part(NamedTuple):
+    """Which part of a model's weights a GPU has: its number, and over how many GPUs they are split (rule G2)."""
+
+    rank: int
+    of: int
+
+
+ENTIRE = Part(0, 1)
 
 
 def aligned(size_bytes: int) -> int:
@@ -81,6 +92,8 @@ class HostWeights:
         Knows their weights.
     memory
         Returns so many bytes of host memory.
+    split
+        Over how many GPUs models are split, besides being whole: pairs of a model and a number.
 
     Attributes
     ----------
@@ -93,10 +106,17 @@ class HostWeights:
         If the weights of a model take more bytes than the scenario says.
     """
 
-    def __init__(self, models: Sequence[MLModel], runner: Runner, memory: Callable[[int], Tensor]) -> None:
+    def __init__(
+        self,
+        models: Sequence[MLModel],
+        runner: Runner,
+        memory: Callable[[int], Tensor],
+        split: Sequence[tuple[int, int]] = (),
+    ) -> None:
         self.flat: list[Tensor] = []
-        self._places: list[dict[str, _WeightPlace]] = []
-        for model in models:
+        self._parts: dict[tuple[int, Part], Tensor] = {}
+        self._places: dict[tuple[int, Part], dict[str, _WeightPlace]] = {}
+        for number, model in enumerate(models):
             weights = runner.weights(model)
             size = packed_bytes(weights)
             if size > model.weight_bytes:
@@ -104,19 +124,42 @@ class HostWeights:
                     f"model {model.name}: its weights take {size} bytes, the scenario says {model.weight_bytes}; "
                     f"write 'weights: {size} B', or larger (the rest is padding)"
                 )
-            flat, places = memory(model.weight_bytes), _packed(weights)
-            self.flat.append(flat)
-            self._places.append(places)
-            for name, view in self.views(len(self.flat) - 1, flat).items():
-                view.copy_(weights[name])
+            self._keep(number, ENTIRE, weights, memory(model.weight_bytes))
+            self.flat.append(self._parts[number, ENTIRE])
+        for number, of in split:
+            self._split(number, models[number], of, runner, memory)
 
-    def names(self, model: int) -> Sequence[str]:
+    def _split(self, number: int, model: MLModel, of: int, runner: Runner, memory: Callable[[int], Tensor]) -> None:
+        assert isinstance(runner, TeamRunner)  # noqa: S101  # who makes it has seen to that
+        for rank, weights in enumerate(runner.parts(model, of)):
+            most = part_bytes(model.weight_bytes, of)
+            if packed_bytes(weights) > most:
+                problem = f"a part of its weights on {of} GPUs takes {packed_bytes(weights)} bytes"
+                raise DeviceError(f"model {model.name}: {problem}; allowed are {most}")
+            self._keep(number, Part(rank, of), weights, memory(most))
+
+    def _keep(self, model: int, part: Part, weights: Mapping[str, Tensor], flat: Tensor) -> None:
+        self._parts[model, part], self._places[model, part] = flat, _packed(weights)
+        for name, view in self.views(model, flat, part).items():
+            view.copy_(weights[name])
+
+    def part(self, model: int, part: Part) -> Tensor:
+        """Return the weight bytes of a part of a model, contiguous."""
+        return self._parts[model, part]
+
+    def names(self, model: int, part: Part = ENTIRE) -> Sequence[str]:
         """Return the names of a model's tensors."""
-        return list(self._places[model])
+        return list(self._places[model, part])
 
-    def views(self, model: int, flat: Tensor) -> dict[str, Tensor]:
-        """Return a model's tensors by name as views of bytes that begin with its weights."""
-        return {name: _view(flat, place) for name, place in self._places[model].items()}
+    def views(self, model: int, flat: Tensor, part: Part = ENTIRE) -> dict[str, Tensor]:
+        """Return a model's tensors by name as views of bytes that begin with its weights, or those of a part."""
+        return {name: _view(flat, place) for name, place in self._places[model, part].items()}
+
+
+def host_sizes(models: Sequence[MLModel], split: Sequence[tuple[int, int]]) -> list[int]:
+    """Return the sizes of all memory that `HostWeights` asks for, in that order."""
+    parts = ((part_bytes(models[model].weight_bytes, of), of) for model, of in split)
+    return [*(model.weight_bytes for model in models), *(size for size, of in parts for _ in range(of))]
 
 
 def _view(flat: Tensor, place: _WeightPlace) -> Tensor:

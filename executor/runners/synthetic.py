@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from threading import Lock
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -21,10 +22,13 @@ from torch import Tensor, nn
 from truenorth.executor.devices.cuda import find_cards
 from truenorth.executor.devices.physical import physical_devices
 from truenorth.executor.devices.runner import RunnerCall
+from truenorth.executor.devices.team import Team
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.policies.options import count, option
+from truenorth.executor.runners.layers import columns, rows, through_both
 from truenorth.executor.runners.uses import received, seed_of
 from truenorth.models import MLModel
+from truenorth.models.tables import part_bytes
 
 _EACH = "multiplication"
 
@@ -50,9 +54,9 @@ class Calibration:
         if self._path is not None and self._path.exists():
             self._times = _read(self._path)
 
-    def each_us(self, device: torch.device, measure: Callable[[], float]) -> float:
-        """Return what a multiplication takes on a device."""
-        return self._time(device, _EACH, measure)
+    def each_us(self, device: torch.device, measure: Callable[[], float], size: int = 1) -> float:
+        """Return what a multiplication takes on a device; on one of several, what going through both layers takes."""
+        return self._time(device, _EACH if size == 1 else f"both layers on {size}", measure)
 
     def folding_us(self, device: torch.device, workflow: str, task: str, measure: Callable[[], float]) -> float:
         """Return what folding the bytes of a task takes on a device."""
@@ -95,6 +99,7 @@ def _is_time(us: object) -> bool:
 
 
 _FOLD = 128
+_ROW = 8 * _FOLD
 _SPREAD = 0x9E3779B97F4A7C15 - 2**64  # an odd number, so that multiplying loses nothing
 _CORE_SIDE, _TILE = 96, 128
 _REPEATS, _BURST = 5, 32
@@ -137,6 +142,8 @@ class SyntheticRunner:
         self._seed = given.seed
         self._calibration = Calibration(given.calibration)
         self._factors: dict[torch.device, list[Tensor]] = {}
+        self._layers: dict[tuple[torch.device, int, int], list[tuple[Tensor, Tensor]]] = {}
+        self._adding_us: WeakKeyDictionary[Team, float] = WeakKeyDictionary()
 
     def weights(self, model: MLModel) -> Mapping[str, Tensor]:
         """Return as many random bytes as the scenario says, drawn by the model's name."""
@@ -150,12 +157,30 @@ class SyntheticRunner:
         """Return a module that holds a model's bytes."""
         return _Bytes(model.weight_bytes, "meta").eval()
 
+    def parts(self, model: MLModel, of: int) -> Sequence[Mapping[str, Tensor]]:
+        """Return for each of so many GPUs as many whole rows of what is folded as it can have, and a piece of the rest.
+
+        Behind the last byte there are zeros, so that all get as much.
+        """
+        size = part_bytes(model.weight_bytes, of)
+        content = self.weights(model)["content"]
+        content = torch.cat([content, content.new_zeros(of * size - len(content))])
+        rest = size % _ROW
+        whole, left = content[: of * (size - rest)].view(of, -1), content[of * (size - rest) :].view(of, -1)
+        return [{"content": part} for part in torch.cat([whole, left], dim=1)]
+
+    def part(self, model: MLModel, of: int) -> nn.Module:
+        """Return a module that holds a part of a model's bytes."""
+        return _Bytes(part_bytes(model.weight_bytes, of), "meta").eval()
+
     def run(self, call: RunnerCall) -> Tensor:
         """Fold the weights and the inputs, and work for the rest of the run time."""
         return self.run_batch([call])[0]
 
     def run_batch(self, calls: Sequence[RunnerCall]) -> Sequence[Tensor]:
         """Fold for every task, and work for the rest of the batch's run time."""
+        if calls[0].team is not None:
+            return [self._run_together(call, calls[0].team) for call in calls]
         device, left_us = calls[0].device, float(calls[0].run_us)
 
         def burst() -> None:
@@ -166,6 +191,36 @@ class SyntheticRunner:
             left_us -= self._calibration.folding_us(device, call.workflow, call.task, self._measure_folding(call))
         self._work(device, max(0, round(left_us / each_us)))
         return [_folded_together(call) for call in calls]
+
+    def _run_together(self, call: RunnerCall, team: Team) -> Tensor:
+        """Work and fold on one of several GPUs; what they have is added up in the end."""
+        device, size = call.device, team.size
+
+        def burst() -> None:
+            self._through_layers(device, _BURST, team)
+
+        each_us = self._calibration.each_us(device, lambda: _duration_us(device, burst) / _BURST, size)
+        named = f"{call.task} on {size}"
+        left_us = call.run_us - self._calibration.folding_us(device, call.workflow, named, self._measure_folding(call))
+        if team not in self._adding_us:  # nobody has met this team before: all of them measure it now
+            nothing = self._through_layers(device, 0, team)
+            self._adding_us[team] = _duration_us(device, lambda: team.add_up(nothing))
+        left_us -= self._adding_us[team] * (2 if call.split else 1)
+        team.add_up(self._through_layers(device, max(0, round(left_us / each_us)), team))
+        return _folded_together(call)
+
+    def _through_layers(self, device: torch.device, times: int, team: Team) -> Tensor:
+        """Go so many times through two layers, of which this GPU has columns of the one and rows of the other."""
+        self._work(device, 0)
+        factors = self._factors[device]
+        key = device, team.rank, team.size
+        if key not in self._layers:
+            own = team.rank, team.size
+            self._layers[key] = [(columns(factor, *own), rows(factor, *own)) for factor in factors]
+        layers, product = self._layers[key], torch.zeros_like(factors[0])
+        for number in range(times):
+            product = through_both(factors[0], *layers[number % len(layers)])
+        return product
 
     def _measure_folding(self, call: RunnerCall) -> Callable[[], float]:
         return lambda: _duration_us(call.device, lambda: _folded_together(call), _pass_through_caches)
@@ -197,11 +252,26 @@ def as_wide_as(processors: int, cache_bytes: int) -> tuple[int, int]:
 
 
 def _folded_together(call: RunnerCall) -> Tensor:
-    """Return 128 numbers that depend on every byte of the weights and the inputs, and on their order."""
-    total = folded(received(call))
-    for module in call.modules.values():
-        total = total * _SPREAD + folded(module.get_buffer("content"))
+    """Return 128 numbers that depend on every byte of the weights and the inputs, and on their order.
+
+    Where GPUs have parts of the weights, what each has folded is added up.
+    """
+    total, contents = folded(received(call)), [module.get_buffer("content") for module in call.modules.values()]
+    if call.team is None or not call.split:
+        of_models = [folded(content) for content in contents]
+    else:
+        rank, team = call.team.rank, call.team
+        of_models = list(team.add_up(torch.stack([_folded_part(content, rank) for content in contents])))
+    for of_model in of_models:
+        total = total * _SPREAD + of_model
     return total
+
+
+def _folded_part(content: Tensor, rank: int) -> Tensor:
+    """Return what a part adds to what its model is folded to: whole rows, and a piece of one or two others."""
+    rest = len(content) % _ROW
+    before = content.new_zeros(rank * rest % _ROW)
+    return folded(content[: len(content) - rest]) + folded(torch.cat([before, content[len(content) - rest :]]))
 
 
 def folded(data: Tensor) -> Tensor:
@@ -217,12 +287,11 @@ def folded(data: Tensor) -> Tensor:
     Tensor
         Shape [128], int64.
     """
-    row = _FOLD * 8
-    whole = len(data) // row * row
+    whole = len(data) // _ROW * _ROW
     total = data[:whole].view(torch.int64).view(-1, _FOLD).sum(0)
     rest = data[whole:]
     if len(rest):
-        total = total + torch.cat([rest, rest.new_zeros(row - len(rest))]).view(torch.int64)
+        total = total + torch.cat([rest, rest.new_zeros(_ROW - len(rest))]).view(torch.int64)
     return total
 
 

@@ -17,6 +17,7 @@ from truenorth.executor.samples import Spread
 from truenorth.executor.simulation import Durations, simulate_recorded
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
 from truenorth.models.errors import QuestionError
+from truenorth.models.features import PRESENT, Feature
 from truenorth.models.instance import NONE, Instance
 from truenorth.models.objective import completion_us
 from truenorth.models.record import Spreading, spread
@@ -122,10 +123,13 @@ def forecast(
     Raises
     ------
     QuestionError
-        If a task or a model has no samples, or tasks run in batches, of which samples say something only by size.
+        If a task or a model has no samples, or tasks run in batches or choose their number of GPUs, of which samples
+        say something only by size.
     """
     if instance.batches:
         raise QuestionError("cannot be predicted from samples: tasks run in batches; allowed are none", "samples")
+    if PRESENT[Feature.MODES](instance):
+        raise QuestionError("cannot be predicted from samples: tasks have modes; allowed are none", "samples")
     runs = [_runs_of(instance, samples, task) for task in range(instance.n_tasks)]
     loads = [samples.loads.get(model.name) for model in instance.models]
     if any(loads[model] is None for needs in instance.needs for model in needs):

@@ -29,8 +29,9 @@ from truenorth.executor.devices.profiling import (
     TypicalRequest,
     measure,
     measure_live,
+    round_together,
 )
-from truenorth.executor.devices.run import LiveSettings
+from truenorth.executor.devices.run import LiveSettings, live_crew
 from truenorth.executor.devices.runner import MakeRunner
 from truenorth.executor.errors import DeviceError, StoppedError
 from truenorth.executor.runners.factory import default_runner, runner_named
@@ -106,7 +107,8 @@ class Profile(Answer):
             self.rounds,
             self.beside,
             {name: ModelProfiled(size, *loads[name]) for name, size in found.weight_bytes.items()},
-            [TaskProfiled(*key, *_times(spread), found.memory_bytes.get(key)) for key, spread in found.runs.items()],
+            [TaskProfiled(*key, *_times(spread), found.memory_bytes.get(key)) for key, spread in found.runs.items()]
+            + [TaskProfiled(*key[:2], *_times(spread), None, key[2]) for key, spread in found.together.items()],
             [
                 BatchProfiled(name, size, *_times(spread))
                 for name, sizes in found.batches.items()
@@ -165,6 +167,7 @@ class Profile(Answer):
             "loads": {name: _rounded(spread) for name, spread in found.loads.items()},
             "transfers": {str(size): _rounded(spread) for size, spread in found.transfers.items()},
             "live": _by_workflow(found.live.runs),
+            **({"together": _by_number(found.together)} if found.together else {}),
             "dispatch": {sort: _rounded(spread) for sort, spread in found.live.dispatch.items()},
             "streams": {
                 name: {"prompt": times.asked.prompt, "prefill": _rounded(times.prompt)}
@@ -232,6 +235,11 @@ def profile(asked: ProfileQuestion, scenario: Scenario, runner: MakeRunner) -> P
         measuring: Callable[..., Measurements]
         if nodes is None:
             measuring = partial(measure, models, workflows, runner(), device)
+            if scenario.instance.gangs:
+                crew = opened.enter_context(live_crew(scenario.instance, runner, LiveSettings(device)))
+                measuring = partial(measuring, together=partial(round_together, crew, scenario.instance))
+        elif scenario.instance.gangs:
+            raise DeviceError("nodes of a Ray cluster run nothing on several GPUs yet; allowed is no --ray")
         else:
             from truenorth.executor.devices.far_profile import measure_on
 
@@ -331,6 +339,13 @@ def _by_workflow(runs: Mapping[tuple[str, str], Spread]) -> dict[str, dict[str, 
     found: dict[str, dict[str, list[float]]] = {}
     for (workflow, task), spread in runs.items():
         found.setdefault(workflow, {})[task] = _rounded(spread)
+    return found
+
+
+def _by_number(runs: Mapping[tuple[str, str, int], Spread]) -> dict[str, dict[str, dict[str, list[float]]]]:
+    found: dict[str, dict[str, dict[str, list[float]]]] = {}
+    for (workflow, task, gpus), spread in runs.items():
+        found.setdefault(workflow, {}).setdefault(task, {})[str(gpus)] = _rounded(spread)
     return found
 
 

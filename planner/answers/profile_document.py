@@ -27,13 +27,17 @@ class ModelProfiled:
 
 @dataclass(frozen=True, slots=True)
 class TaskProfiled:
-    """A task, how long it runs, and what it then takes beside the weights (in its largest batch)."""
+    """A task, how long it runs, and what it then takes beside the weights (in its largest batch).
+
+    Of one that may choose among several numbers of GPUs, on how many.
+    """
 
     workflow: str
     task: str
     run_median_us: float
     run_p95_us: float
     memory_bytes: int | None
+    gpus: int = ABSENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +128,14 @@ def measured_document(scenario: Scenario, measurements: Measurements, with_memor
         section = document["workflows"][workflow]["tasks"][task]
         # Tasks of batch classes have their times from the class.
         if "batch" not in section:
-            section["runtime"] = _of_kinds(section["runtime"], kinds, _time(max(1.0, spread.median_us)))
+            _set_time(_mode_of(section, 1), kinds, spread)
         taken = measurements.memory_bytes.get((workflow, task))
         holder = document["batches"][section["batch"]] if "batch" in section else section
         if taken is not None and ("memory" in holder or with_memory):
             holders.setdefault(id(holder), (holder, []))[1].append(taken)
     for holder, taken_by in holders.values():  # tasks of a class hold the same
         holder["memory"] = _size(max(taken_by))
+    _set_times_together(document["workflows"], kinds, measurements)
     for name, sizes in measurements.batches.items():
         section = document["batches"][name]
         section["runtime"] = _tables(section["runtime"], kinds, sizes)
@@ -168,6 +173,23 @@ def _within_server(cluster: Cluster, line: FittedLine) -> dict[str, Any]:
         return {}
     measured = {"within_server": {"bandwidth": _bandwidth(line), "latency": _time(line.overhead_us)}}
     return measured | ({"staged": Plain("false")} if cluster.network.staged else {})
+
+
+def _set_times_together(workflows: dict[str, Any], kinds: set[str], measurements: Measurements) -> None:
+    """Set the times of tasks that may choose several numbers of GPUs."""
+    for (workflow, task, gpus), spread in measurements.together.items():
+        _set_time(_mode_of(workflows[workflow]["tasks"][task], gpus), kinds, spread)
+
+
+def _mode_of(section: dict[str, Any], gpus: int) -> dict[str, Any]:
+    """Return the mode of a task on so many GPUs; the task itself if it has none to choose."""
+    if "modes" not in section:
+        return section
+    return next(mode for mode in section["modes"] if int(mode["gpus"]) == gpus)
+
+
+def _set_time(section: dict[str, Any], kinds: set[str], spread: Spread) -> None:
+    section["runtime"] = _of_kinds(section["runtime"], kinds, _time(max(1.0, spread.median_us)))
 
 
 def _of_kinds(given: object, kinds: set[str], measured: str) -> object:

@@ -142,7 +142,7 @@ class FailureSeen:
 
     job: int
     task: str
-    gpu: str | None
+    gpu: str | list[str] | None
     at_s: float
     message: str
 
@@ -202,7 +202,7 @@ class TaskMeasured:
 
     job: int
     task: str
-    gpu: str
+    gpu: str | list[str]
     predicted_start_s: float
     start_s: float
     predicted_s: float
@@ -215,7 +215,7 @@ class TaskMeasured:
 class LoadMeasured:
     """A load."""
 
-    gpu: str
+    gpu: str | list[str]
     model: str
     bytes: int
     start_s: float

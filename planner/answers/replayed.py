@@ -178,11 +178,14 @@ def _orders(instance: Instance, timeline: Timeline) -> list[list[int]]:
     by_start = np.lexsort((timeline.end_us, timeline.start_us))
     if instance.streams is not None:
         by_start = file_order(instance, timeline)
-    runs = [by_start[timeline.place[by_start] == gpu].tolist() for gpu in range(instance.n_gpus)]
+    runs: list[list[int]] = [[] for _ in range(instance.n_gpus)]
     loads: list[list[int]] = [[] for _ in range(instance.n_gpus)]
+    for task in by_start[timeline.place[by_start] != UNPLACED].tolist():
+        for gpu in instance.places.gpus[timeline.place[task]]:
+            runs[gpu].append(task)
     for residency in sorted(timeline.residencies, key=lambda r: r.load_start_us):
-        if not residency.initial:
-            loads[residency.gpu].append(residency.model)
+        for gpu in () if residency.initial else instance.places.gpus[residency.gpu]:
+            loads[gpu].append(residency.model)
     return runs + loads
 
 
@@ -265,6 +268,12 @@ def _gpu(instance: Instance, gpu: int) -> str:
     return instance.cluster.gpus[gpu].id
 
 
+def _place(instance: Instance, place: int) -> str | list[str]:
+    """Return a GPU's id, or those of a place of several, as files have them."""
+    gpus = [_gpu(instance, gpu) for gpu in instance.places.gpus[place]]
+    return gpus if len(gpus) > 1 else gpus[0]
+
+
 def _seconds(microseconds: int) -> float:
     return microseconds / MICROSECONDS_PER_SECOND
 
@@ -328,7 +337,8 @@ def _copy(replayed: Replayed) -> report.CopyReached:
     loads = [
         load
         for load in replayed.live.records.loads
-        if load.error is None and (load.gpu, load.ordered_us) not in moved and load.took_us
+        if load.error is None and load.took_us
+        if not any((gpu, load.ordered_us) in moved for gpu in replayed.instance.places.gpus[load.gpu])
     ]
     peak = replayed.live.copy_peak or None
     taken_us = sum(load.took_us for load in loads)
@@ -362,7 +372,7 @@ def _failures(replayed: Replayed) -> list[report.FailureSeen]:
         report.FailureSeen(
             failure.job,
             instance.task_name(failure.task),
-            None if failure.gpu is None else _gpu(instance, failure.gpu),
+            None if failure.gpu is None else _place(instance, failure.gpu),
             _seconds(failure.at_us),
             failure.message,
         )
@@ -386,9 +396,9 @@ def _run(replayed: Replayed, run: DeviceRecord) -> report.TaskMeasured:
 
 
 def _timed(instance: Instance, record: DeviceRecord) -> dict[str, Any]:
-    """Return on which GPU something was measured, since when, and how long it took, given and measured."""
+    """Return where something was measured, since when, and how long it took, given and measured."""
     times = {"start_s": record.start_us, "predicted_s": record.expected_us, "measured_s": record.took_us}
-    return {"gpu": _gpu(instance, record.gpu), **{name: _seconds(us) for name, us in times.items()}}
+    return {"gpu": _place(instance, record.gpu), **{name: _seconds(us) for name, us in times.items()}}
 
 
 def _load(replayed: Replayed, load: DeviceRecord) -> report.LoadMeasured:

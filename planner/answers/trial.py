@@ -34,6 +34,7 @@ from truenorth.models.objective import Objective, completion_us, reported_bound,
 from truenorth.models.record import ABSENT
 from truenorth.models.scenario import InputError, Scenario, TimelineHeader, write_timeline
 from truenorth.models.timeline import Timeline
+from truenorth.models.torn import torn
 from truenorth.planner.answers.check import feasible_timeline
 from truenorth.planner.answers.forecast import Forecast, forecast, measured_latencies
 from truenorth.planner.answers.intervals import NO_INTERVAL, Interval, interval_of
@@ -317,16 +318,19 @@ def realised_bound_s(run: Replayed) -> float | None:
     """Return a mean latency that no schedule lies below whose runs take what they took in this one.
 
     None for batches and requests of streams: what they took beside others says nothing of them beside fewer or more.
-    Every kind of GPU is taken to be off by the same factor, and loads to be as fast as the fastest that was measured.
+    Every kind of GPU, and every number of them, is taken to be off by the same factor, and loads to be as fast as the
+    fastest that was measured. None, too, where runs take longer across servers: that would be rounded once more.
     """
     instance, records = run.instance, run.live.records
-    if instance.batches or instance.streams is not None:
+    tasks = (task for workflow in instance.workflows for task in workflow.tasks)
+    if instance.batches or instance.streams is not None or any(mode.across != 1 for of in tasks for mode in of.choices):
         return None
     factor = np.ones(instance.n_tasks)
     for record in records.runs:
         # Per task, since a bound may take each at the time that it took.
         factor[record.subject] = max(1, record.took_us) / record.expected_us
-    bound = closed_form.best(_with_fastest_loads(stretch(instance, factor), run), Objective.MEAN_LATENCY)[0]
+    stretched = torn(_with_fastest_loads(stretch(instance, factor), run))
+    bound = closed_form.best(stretched, Objective.MEAN_LATENCY)[0]
     return reported_bound(Objective.MEAN_LATENCY, bound)
 
 

@@ -10,6 +10,7 @@ from rich.text import Text
 from truenorth.executor.samples import FittedLine, Spread
 from truenorth.models.scenario.work import build_workflows
 from truenorth.models.units import say_bandwidth
+from truenorth.models.workload import Task
 from truenorth.planner.answers.profile import Profile
 from truenorth.planner.show.table import Column, Table, terminal
 
@@ -44,10 +45,14 @@ def _times(of: str, beside: str) -> list[Column[Measured]]:
 
 def _runs(profile: Profile) -> Table[Measured]:
     workflows, found = list(build_workflows(profile.scenario.document).values()), profile.measurements
-    given = {(workflow.name, task.name): task.fastest_us for workflow in workflows for task in workflow.tasks}
+    tasks = {(workflow.name, task.name): task for workflow in workflows for task in workflow.tasks}
     classes = {task.batch.name: task.batch for of in workflows for task in of.tasks if task.batch is not None}
     rows: list[Measured] = [
-        (f"{workflow}/{task}", spread, given[workflow, task]) for (workflow, task), spread in found.runs.items()
+        (f"{workflow}/{task}", spread, _given(tasks[workflow, task])) for (workflow, task), spread in found.runs.items()
+    ]
+    rows += [
+        (f"{workflow}/{task} on {gpus}", spread, _given(tasks[workflow, task], gpus))
+        for (workflow, task, gpus), spread in found.together.items()
     ]
     for name, sizes in found.batches.items():
         for size, spread in sizes.items():
@@ -55,6 +60,12 @@ def _runs(profile: Profile) -> Table[Measured]:
             rows.append((f"{size} of {name}", spread, fastest))
     rows += [row for name in found.streams for row in _served(profile, name)]
     return Table("", [Column("task", lambda row: row[0], words=True), *_times("run", "given")], rows)
+
+
+def _given(task: Task, gpus: int = 1) -> int:
+    """Return the run time of a task on so many GPUs, or on the only number that it runs on, on the quickest kind."""
+    modes = [mode for mode in task.modes if mode.gpus == gpus]
+    return min(modes[0].runtime_us.values()) if modes else task.fastest_us
 
 
 def _served(profile: Profile, stream: str) -> Iterator[Measured]:

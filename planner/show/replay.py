@@ -180,8 +180,8 @@ def _facts(replayed: Replayed, found: ReplayRecord) -> dict[str, str]:
     return rows
 
 
-def _on(gpu: str | None) -> str:
-    return "" if gpu is None else f" on {gpu}"
+def _on(gpu: str | list[str] | None) -> str:
+    return "" if gpu is None else f" on {gpu if isinstance(gpu, str) else ' '.join(gpu)}"
 
 
 def _yes(value: bool) -> str:

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from truenorth.executor.devices.cuda import STREAMS
+from truenorth.executor.devices.cuda import STREAMS, Group
 from truenorth.executor.devices.physical import Physical
 
 View = dict[int, int]
@@ -224,6 +224,10 @@ class PretendedCard:
     def peak_bytes(self) -> int:
         most, self._peak = self._peak, self._held
         return most
+
+    def group(self, meeting: Any, rank: int, size: int) -> Group:
+        self.require()
+        return Physical(self.device, self.name).group(meeting, rank, size)
 
     # -- what the tests call, and what happens on the card ----------------------------------------------------------
 

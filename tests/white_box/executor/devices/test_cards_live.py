@@ -9,13 +9,14 @@ import pytest
 
 from tests.executor.devices.pretended import ASSERT, FULL, HANGS, LOST, RECOVERS, PretendedCard, Wall
 from tests.executor.devices.small import BYTES, Small, gpus, instance
+from tests.executor.devices.together import Summed
 from tests.instances import task
 from truenorth.executor import parse_policy, replay, simulate
 from truenorth.executor.devices.alone import different_outputs
 from truenorth.executor.devices.records import SET_ASIDE, STARTED_AGAIN
 from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
 from truenorth.executor.devices.weights import aligned
-from truenorth.models import Instance, Workflow, check
+from truenorth.models import Cluster, Edge, Instance, Task, Workflow, check
 from truenorth.models.feasibility import exceeded_memory
 
 JOBS = 8
@@ -73,6 +74,27 @@ def test_what_tasks_take_beside_the_weights_is_known_from_the_warm_up(
     begun = zip(run.timeline.place[1::2], run.timeline.start_us[1::2], strict=True)  # every b
     assert {violation.subject for violation in found} == {f"s{gpu}/g0 at {start} us" for gpu, start in begun}
     assert len(found) == JOBS
+
+
+def test_what_several_cards_put_out_stays_on_each_and_travels_from_the_first(
+    cards: tuple[PretendedCard, PretendedCard],
+) -> None:
+    """Both run a with half of m each; c, on both, needs the outputs of a and of b, which ran on one, with all of m."""
+    wide = Task("a", {"*": 2000}, ("m0",), gpus=2)
+    alone = task("b", 2000, ["m0"], {"a": 64})
+    last = Task("c", {"*": 2000}, ("m1",), (Edge("a", 64), Edge("b", 64)), gpus=2, copies=True)
+    made = instance([Workflow("w", (wide, alone, last))] * 3, ["m0", "m1"], on_one_server(gpus(2, 2 * aligned(BYTES))))
+    plan = simulate(made, parse_policy("fifo"))
+    run = run_live(made, replay(made, plan), Summed, ON_CARDS, plan=plan)
+    assert (run.records.failures, run.records.faults) == ([], [])
+    assert check(made, run.timeline) == []
+    assert run.timeline.place.tolist() == plan.place.tolist()
+    assert len(run.records.transfers) == 3
+    assert different_outputs(made, Summed, "cuda", run.outputs, 30) == []
+
+
+def on_one_server(cluster: Cluster) -> Cluster:
+    return replace(cluster, gpus=tuple(replace(gpu, server=0) for gpu in cluster.gpus))
 
 
 @pytest.mark.parametrize("staged", [False, True])
