@@ -137,6 +137,11 @@ class _World:
         size = len(self.places[place])
         return next((mode for mode in self.tasks[task].choices if mode.gpus == size), None)
 
+    def run_us(self, mode: Mode, place: int) -> int:
+        """Return how long a mode runs at a place; no mode here is slower across servers."""
+        kind = self.instance.cluster.gpus[self.places[place][0]].kind
+        return mode.runtime_us.get(kind, mode.runtime_us.get("*", 0))
+
     def wanted(self, task: int, place: int) -> list[tuple[int, int]]:
         """Return the models that a run needs, each with where."""
         mode = self.mode(task, place)
@@ -161,7 +166,7 @@ def broken_rules(instance: Instance, timeline: Timeline) -> set[str]:
         mode = world.mode(task, run.gpu)
         took = run.end_us - run.start_us
         release_us = instance.jobs[world.job_of[task]].release_us
-        if mode is None or took != mode.runtime_us["*"] or run.start_us < release_us:
+        if mode is None or took != world.run_us(mode, run.gpu) or run.start_us < release_us:
             broken.add("T1")
         there_us = ready_us(instance, task, run.gpu, timeline.place.tolist(), timeline.end_us.tolist())
         if run.start_us < max(there_us, release_us):
@@ -294,7 +299,7 @@ class _Search:
                 taken = any(self.world.touch(place, there) for _, there, _ in state.runs)
                 if mode is None or taken or not wanted <= ready:
                     continue
-                end, held = now + mode.runtime_us["*"], self.world.tasks[task].memory_bytes
+                end, held = now + self.world.run_us(mode, place), self.world.tasks[task].memory_bytes
                 for after in self.without(state, place, held, wanted):
                     stays = {s._replace(used=s.used or (s.model, s.place) in wanted) for s in after.stays}
                     run, left = (end, place, task), state.left - {task}

@@ -32,6 +32,7 @@ from truenorth.planner.answers.servers.by_policy import (
     DEFAULT_POLICIES,
     LONG_TRACE_POLICIES,
     SIZING_GANG_POLICIES,
+    SIZING_LOADING_POLICIES,
     SizeTrial,
     begin_trials,
     scan,
@@ -540,9 +541,8 @@ def default_policies(instance: Instance, noise: str | None, order: Sequence[str]
         names = stream_policies(instance, noise)
         return (*names, *([first_come_first(names[0], order)] if order else []))
     if instance.gangs:
-        return tuple(
-            name for name in SIZING_GANG_POLICIES if not missing(instance, rule_on_places(POLICIES[name]).supports)
-        )
+        names = (*SIZING_GANG_POLICIES, *(SIZING_LOADING_POLICIES if any(instance.needs) else ()))
+        return tuple(name for name in names if not missing(instance, rule_on_places(POLICIES[name]).supports))
     if instance.n_tasks > LONG_TRACE:
         return LONG_TRACE_POLICIES
     return (*DEFAULT_POLICIES, *(BATCHING_POLICIES if instance.batches else ()))

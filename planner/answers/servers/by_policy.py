@@ -30,6 +30,8 @@ LONG_TRACE_POLICIES = ("jit", "srpt")
 """The quickest to simulate, for windows too long to plan."""
 SIZING_GANG_POLICIES = ("sjf", "easy", "dally", "qssf", "fifo")
 """Where tasks run on several GPUs: quick ones."""
+SIZING_LOADING_POLICIES = ("compass",)
+"""Besides, where these need models: it asks each place what it would have to load."""
 _FIRST_SHARE = 0.2
 """At most this share of the time left goes to the first simulation of a policy; that of the first policy has it all."""
 

@@ -386,7 +386,7 @@ def _slower(task: Task) -> Task:
         slow = replace(task.stream, speeds=speeds)
         return replace(task, stream=slow, runtime_us=slow.least_us)
     if task.batch is None:
-        return replace(task, runtime_us={kind: int(us * FACTOR) for kind, us in task.runtime_us.items()})
+        return task.with_times(lambda us: int(us * FACTOR))
     tables = {
         kind: {size: int(us * FACTOR) for size, us in table.items()} for kind, table in task.batch.runtime_us.items()
     }

@@ -6,12 +6,13 @@ What no number of servers mends, jobs that take too long even alone on idle GPUs
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
-from truenorth.models import Instance, Objective, ServiceLevel, ServiceLevels
+from truenorth.models import Instance, MLModel, Objective, ServiceLevel, ServiceLevels
 from truenorth.models.instance import NONE, Ints
 from truenorth.models.timeline import TokenTimes
 from truenorth.models.torn import torn
@@ -36,7 +37,7 @@ def in_words(goal: Goal, method: str, bound: object) -> str:
         found = fluid.demands(goal.relaxed, fluid.due_us(goal.instance))
         worst = max(found, key=lambda demand: demand.late(gpus), default=None)
         if worst is not None and worst.late(gpus):
-            sentence = demand_in_words(goal.instance, worst, int(worst.late(gpus)))
+            sentence = demand_in_words(goal.relaxed.models, gpus, worst, int(worst.late(gpus)))
             if goal.objective is Objective.LATE_JOBS and worst.late(gpus) <= goal.most:
                 sentence += f"; with other windows {bound} jobs are late in all, where {goal.most} may be"
             return sentence
@@ -46,11 +47,10 @@ def in_words(goal: Goal, method: str, bound: object) -> str:
     return f"Compute over the whole workload: {work:.4g} GPU-seconds of work queue on {_gpus(gpus)} for too long"
 
 
-def demand_in_words(instance: Instance, demand: Demand, late: int) -> str:
-    """Return what a window demands and what so many GPUs offer."""
-    gpus = instance.n_gpus
+def demand_in_words(named: Sequence[MLModel], gpus: int, demand: Demand, late: int) -> str:
+    """Return what a window demands, naming models of the instance that demands it, and what so many GPUs offer."""
     window = f"Between {demand.begin_us / 1e6:.6g} s and {demand.end_us / 1e6:.6g} s"
-    models = _names(instance, demand.models)
+    models = _names(named, demand.models)
     offered, asked = float(gpus * demand.rate / demand.parts), float(demand.amount.sum()) / demand.parts
     if demand.resource == "compute":
         what = f"jobs on time need {asked / 1e6:.4g} GPU-seconds of compute{models and f' (most for {models})'}"
@@ -70,7 +70,7 @@ def demand_in_words(instance: Instance, demand: Demand, late: int) -> str:
 
 def prices_in_words(goal: Goal, priced: Priced) -> str:
     """Return where the prices of a Lagrangian bound lie: resource, window and models."""
-    instance, relaxation, prices = goal.instance, priced.relaxation, priced.prices
+    instance, relaxation, prices = goal.relaxed, priced.relaxation, priced.prices
     gpus = relaxation.offered_us / relaxation.slot_us
     memory = sum(
         (
@@ -91,7 +91,7 @@ def prices_in_words(goal: Goal, priced: Priced) -> str:
     paid = np.zeros(len(instance.models))
     for use, price in zip(relaxation.uses, prices.uses, strict=True):
         paid[use.model] += float(price.sum())
-    models = _names(instance, tuple(m for m in np.argsort(-paid, kind="stable").tolist() if paid[m] > 0))
+    models = _names(instance.models, tuple(m for m in np.argsort(-paid, kind="stable").tolist() if paid[m] > 0))
     window = f"between {begin * slot_s:.6g} s and {end * slot_s:.6g} s"
     return f"The price of {_gpus(instance.n_gpus)} is highest for {resource}, {window}{models and f', for {models}'}"
 
@@ -117,8 +117,8 @@ def _work_us(instance: Instance) -> int:
     return sum(work.of_tasks(instance)) // work.parts
 
 
-def _names(instance: Instance, models: tuple[int, ...]) -> str:
-    names = [instance.models[m].name for m in models[:_NAMED]]
+def _names(named: Sequence[MLModel], models: tuple[int, ...]) -> str:
+    names = [named[m].name for m in models[:_NAMED]]
     return ", ".join(names) + (f" and {len(models) - _NAMED} more" if len(models) > _NAMED else "")
 
 

@@ -8,11 +8,11 @@ are too long to search, plans are those of one dispatch rule, at sizes ever furt
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from truenorth.models import Instance, InstanceError, Objective, Timeline
+from truenorth.models import Instance, InstanceError, MLModel, Objective, Timeline
 from truenorth.models.scenario import Scenario
 from truenorth.models.torn import torn
 from truenorth.planner.answers.servers.decide import (
@@ -38,11 +38,18 @@ LONG_TRACE = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """What the fluid bound says of every size at once: so many GPUs at least, for this demand and tolerance."""
+    """What the fluid bound says of every size at once: so many GPUs at least, for this demand and tolerance.
+
+    Parameters
+    ----------
+    models
+        Those that the demand names: the parts of split models are among them.
+    """
 
     gpus: int
     demand: fluid.Demand | None
     tolerance: Tolerance
+    models: Sequence[MLModel] = ()
 
 
 def floor_takes_s(instance: Instance, level_tolerances: list[Tolerance]) -> float:
@@ -61,10 +68,11 @@ def floor_of(instance: Instance | None, level_tolerances: list[Tolerance], limit
     if instance is None or floor_takes_s(instance, level_tolerances) > limit_s:
         return Floor(1, None, level_tolerances[0])
     relaxed = torn(instance)
-    floors = [
-        Floor(*fluid.least_gpus(relaxed, tolerance.due_us(instance), tolerance.most_late(instance)), tolerance)
+    found = (
+        (*fluid.least_gpus(relaxed, tolerance.due_us(instance), tolerance.most_late(instance)), tolerance)
         for tolerance in level_tolerances
-    ]
+    )
+    floors = [Floor(*each, relaxed.models) for each in found]
     return max(floors, key=lambda found: found.gpus)
 
 
@@ -189,7 +197,7 @@ class Hunt:
             return nowhere(mix, error)
         if floor.demand is None:
             raise ValueError("a fluid bound above one GPU has a demand")
-        words = demand_in_words(instance, floor.demand, floor.demand.late(instance.n_gpus))
+        words = demand_in_words(floor.models, instance.n_gpus, floor.demand, floor.demand.late(instance.n_gpus))
         if instance.n_tasks > LONG_TRACE:
             return SizeRefutation(mix, "fluid", None, None, None, words)
         # Computed again at this size: a certificate speaks of one, the floor of all of them.

@@ -119,7 +119,9 @@ class ScheduleAnswer(Answer):
         if floor.demand is None:
             return None
         fewer = self.day.sizes.at(self._fewer(floor.gpus - 1)).instance if floor.gpus > 1 else None
-        return None if fewer is None else demand_in_words(fewer, floor.demand, floor.demand.late(fewer.n_gpus))
+        if fewer is None:
+            return None
+        return demand_in_words(fewer.models, fewer.n_gpus, floor.demand, floor.demand.late(fewer.n_gpus))
 
     def _fewer(self, gpus: int) -> Mix:
         """Return a mix of as many GPUs, or fewer where servers have several."""

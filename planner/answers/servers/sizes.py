@@ -20,7 +20,7 @@ from truenorth.models import GPU, Cluster, Instance, InstanceError, Job, MLModel
 from truenorth.models.branches import branch_of
 from truenorth.models.cluster import Interval
 from truenorth.models.errors import QuestionError
-from truenorth.models.features import HELD, Feature, require
+from truenorth.models.features import HELD, LOADED, MOLDABLE, Feature, require
 from truenorth.models.places import Places
 from truenorth.models.scenario import InputError, Scenario, ScenarioDocument
 from truenorth.models.scenario.build import build_cluster, build_initial, build_restrictions
@@ -197,12 +197,14 @@ class Sizes:
             taken_s = tuple(_taken_s(self.scenario.instance, gpu) for gpu in sorts.values())
             object.__setattr__(self, "_taken_s", taken_s)
         document = self.scenario.document
-        supports = HELD | {Feature.GANGS, Feature.MODES, Feature.DELAYS, Feature.DEGREES}
-        require(self.scenario.instance, "the question of how many servers", supports)
+        instance = self.scenario.instance
+        # Beside models of runs on several GPUs nothing that no policy serves there.
+        supports = LOADED if any(instance.needs) and instance.gangs else HELD | MOLDABLE | {Feature.DEGREES}
+        require(instance, "the question of how many servers", supports)
         if self.chooses_engines and document.cluster.away:
             problem = "has servers that are away, whose engines are to be chosen; write engines, or leave away out"
             raise InputError(self.scenario.source.file, None, "cluster.away", problem)
-        if self.scenario.instance.gangs:
+        if instance.gangs:
             self._refuse_with_gangs()
         if self.any_gone and document.cluster.away:
             problem = "has servers that are away at times of their own, and any server may be gone; ask without --spare"
