@@ -153,8 +153,8 @@ class Replay(Policy):
             queue.popleft()
 
     def _waits_for_time(self, planned_us: int) -> bool:
-        """Say whether an operation is too early, and have the policy called: caches depend on room at any time."""
-        if not self.site.caches or planned_us <= self.site.now:
+        """Say whether an operation is too early, and have the policy called: room may matter at any time."""
+        if not self._operations.keeps_times or planned_us <= self.site.now:
             return False
         if planned_us not in self._called_us:
             self._called_us.add(planned_us)
@@ -329,10 +329,14 @@ class _Operations:
         Residencies that have ended when an operation begins and may still be there.
     in_order
         Per GPU that serves requests of streams: its loads and runs, in the order in which the plan begins them.
+    keeps_times
+        Whether loads and evictions keep their planned times: requests cache prefixes or take more KV while they run.
     """
 
     def __init__(self, instance: Instance, plan: Timeline) -> None:
         self._instance, self._plan = instance, plan
+        streams = instance.streams
+        self.keeps_times = streams is not None and (streams.prefixes is not None or bool(streams.grows.any()))
         self.leader: list[int] = batch_leaders(instance, plan).tolist()
         self.members: defaultdict[int, list[int]] = defaultdict(list)
         for task, leader in enumerate(self.leader):
@@ -479,13 +483,12 @@ class _Operations:
     def _separate_evictions(self) -> dict[int, int]:
         """Evict a model of limited replicas as soon as its users have ended: other GPUs may wait for that.
 
-        Where GPUs cache prefixes every model leaves when the plan has it leave, and its cache with it.
+        Where room matters at any time every model leaves when the plan has it leave, and its cache with it.
         """
         made: dict[int, int] = {}
-        limited, streams = self._instance.restrictions.max_replicas, self._instance.streams
-        caches = streams is not None and streams.prefixes is not None
+        limited = self._instance.restrictions.max_replicas
         for residency, stay in enumerate(self._plan.residencies):
-            if stay.end_us is None or not (caches or self._instance.models[stay.model].name in limited):
+            if stay.end_us is None or not (self.keeps_times or self._instance.models[stay.model].name in limited):
                 continue
             made[residency] = eviction = self._operation(stay.end_us)
             self.eviction_of[eviction] = residency

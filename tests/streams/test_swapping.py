@@ -84,7 +84,8 @@ WINDOWS: dict[str, Callable[[random.Random], Instance]] = {
 }
 
 
-@pytest.mark.parametrize("seed", by_day(range(40), 6))
+# With 13, KV beside loads, a model leaves for KV that grows, and nothing begins afterwards.
+@pytest.mark.parametrize("seed", by_day([13, *range(13), *range(14, 40)], 3))
 @pytest.mark.parametrize("name", WINDOWS)
 def test_orders_served_by_the_rules_make_plans_of_any_kind(name: str, seed: int) -> None:
     """Every plan that is offered is checked; replayed it is what it says."""
@@ -108,7 +109,7 @@ def test_models_that_left_for_requests_that_wait_do_not_come_back_time_and_again
     assert orders.improve(search, 38, 8_000) is None
 
 
-@pytest.mark.parametrize("seed", by_day(range(30), 8))
+@pytest.mark.parametrize("seed", by_day(range(30), 3))
 def test_tiny_windows_end_as_the_best_of_all_orders(seed: int) -> None:
     rng = random.Random(seed)
     instance, objective = tiny_swapping(rng), (Objective.MEAN_LATENCY, Objective.MEAN_SLOWDOWN)[seed % 2]
