@@ -13,6 +13,7 @@ import pytest
 from tests.executor.scripted import Script, loads, runs
 from tests.executor.test_properties import BATCHING
 from tests.instances import chain, cluster, gpu, instance, network, random_serving_instance, task
+from tests.night import by_day
 from truenorth.executor import IllegalActionError, PolicyError, Site, instance_for, parse_noise, parse_policy, simulate
 from truenorth.models import BatchClass, Cluster, InitialResidency, Job, Task, check, measure
 from truenorth.models.workload import WHOLE
@@ -146,7 +147,7 @@ def test_the_site_refuses_batches_that_are_none(message: str) -> None:
 
 
 @pytest.mark.parametrize("policy", BATCHING)
-@pytest.mark.parametrize("noise", [None, "run=uniform:0.9,load=lognormal:0.7"])
+@pytest.mark.parametrize("noise", by_day(["run=uniform:0.9,load=lognormal:0.7", None], 1))
 def test_every_policy_serves_batches_shares_and_memory(policy: str, noise: str | None) -> None:
     batched = 0
     for seed in range(25):

@@ -12,6 +12,7 @@ import pytest
 
 from tests.executor.forked import forked
 from tests.instances import random_instance, random_serving_instance
+from tests.night import by_day
 from tests.normal_form import loose_ends
 from truenorth.executor import PolicyError, QueuePolicy, Site, instance_for, parse_noise, parse_policy, simulate
 from truenorth.executor.simulation import past
@@ -169,7 +170,7 @@ def compare_pasts(
     return compared, differ
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", by_day(KINDS, 2))
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_past_does_not_depend_on_the_future(policy: str, kind: str) -> None:
     # Nothing that is done before the first release that differs may change, with noise (odd seeds) or without.

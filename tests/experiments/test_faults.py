@@ -9,15 +9,13 @@ import pytest
 
 from experiments.benchmarks.devices.heads import WRITERS, descendants, end_heads, fill_disks, left_behind
 from experiments.benchmarks.devices.injection import KEEPS, KINDS, forks, injection
-from tests.night import by_day
 
 STUCK = {"hang", "spin"}
-BY_DAY = ("kill",)
-"""One that ends a process; `test_failures` has the kinds one by one."""
 ENDS = STUCK | {"kill", "segmentation", "exit", "assert"}
 
 
-@pytest.mark.parametrize("kind", by_day(sorted(KINDS, key=lambda kind: kind not in BY_DAY), len(BY_DAY)))
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", sorted(KINDS))
 def test_nobody_loses_a_job_that_was_on_no_fault(kind: str) -> None:
     """One run by each policy: a fault that ends a process does so once; three kinds cost no job.
 

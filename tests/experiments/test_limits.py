@@ -9,10 +9,10 @@ import pytest
 
 from experiments.checks.limits import CommandEnd, ask, problems
 from experiments.random_scenarios import random_scenario
-from tests.night import by_day
 
 
-@pytest.mark.parametrize("seed", by_day([12, 1, 23], 1))
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", [12, 1, 23])
 def test_limits_are_kept(tmp_path: Path, seed: int) -> None:
     assert ask(seed, tmp_path)[1] == []
 

@@ -13,11 +13,14 @@ from pathlib import Path
 import pytest
 
 from tests.golden.transcript import replayed
+from tests.night import by_day
 
 HERE = Path(__file__).parent
+AT_NIGHT = ("devices",)
+STORIES = sorted((HERE / "stories").glob("*.txt"), key=lambda story: (story.stem in AT_NIGHT, story.stem))
 
 
-@pytest.mark.parametrize("story", sorted((HERE / "stories").glob("*.txt")), ids=lambda story: story.stem)
+@pytest.mark.parametrize("story", by_day(STORIES, len(STORIES) - len(AT_NIGHT)), ids=lambda story: story.stem)
 def test_the_answers_are_as_they_were(
     story: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from experiments import authors
 from tests.instances import chain, instance, task
-from tests.night import by_day
 from truenorth.models import BatchClass, Instance, Job, Objective, Task, Timeline, check
 from truenorth.solvers import portfolio
 from truenorth.solvers.budget import Budget, Method
@@ -71,7 +70,8 @@ def test_no_time_goes_to_single_requests_that_cannot_be_better(monkeypatch: pyte
     assert search.value == 4
 
 
-@pytest.mark.parametrize("seed", by_day([1, 2, 3], 1))
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", [1, 2, 3])
 def test_classes_make_no_plan_worse(seed: int) -> None:
     plain = authors.instance(authors.poisson(6, 12, seed))
     # Of the moves three tenths go to single requests first.

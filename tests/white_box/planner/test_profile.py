@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from tests.command import app, run
 from tests.executor.devices.small import BYTES, KV_BYTES, WIDTH, Decoding, Small
+from tests.night import by_day
 from truenorth.executor.devices.profiling import (
     WARMUP_ROUNDS,
     LiveTimes,
@@ -420,7 +421,7 @@ def test_the_command_prints_and_writes_what_it_measured(
 
 
 @pytest.mark.parametrize(("at", "measured"), [(WARMUP_ROUNDS, 0), (WARMUP_ROUNDS + 2, 2)])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", by_day([signal.SIGTERM, signal.SIGINT], 1))
 def test_an_interruption_keeps_the_rounds_that_have_ended(
     scenario: Scenario,
     tmp_path: Path,

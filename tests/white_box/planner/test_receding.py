@@ -15,6 +15,7 @@ from tests.executor.scripted import runs
 from tests.executor.test_properties import BATCHES, KINDS, futures
 from tests.instances import chain, cluster, instance, random_instance, random_serving_instance, task
 from tests.models.test_branches import job
+from tests.night import by_day
 from truenorth.executor import Policy, PolicyError, parse_noise, parse_policy
 from truenorth.executor import simulate as run
 from truenorth.executor.simulation import past
@@ -153,7 +154,7 @@ def test_a_plan_with_batches_is_followed_as_it_is(policy: str) -> None:
 
 
 @pytest.mark.parametrize("lookahead", [0, 3, EVERYTHING])
-@pytest.mark.parametrize("noise", [None, NOISE])
+@pytest.mark.parametrize("noise", by_day([NOISE, None], 1))
 def test_every_timeline_keeps_the_rules_and_repeats(lookahead: int, noise: object) -> None:
     for seed in range(40):
         rng = random.Random(seed)
@@ -202,8 +203,8 @@ def test_pinned_models_and_workflows_stay_where_they_may_be() -> None:
     assert kept > 5
 
 
-@pytest.mark.parametrize("noise", [None, NOISE])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("noise", by_day([NOISE, None], 1))
+@pytest.mark.parametrize("kind", by_day(KINDS, 2))
 def test_the_past_does_not_depend_on_the_future(kind: str, noise: object) -> None:
     for seed, on, changed, before in futures(kind, range(40)):
         first, second = (run(each, receding(each), seed, NOISE if noise else None) for each in (on, changed))

@@ -13,6 +13,7 @@ import truenorth as tn
 from tests.executor.devices.small import BYTES, Decoding, Small, gpus, instance
 from tests.executor.scripted import Listed, runs
 from tests.instances import chain, task
+from tests.night import by_day
 from tests.white_box.planner.test_command import Command, command
 from truenorth.executor.devices.records import DeviceRecord, Records, measured
 from truenorth.executor.devices.run import LiveSettings
@@ -83,7 +84,7 @@ def test_a_plan_is_carried_out_as_planned(tiny: Scenario, tmp_path: Path) -> Non
     assert document["metrics"]["makespan_s"] == document["makespan_s"]["measured"]
 
 
-@pytest.mark.parametrize("policy", ["compass", "jit", "srpt"])
+@pytest.mark.parametrize("policy", by_day(["compass", "jit", "srpt"], 1))
 def test_causes_add_up_to_the_difference(tiny: Scenario, policy: str) -> None:
     document = encode(replay(tiny, policy).record)
     for name, added in document["causes_s"].items():
@@ -246,7 +247,7 @@ def hungry(name: str) -> torch.nn.Module:
     return Hungry() if name == "m1" else Layer()
 
 
-@pytest.mark.parametrize("named", ["", ", memory: 1000 B"])
+@pytest.mark.parametrize("named", by_day([", memory: 1000 B", ""], 1))
 def test_tasks_are_held_to_what_they_name(command: Command, tmp_path: Path, named: str) -> None:
     """A GPU of 2176 bytes has not a megabyte; where no task names any memory, that is for weights alone."""
     path = tmp_path / "tiny.yaml"

@@ -111,7 +111,7 @@ def test_a_run_with_a_failed_job_counts_in_no_mean(tiny_file: Path) -> None:
     assert [(row.failed_jobs, row.objective.mean, row.difference.mean) for row in made.rows] == [(1, None, None)] * 2
 
 
-@pytest.mark.parametrize("do", [hang, be_killed])
+@pytest.mark.parametrize("do", by_day([be_killed, hang], 1))
 def test_what_ends_a_process_touches_no_later_run(tiny_file: Path, tmp_path: Path, do: Callable[[], None]) -> None:
     """Task b of job 1 does so in the first run; its model is loaded again in every run that follows."""
     settings = LiveSettings(sharing="serial", limit_s=0.5)
@@ -135,7 +135,7 @@ def test_a_load_that_never_ends_touches_no_later_run(tiny_file: Path, tmp_path: 
     assert (made.achieved, made.rows[0].counted, made.rows[0].different_outputs) == (True, 2, 0)
 
 
-@pytest.mark.parametrize("count_faults", [False, True])
+@pytest.mark.parametrize("count_faults", by_day([True, False], 1))
 def test_a_run_with_faults_counts_only_if_that_is_asked(tiny_file: Path, count_faults: bool) -> None:
     """The first run of jit and that of srpt have a load that fails once: every job runs all the same."""
     runner = partial(refusing_loads, 2)
@@ -161,6 +161,7 @@ def layer_without_first_loads(name: str) -> torch.nn.Module:
     return Layer()
 
 
+@pytest.mark.nightly
 def test_a_contender_whose_runs_all_had_faults_has_no_mean(command: Command, tiny_file: Path, tmp_path: Path) -> None:
     runner = "tests.white_box.planner.test_trial:layer_without_first_loads"
     arguments = ["--policies", "jit", "--repeats", "2", "--virtual", "serial", "--runner", runner, "-o", tmp_path / "o"]
@@ -176,7 +177,8 @@ def test_a_contender_whose_runs_all_had_faults_has_no_mean(command: Command, tin
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("number", by_day([signal.SIGINT, signal.SIGTERM], 1))
+@pytest.mark.nightly
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_what_was_measured_before_an_interruption_is_kept(
     command: Command, tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
@@ -475,6 +477,7 @@ class Odd(Small):
         return output * torch.nan if call.task == "d" and call.job in (0, 3) else output
 
 
+@pytest.mark.nightly
 def test_outputs_that_are_no_finite_numbers_are_reported(tiny_file: Path) -> None:
     """Task d, the last of every job, puts out not-a-number in jobs 0 and 3: the same in every run, yet wrong."""
     made = tried(load_scenario(tiny_file), ["jit"], Odd, SERIAL, repeats=2)
@@ -495,6 +498,7 @@ class Late(Small):
         return output + 1 if next(self._calls) >= 8 + 24 and (call.job, call.task) == (0, "d") else output
 
 
+@pytest.mark.nightly
 def test_outputs_that_differ_between_runs_are_counted(tiny_file: Path) -> None:
     """The last of all runs puts out something else for task d of job 0, which nobody needs any more."""
     made = tried(load_scenario(tiny_file), ["jit"], Late, SERIAL, repeats=2)

@@ -157,7 +157,7 @@ def test_what_ends_a_process_costs_the_job_that_it_was_at(
     assert different_outputs(on, Small, "cpu", run.outputs, 30) == []
 
 
-@pytest.mark.parametrize(("do", "said"), ENDS.values(), ids=ENDS)
+@pytest.mark.parametrize(("do", "said"), by_day(ENDS.values(), 2), ids=ENDS)
 def test_what_a_process_had_yet_to_tell_is_not_what_ended_it(do: Callable[[], None], said: str) -> None:
     """Every x is queued behind the one before it, which has ended, untold, when job 1 ends the process; it runs again.
 

@@ -141,7 +141,8 @@ def test_what_happened_follows_from_its_iterations() -> None:
     assert as_served(simulate_recorded(made, policy, durations)) == as_served(run.timeline)
 
 
-@pytest.mark.parametrize("policy", by_day(["least_tokens", "round_robin"], 1))
+@pytest.mark.nightly
+@pytest.mark.parametrize("policy", ["least_tokens", "round_robin"])
 def test_a_plan_keeps_its_nodes_and_its_order(policy: str) -> None:
     """Nobody joins before the plan has it, and on every GPU requests join in the planned order."""
     made = served([(at * 500, tokens) for at, (_, tokens) in enumerate(together(12))], gpus=2)
@@ -164,7 +165,8 @@ def most_at_once(run: LiveRun) -> int:
     return most
 
 
-@pytest.mark.parametrize(("tokens_of_room", "most"), by_day([(59, 2), (1000, 3), (39, 1)], 1))
+@pytest.mark.nightly
+@pytest.mark.parametrize(("tokens_of_room", "most"), [(59, 2), (1000, 3), (39, 1)])
 def test_no_more_are_served_than_seats_and_kv_allow(tokens_of_room: int, most: int) -> None:
     """Requests of 20 tokens each: three seats; room for two of them; room for one."""
     memory = 100_000 + tokens_of_room * KV_BYTES
@@ -202,7 +204,8 @@ class In:
             self.do()
 
 
-@pytest.mark.parametrize("do", by_day([be_killed, hang], 1))
+@pytest.mark.nightly
+@pytest.mark.parametrize("do", [be_killed, hang])
 def test_what_ends_a_process_costs_the_requests_that_it_served(do: Callable[[], None], tmp_path: Path) -> None:
     """It does so in the first prompt on GPU 0, with nobody beside it: the other five are answered, on both GPUs."""
     made = served([(0, Tokens(7, 7, 3)), *[(20_000, Tokens(8, 8, 3))] * 5], gpus=2, seats=1, step_us={1: 1000})

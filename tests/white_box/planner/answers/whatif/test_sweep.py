@@ -141,6 +141,7 @@ class Fatal(QueuePolicy):
 """
 
 
+@pytest.mark.nightly
 def test_a_crash_costs_its_cell_only_and_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     written(tmp_path)

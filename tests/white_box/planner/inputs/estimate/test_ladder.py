@@ -87,6 +87,7 @@ def test_intervals_cover_eighty_per_cent_of_new_tasks(many: Ladder) -> None:
     assert all(1 <= e.p10_us <= e.p50_us <= e.p90_us for e in estimates)
 
 
+@pytest.mark.nightly
 def test_equal_seeds_give_equal_estimates() -> None:
     one, again = (fit_ladder(past(lognormal(900, seed=3)), Recipe(COLUMNS)) for _ in range(2))
     tasks = Tasks.of(lognormal(50, seed=5), COLUMNS.all)
