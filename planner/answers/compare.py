@@ -16,7 +16,7 @@ from truenorth.executor.policies.on_places import rule_on_places
 from truenorth.executor.policies.parse import POLICIES, suited
 from truenorth.models.errors import QuestionError
 from truenorth.models.features import SEVERAL_AT_A_TIME, Feature, missing
-from truenorth.models.instance import UnsupportedInstanceError
+from truenorth.models.instance import Instance, UnsupportedInstanceError
 from truenorth.models.metrics import CacheMetrics, Metrics, StreamMetrics, measure
 from truenorth.models.objective import Objective, Status, gap, reported_bound, reported_value
 from truenorth.models.record import take
@@ -153,6 +153,8 @@ STREAM_POLICIES = ("least_tokens", "least_tokens:known=yes", "prefix_affinity", 
 """Who is asked where tasks are requests of streams; `known` tells what knowing the lengths of answers is worth."""
 GANG_POLICIES = ("easy", "conservative", "sjf", "qssf", "dally", "fifo", "compass")
 """Who is asked where tasks run on several GPUs."""
+SLOWER_GANG_POLICIES = ("srpt", "ahead", "rltune", "hadar")
+"""Contenders besides, up to `LONGEST_LISTS`."""
 AHEAD, LONGEST_LISTS = "ahead", 100_000
 """Who lists all that is released, at every event; and up to how many tasks x GPUs unasked."""
 BATCHING_POLICIES = ("clockwork", "deferred")
@@ -361,8 +363,9 @@ def answer_comparison(asked: CompareQuestion, scenario: Scenario, budget: Budget
         stays = scenario.instance.always_available
         simulations, left_out = _serving(run, stays, _default_policies(scenario, asked.noise))
         # Said, so that nobody takes its absence for a failure.
-        if not missing(scenario.instance, SEVERAL_AT_A_TIME | {Feature.DELAYS}) and not _lists_are_short(scenario):
-            left_out[AHEAD] = "its decisions take long on so many GPUs and tasks; it runs where it is named"
+        if not _lists_are_short(scenario):
+            too_long = "its decisions take long on so many GPUs and tasks; it runs where it is named"
+            left_out.update(dict.fromkeys(_slower(scenario.instance), too_long))
     else:
         simulations, broken = _keeping_the_rules(run, asked.policies)
     budget = replace(budget)  # the clock starts here
@@ -393,13 +396,26 @@ def _default_policies(scenario: Scenario, noise: str | None) -> tuple[str, ...]:
     if scenario.instance.streams is not None:
         return (*suited(scenario.instance), *STREAM_POLICIES)
     if scenario.instance.gangs:
-        rules = {name: rule_on_places(POLICIES[name]) for name in GANG_POLICIES}
-        able = tuple(name for name, rule in rules.items() if not missing(scenario.instance, rule.supports))
+        slower = _slower(scenario.instance) if _lists_are_short(scenario) else ()
+        able = (*_able(scenario.instance, GANG_POLICIES), *slower)
         return able if noise is None or any(scenario.instance.needs) else (OFFLINE_POLICIES[0], *able)
     told_wrongly = () if noise is None else OFFLINE_POLICIES
     batching = BATCHING_POLICIES if scenario.instance.batches else ()
     quick = (policy for policy in DEFAULT_POLICIES if policy != AHEAD or _lists_are_short(scenario))
     return *told_wrongly, *quick, *batching
+
+
+def _able(instance: Instance, policies: Sequence[str]) -> tuple[str, ...]:
+    """Return the policies that can serve a window with tasks on several GPUs."""
+    rules = {name: rule_on_places(POLICIES[name]) for name in policies}
+    return tuple(name for name, rule in rules.items() if not missing(instance, rule.supports))
+
+
+def _slower(instance: Instance) -> tuple[str, ...]:
+    """Return who is not asked unless named where there are many GPUs and tasks."""
+    if instance.gangs:
+        return _able(instance, SLOWER_GANG_POLICIES)
+    return () if missing(instance, SEVERAL_AT_A_TIME | {Feature.DELAYS}) else (AHEAD,)
 
 
 def _lists_are_short(scenario: Scenario) -> bool:

@@ -155,8 +155,8 @@ def take_apart(
 def hold(scenario: Scenario, timeline: Timeline, policy: str, budget: Budget) -> HeldSteps:
     """Return the steps that keep placement or order as a timeline has them; parameters as those of `regret`."""
     instance, objective, budget = scenario.instance, scenario.objective, replace(budget, watch=tell_nobody)
-    instance.require_always_available("regret")
-    require(instance, "regret", SUPPORTS)
+    instance.require_always_available("taking a schedule apart")
+    require(instance, "taking a schedule apart", SUPPORTS)
     ran = with_given_loads(instance, timeline)
     value = timeline_value(objective, instance, ran)
     steps = [RegretStep(AS_IT_RAN, ran, value, value)]

@@ -47,8 +47,8 @@ class CompareQuestion(WithProgress, Question):
     policies
         As `truenorth.simulate` takes them; None: those of `planner.answers.compare.DEFAULT_POLICIES` (`ahead` up to
         `LONGEST_LISTS`), `OFFLINE_POLICIES` if there is noise and `BATCHING_POLICIES` if there are batch classes, of
-        those the ones that can serve the window; for requests of streams `STREAM_POLICIES`, on
-        unlike nodes `WEIGHING` besides.
+        those the ones that can serve the window; for tasks on several GPUs `GANG_POLICIES` (and `SLOWER_GANG_POLICIES`
+        up to `LONGEST_LISTS`); for requests of streams `STREAM_POLICIES`, on unlike nodes `WEIGHING` besides.
     noise
         How wrong the run times are that policies are told, as ``told=published:1``; plan and bound know the true ones.
     estimates

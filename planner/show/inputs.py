@@ -97,7 +97,7 @@ def _counted(what: str, reasons: Mapping[str, int]) -> str:
 
 def _arrivals(summary: Summary) -> str:
     mean, most = summary.mean_per_minute, int(summary.per_minute.max())
-    return "all at once" if mean is None else f"{mean:.3g} per minute, at most {most:,} in one minute"
+    return "all at once" if mean is None else f"{say(mean, '.3g')} per minute, at most {most:,} in one minute"
 
 
 def _load(summary: Summary) -> str:
@@ -117,9 +117,9 @@ def _shares(summary: Summary) -> str:
 
 
 def _runtimes(summary: Summary) -> str:
-    quantiles = [f"p{percent} {summary.runtime_s(percent):.4g}" for percent in QUANTILES]
+    quantiles = [f"p{percent} {say(summary.runtime_s(percent), '.4g')}" for percent in QUANTILES]
     mean = float(summary.task_runtime_us.mean()) / 1e6
-    return ", ".join([f"mean {mean:.4g}", *quantiles, f"max {summary.runtime_s(100):.4g}"])
+    return ", ".join([f"mean {say(mean, '.4g')}", *quantiles, f"max {say(summary.runtime_s(100), '.4g')}"])
 
 
 @AS_DATA
@@ -160,7 +160,8 @@ def _draw_arrivals(axes: Axes, summary: Summary, length_s: float, width_s: float
     per_minute = np.full(len(summary.job_work_us), 60.0)
     _over_time(axes, summary, per_minute, length_s, width_s, COLOURS[0])
     mean = summary.mean_per_minute
-    axes.set_title(f"arrivals per minute{'' if mean is None else f' (mean {mean:.3g})'}", loc="left", fontsize=11)
+    said = "" if mean is None else f" (mean {say(mean, '.3g')})"
+    axes.set_title(f"arrivals per minute{said}", loc="left", fontsize=11)
 
 
 def _draw_load(axes: Axes, summary: Summary, length_s: float, width_s: float) -> None:
@@ -204,7 +205,11 @@ def _draw_runtimes(axes: Axes, summary: Summary) -> None:
         value = summary.runtime_s(percent)
         axes.plot(value, percent / 100, "o", color="black", markersize=4)
         axes.annotate(
-            f"p{percent}: {value:.3g} s", (value, percent / 100), (6, -11), textcoords="offset points", bbox=_PAPER
+            f"p{percent}: {say(value, '.3g', 's')}",
+            (value, percent / 100),
+            (6, -11),
+            textcoords="offset points",
+            bbox=_PAPER,
         )
     if load_s := summary.mean_load_us / 1e6:
         axes.axvline(load_s, color=PLAIN, linewidth=1.5, linestyle="--")

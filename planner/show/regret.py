@@ -174,17 +174,17 @@ def _draw(axes: Axes, regret: RegretRecord, parts: Sequence[LossRow], top: float
     """
     bound, value, planned = regret.lower_bound, regret.steps[0].value, regret.steps[-1].value
     axes.text(bound, top + 0.08, regret.policy, fontsize=12, fontweight="bold", va="bottom")
-    axes.text(value, top - _BAR / 2, f"  {value:.4g}{unit}", fontsize=11, fontweight="bold", va="center")
+    axes.text(value, top - _BAR / 2, f"  {say(value, '.4g')}{unit}", fontsize=11, fontweight="bold", va="center")
     left = bound
     for line, part in zip(reversed(range(len(parts))), parts, strict=True):
         colour, words = _STYLE[part.part]
         if part.part == OPEN:
-            words += f": lower bound {bound:.4g}{unit}, best plan {planned:.4g}{unit}"
+            words += f": lower bound {say(bound, '.4g')}{unit}, best plan {say(planned, '.4g')}{unit}"
         middle, baseline = left + part.lost / 2, top - _BAR - _LINE * (line + 0.7)
         axes.broken_barh([(left, part.lost)], (top - _BAR, _BAR), facecolor=colour, edgecolor="white")
         axes.plot([middle, middle], [top - _BAR, baseline], color=colour, linewidth=1.2)
-        text = f"  {part.lost:.3g}{unit} ({part.share:.0%}) {words}"
+        text = f"  {say(part.lost, '.3g')}{unit} ({part.share:.0%}) {words}"
         if part.part != OPEN and part.at_least < part.at_most:
-            text += f"; exactly {part.at_least:.3g} to {part.at_most:.3g}{unit}"
+            text += f"; exactly {say(part.at_least, '.3g')} to {say(part.at_most, '.3g')}{unit}"
         axes.text(middle, baseline, text, va="center", fontsize=9.5, color=colour)
         left += part.lost

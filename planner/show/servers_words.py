@@ -27,6 +27,7 @@ from truenorth.planner.answers.servers.record import (
     StrainReached,
 )
 from truenorth.planner.answers.uncertain.spec import MEAN, parse_uncertainty
+from truenorth.planner.show.table import say
 
 _UNITS = ", in the price units of the scenario"
 """Scenarios name no currency."""
@@ -125,8 +126,7 @@ def _rounded(amount: float) -> str:
     >>> _rounded(2336.0), _rounded(1.46)
     ('2,340', '1.46')
     """
-    three = float(f"{amount:.3g}")
-    return f"{three:,.0f}" if three >= 100 else f"{three:g}"
+    return say(amount, ".3g")
 
 
 def _failures(found: ServersRecord) -> str:

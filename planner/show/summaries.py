@@ -178,7 +178,7 @@ def _metrics_rows(metrics: Metrics) -> dict[str, str]:
         "jobs, tasks": f"{metrics.jobs}, {metrics.tasks}",
         **spread,
         **(_tokens_rows(metrics) if isinstance(metrics, StreamMetrics) else {}),
-        "makespan": f"{metrics.makespan_s:.5g} s",
+        "makespan": say(metrics.makespan_s, ".5g", "s"),
         "loads": f"{metrics.loads} ({say_size(metrics.load_bytes)}), {metrics.evictions} evictions, hit rate {hits}",
         "busy": f"compute {metrics.compute_busy:.1%}, copy {metrics.copy_busy:.1%}, {metrics.gpus_used} GPUs used",
         **({} if metrics.slo_attainment is None else {"within service level": f"{metrics.slo_attainment:.2%}"}),
@@ -207,7 +207,7 @@ def _spread(figures: Mapping[str, Any], key: str, names: Sequence[str], scale: i
     found = {name: figures[f"{name}_{key}"] for name in names}
     if None in found.values():
         return "-"
-    return ", ".join(f"{name} {scale * value:.4g}" for name, value in found.items())
+    return ", ".join(f"{name} {say(scale * value, '.4g')}" for name, value in found.items())
 
 
 def check_view(outcome: Checked) -> Text:

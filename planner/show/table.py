@@ -36,10 +36,15 @@ def say(value: Any, how: str | Callable[[Any], str] = "", unit: str = "") -> str
 
     >>> say(0.25, ".0%"), say(1.5, ".3f", "s"), say(None, ".3f", "s")
     ('25%', '1.500 s', '-')
+    >>> say(109_623.4, ".5g", "s")
+    '109,620 s'
     """
     if value is None or isinstance(value, str):
         return "-" if value is None else value
-    return f"{how(value) if callable(how) else format(value, how)} {unit}".rstrip()
+    said = how(value) if callable(how) else format(value, how)
+    if "e+" in said:  # which nobody reads
+        said = f"{float(said):,.0f}"
+    return f"{said} {unit}".rstrip()
 
 
 @dataclass(frozen=True)

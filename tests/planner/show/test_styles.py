@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from truenorth.executor.policies.parse import POLICIES
-from truenorth.planner.answers.compare import BATCHING_POLICIES, DEFAULT_POLICIES, GANG_POLICIES, STREAM_POLICIES
+from truenorth.planner.answers.compare import (
+    BATCHING_POLICIES,
+    DEFAULT_POLICIES,
+    GANG_POLICIES,
+    SLOWER_GANG_POLICIES,
+    STREAM_POLICIES,
+)
 from truenorth.planner.show.canvas import COLOURS, PLAIN, contrast
 from truenorth.planner.show.curves import lines, slowdown_ecdf
 from truenorth.planner.show.styles import LINE_COLOURS, STYLES, styles
@@ -35,7 +41,8 @@ def test_policies_have_shapes_of_their_own_and_the_plan_the_ink() -> None:
 
 def test_policies_of_a_comparison_have_styles_of_their_own() -> None:
     others = tuple(name for name in POLICIES if name not in GANG_POLICIES)
-    for shown in ((*DEFAULT_POLICIES, *BATCHING_POLICIES), STREAM_POLICIES, GANG_POLICIES, others):
+    on_several = (*GANG_POLICIES, *SLOWER_GANG_POLICIES)
+    for shown in ((*DEFAULT_POLICIES, *BATCHING_POLICIES), STREAM_POLICIES, on_several, others):
         assert len(set(styles(shown).values())) == len(shown) <= len(STYLES)
 
 
