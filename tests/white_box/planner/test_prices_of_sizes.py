@@ -9,8 +9,9 @@ from typing import Any
 
 from tests.gangs import moldable, servers, window
 from truenorth.models import Objective
-from truenorth.planner.answers.servers.decide import LAGRANGIAN, _searched
+from truenorth.planner.answers.servers.decide import _searched
 from truenorth.planner.answers.servers.goal import Goal
+from truenorth.solvers.bounds.lagrangian.improve import METHOD as LAGRANGIAN
 from truenorth.solvers.bounds.verify import verify
 
 
