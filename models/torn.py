@@ -76,9 +76,14 @@ def _without_latency(cluster: Cluster) -> Cluster:
     return replace(cluster, network=replace(network, between=between, within=within))
 
 
-def _part_name(model: str, parts: int) -> str:
+def _part_name(instance: Instance, model: str, parts: int) -> str:
     """Return the name of the k-th part of a model; no other model has it."""
-    return f"{model}/{parts} parts" if parts > 1 else model
+    if parts == 1:
+        return model
+    name = f"{model}/{parts} parts"
+    while any(other.name == name for other in instance.models):
+        name += "'"
+    return name
 
 
 def _torn_models(instance: Instance, apart: Sequence[Workflow]) -> tuple[tuple[MLModel, ...], Restrictions]:
@@ -86,7 +91,7 @@ def _torn_models(instance: Instance, apart: Sequence[Workflow]) -> tuple[tuple[M
     wanted = {name for workflow in apart for task in workflow.tasks for name in task.models}
     sizes = sorted({len(place) for place in instance.places.gpus} - {1})
     pairs = [(model, parts) for model in instance.models for parts in sizes]
-    split = {_part_name(model.name, parts): (model, parts) for model, parts in pairs}
+    split = {_part_name(instance, model.name, parts): (model, parts) for model, parts in pairs}
     split = {name: pair for name, pair in split.items() if name in wanted}
     limits = dict(instance.restrictions.model_gpus)
     limits |= {name: limits[model.name] for name, (model, _) in split.items() if model.name in limits}
@@ -96,7 +101,7 @@ def _torn_models(instance: Instance, apart: Sequence[Workflow]) -> tuple[tuple[M
 
 def _torn_workflow(instance: Instance, workflow: Workflow, first: int) -> Workflow:
     pieces = {
-        task.name: [task] if task.gpus == 1 else _pieces(task, _parts(_fastest(instance, template)))
+        task.name: [task] if task.gpus == 1 else _pieces(instance, task, _parts(_fastest(instance, template)))
         for template, task in enumerate(workflow.tasks, first)
     }
     tasks = []
@@ -108,9 +113,9 @@ def _torn_workflow(instance: Instance, workflow: Workflow, first: int) -> Workfl
     return replace(workflow, tasks=tuple(tasks), of=None, ideal_us=workflow.ideal_us or workflow.critical_path_us)
 
 
-def _pieces(task: Task, parts: Sequence[Mapping[str, int]]) -> list[Task]:
+def _pieces(instance: Instance, task: Task, parts: Sequence[Mapping[str, int]]) -> list[Task]:
     """Return the parts of a task, which wait for nothing yet."""
-    models = () if task.modes else tuple(_part_name(name, task.choices[0].parts) for name in task.models)
+    models = () if task.modes else tuple(_part_name(instance, name, task.choices[0].parts) for name in task.models)
     part = replace(task, gpus=1, across=Fraction(1), modes=(), models=models, copies=False, inputs=(), input_bytes=0)
     return [replace(part, name=f"{task.name}/{number}", runtime_us=us) for number, us in enumerate(parts)]
 

@@ -240,14 +240,13 @@ def blame_workflows(
     """
     unconnected = {name: list(map(_alone, workflow.tasks)) for name, workflow in workflows.items()}
     together = [Workflow(name, tuple(tasks)) for name, tasks in unconnected.items()]
-    if _refusal(cluster, models, together, restrictions) is None:
-        return
-    for name, tasks in unconnected.items():
-        for task in tasks:
-            problem = _refusal(cluster, models, [Workflow(name, (task,))], restrictions)
-            if problem is not None:
-                where = ("workflows", name, "tasks", task.name)
-                raise FieldError(where, f"{problem}; allowed is a task that some GPU can run")
+    try:
+        _check_jobs(cluster, models, together, restrictions)
+    except InstanceError:
+        for name, tasks in unconnected.items():
+            for task in tasks:
+                with blame(("workflows", name, "tasks", task.name), "a task that some GPU can run"):
+                    _check_jobs(cluster, models, [Workflow(name, (task,))], restrictions)
 
 
 def blame_initial(
@@ -274,13 +273,9 @@ def _alone(task: Task) -> Task:
     return replace(task, inputs=()) if task.stream is None else Task.of_stream(task.name, task.stream, Tokens(1, 1, 1))
 
 
-def _refusal(
+def _check_jobs(
     cluster: Cluster, models: Sequence[MLModel], workflows: Iterable[Workflow], restrictions: Restrictions
-) -> str | None:
-    """Return why there is no instance with one job of each workflow, or None if there is one."""
+) -> None:
+    """Refuse one job of each workflow if there is no instance with them."""
     jobs = tuple(Job(workflow, 0) for workflow in workflows)
-    try:
-        Instance(cluster, tuple(models), jobs, restrictions=restrictions)
-    except InstanceError as error:
-        return str(error)
-    return None
+    Instance(cluster, tuple(models), jobs, restrictions=restrictions)

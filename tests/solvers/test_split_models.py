@@ -104,3 +104,12 @@ def test_the_horizon_has_room_for_copies_one_after_the_other() -> None:
     assert horizon_us(made) == 13
     assert pairs_of(made) == 0
     assert pairs_of(window(job(2, 5, "m"), job(2, 5, "m"), models={"m": 4}, held=4)) == 4
+
+
+def test_a_model_may_be_called_like_a_part_of_another() -> None:
+    made = window(job(2, 5, "m"), job(1, 5, "m/2 parts"), models={"m": 11, "m/2 parts": 3})
+    twin = torn(made)
+    assert [(model.name, model.weight_bytes) for model in twin.models[2:]] == [("m/2 parts'", 6)]
+    assert [task.models for job in twin.jobs for task in job.workflow.tasks] == [("m/2 parts'",)] * 2 + [("m/2 parts",)]
+    value, method = closed_form.best(twin, Objective.MAKESPAN)
+    assert verify(made, closed_form_document(made, Objective.MAKESPAN, method, value)).valid

@@ -304,7 +304,7 @@ def _searched(
     """Return the refutation that a search has proved; a Lagrangian bound is climbed again, for its prices."""
     if result.bound_method == LAGRANGIAN and left_s > 0:
         until = Clock(min(left_s, 2 * result.runtime_s), stop)
-        again = Search(goal.relaxed, goal.objective, until, _watch(goal, until))
+        again = Search(goal.priced, goal.objective, until, _watch(goal, until))
         priced = raise_bound(again)
         if priced is not None and priced.bound > goal.most:
             document = lagrangian_document(goal.instance, goal.objective, priced)

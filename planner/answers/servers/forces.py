@@ -70,7 +70,7 @@ def demand_in_words(named: Sequence[MLModel], gpus: int, demand: Demand, late: i
 
 def prices_in_words(goal: Goal, priced: Priced) -> str:
     """Return where the prices of a Lagrangian bound lie: resource, window and models."""
-    instance, relaxation, prices = goal.relaxed, priced.relaxation, priced.prices
+    instance, relaxation, prices = goal.priced, priced.relaxation, priced.prices
     gpus = relaxation.offered_us / relaxation.slot_us
     memory = sum(
         (

@@ -17,7 +17,7 @@ from truenorth.models.scenario import Scenario
 from truenorth.models.scenario.build import refuse_unknown_workflows
 from truenorth.models.scenario.errors import FieldError, InputError
 from truenorth.models.tables import LARGEST
-from truenorth.models.torn import torn
+from truenorth.models.torn import priced_window, torn
 from truenorth.solvers.bounds.fluid import NO_DEADLINE, due_us
 
 MULTIPLES = (2, 8)
@@ -43,6 +43,11 @@ class Goal:
     def relaxed(self) -> Instance:
         """The instance that bounds are computed on: of runs on several GPUs the torn twin."""
         return torn(self.instance)
+
+    @property
+    def priced(self) -> Instance:
+        """The instance whose GPUs get prices, of which certificates of prices are."""
+        return priced_window(self.instance)
 
     def without_latest(self, timeline: Timeline) -> Instance:
         """Return the instance with the latest jobs of a timeline, as many as may be late, never late."""

@@ -12,7 +12,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from truenorth.executor.policies.options import positive_duration
-from truenorth.models.errors import QuestionError
 from truenorth.models.instance import Ints
 from truenorth.models.scenario.quantities import MAX_TIME_US
 from truenorth.planner.inputs.importers.tables import Texts
@@ -68,10 +67,10 @@ def refuse_retries(tries_us: int | None, failed: int | None, split: bool) -> Non
 
     Raises
     ------
-    QuestionError
+    ValueError
         If it is asked for.
     """
     if tries_us is not None and failed is None:
-        raise QuestionError("retries= is about jobs that failed; allowed is beside failed=run or failed=stop:TIME")
+        raise ValueError("retries= is about jobs that failed; allowed is beside failed=run or failed=stop:TIME")
     if tries_us is not None and split:
-        raise QuestionError("retries= is about jobs whose GPUs run together; allowed is without splitting them")
+        raise ValueError("retries= is about jobs whose GPUs run together; allowed is without splitting them")

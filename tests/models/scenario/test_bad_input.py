@@ -557,3 +557,18 @@ def test_python_data_has_no_lines() -> None:
         scenario_from({"cluster": {"servers": True}, "workflows": {}, "workload": {}})
     message = "the value 'True' stands here; allowed is a whole number from 1 to 100000"
     assert str(caught.value) == f"scenario: cluster.servers: {message}"
+
+
+def test_what_is_allowed_is_said_once() -> None:
+    task = {"runtime": "1 s", "gpus": 2, "input": "1 GB"}
+    gpu = {"kind": "A", "memory": "16 GB", "load_bandwidth": "1 GB/s"}
+    group = {"count": 1, "gpus_per_server": 2, "gpu": gpu, "available": [["0 s", "9 s"]]}
+    with pytest.raises(InputError) as refused:
+        scenario_from(
+            {
+                "cluster": {"groups": [group], "network": {"bandwidth": "1 GB/s"}},
+                "workflows": {"w": {"tasks": {"a": task}}},
+                "workload": {"jobs": [{"release": "0 s", "workflow": "w", "ingress": "s0"}]},
+            }
+        )
+    assert str(refused.value).count("; allowed ") == 1

@@ -228,8 +228,11 @@ def test_other_logs_say_it_with_their_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("helios:retries=1 h", "retries= is about jobs that failed; allowed is beside failed=run or failed=stop:TIME"),
-        ("helios:failed=run,retries=1 h,gpus=split", "jobs whose GPUs run together; allowed is without splitting them"),
+        ("helios:retries=1 h", "^format helios: retries= is about jobs that failed; allowed is beside failed=run or"),
+        (
+            "helios:failed=run,retries=1 h,gpus=split",
+            "^format helios: retries= is about jobs whose GPUs run together; allowed is without splitting them",
+        ),
         ("helios:failed=run,retries=0 s", "retries: '0 s' is not above 0"),
         ("table:release=a,runtime=b,status=c,failed=run,retries=1 h", "allowed is beside user= and end=COLUMN"),
         ("table:release=a,runtime=b,status=c,failed=run,retries=1 h,user=d,split=on", "without splitting them"),
