@@ -29,8 +29,11 @@ if TYPE_CHECKING:
     from truenorth.solvers.bounds.lagrangian.improve import Priced
 
 SUPPORTS = formulations.SUPPORTS
-_MOST_PAIRS = 200_000
-"""CP-SAT is asked about windows with no more pairs of uses of a model."""
+_MOST_PAIRS, _PAIRS_PER_S = 200_000, 400
+"""CP-SAT is asked about windows with no more pairs of uses of a model; beside annealing, per second that is left.
+
+It takes 0.1 to 0.5 ms to formulate one, and plans of windows with more of them than it has time for are annealing's.
+"""
 
 
 def refuse(instance: Instance, method: Method = Method.AUTO) -> None:
@@ -59,9 +62,9 @@ def improve(search: Search, budget: Budget) -> tuple[tuple[Fraction, str], Price
     if counted:
         orders.improve(search, budget.seed, budget.workers, budget.iterations)
         return formula, None
-    suits = not loaded or pairs_of(instance) <= _MOST_PAIRS
+    pairs = pairs_of(instance) if loaded else 0
     if budget.method is Method.CP_SAT:
-        if suits:
+        if pairs <= _MOST_PAIRS:
             _prove(search.in_ticks(), budget)
         return formula, None
     if budget.method is Method.MILP:
@@ -69,7 +72,8 @@ def improve(search: Search, budget: Budget) -> tuple[tuple[Fraction, str], Price
 
         milp.improve(search.in_ticks(), budget.workers, budget.seed)
         return formula, None
-    exact = budget.method is Method.AUTO and instance.n_tasks <= shares.exact_tasks and suits
+    exact = budget.method is Method.AUTO and instance.n_tasks <= shares.exact_tasks
+    exact = exact and pairs <= min(_MOST_PAIRS, _PAIRS_PER_S * search.clock.left_s)
     if exact and not search.proved:
         _prove(search.part(shares.gangs_exact_share * search.clock.left_s).in_ticks(), budget)
     if search.proved:

@@ -13,13 +13,11 @@ from tests.night import by_day
 from tests.split_models import broken_rules, draw, draw_workflows, job, optimum, window
 from truenorth.executor import parse_policy, simulate
 from truenorth.models import Instance, Objective, check, timeline_value
-from truenorth.models.instance import NONE
 from truenorth.models.restrictions import InitialResidency
 from truenorth.solvers import portfolio
 from truenorth.solvers.budget import Budget, Method
 from truenorth.solvers.result import Search
 from truenorth.solvers.search import gang_loads
-from truenorth.solvers.search.gang_loads_kernel import decode
 
 
 def _draw(seed: int, most: int) -> tuple[Instance, Objective, random.Random]:
@@ -47,20 +45,19 @@ def test_every_order_becomes_a_plan(seed: int) -> None:
         if made.models[model].weight_bytes <= made.cluster.gpus[gpu].memory_bytes:
             made = replace(made, initial=(InitialResidency(gpu, model),))
     search = Search(made, objective, 60.0)
-    tables = gang_loads._prepare(search)
-    assert tables is not None
+    orders = gang_loads._prepare(search)
+    assert orders is not None
+    modes = list(zip(orders.tables.tasks.mode_from.tolist(), orders.tables.tasks.mode_to.tolist(), strict=True))
     for share in (0.0, 0.5, 1.0):
         order = np.array(rng.sample(range(made.n_tasks), made.n_tasks), np.int64)
-        bounds = [tables.option_from[template : template + 2].tolist() for template in tables.template.tolist()]
-        told = np.array([rng.randrange(*each) if rng.random() < share else NONE for each in bounds], np.int64)
-        plan = gang_loads._new_plan(tables, gang_loads._Start(order, told))
-        cost = decode(tables, plan)
-        timeline = gang_loads._timeline(made, tables, plan)
+        chosen = [rng.randrange(*each) if rng.random() < share else each[0] for each in modes]
+        plan = orders.decoded(order, np.array(chosen, np.int64))
+        timeline = orders.timeline(plan)
+        assert timeline is not None
         assert check(made, timeline) == []
         # That look at the rules takes what is there at time 0 for a load.
         assert broken_rules(made, timeline) <= ({"R1"} if made.initial else set())
         assert np.array_equal(timeline.end_us, plan.end)
-        assert cost >= 0
 
 
 @pytest.mark.parametrize("seed", by_day(range(1_000, 1_200), 8))
