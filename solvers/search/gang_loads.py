@@ -1,6 +1,6 @@
-"""Plans where runs on several GPUs need models: annealing over orders as without, and over where runs go.
+"""Plans where runs on several GPUs need models: annealing over orders as without, but nobody chooses a mode.
 
-A run goes where it ends first of all its places, or to the one that its mode names.
+A run goes where it ends first, whatever number of GPUs that takes.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ def begin(search: Search) -> None:
     tasks, tables = orders.tables.tasks, orders.tables
     run = tables.option_run.astype(np.float64)
     area = run * np.diff(tables.member_from)[tables.option_place]
-    anywhere = tables.option_from[tasks.mode_from]
-    least = (np.minimum.reduceat(value, np.unique(anywhere)) for value in (run, area))
-    for order in first_orders(tasks, *(value[tables.template] for value in least)):
+    least = (np.minimum.reduceat(value, tables.option_from[:-1])[tables.template] for value in (run, area))
+    for order in first_orders(tasks, *least):
         orders.offer(search, order, tasks.mode_from)
 
 
@@ -44,9 +43,7 @@ def improve(search: Search, seed: int, workers: int, iterations: int | None = No
     orders = _prepare(search)
     if orders is None or search.timeline is None:
         return
-    order, tasks = by_start(search.timeline), orders.tables.tasks
-    firsts = [(order, mode) for mode in (_modes_of(orders.tables, search.timeline), tasks.mode_from)]
-    first = min(firsts, key=lambda first: float(orders.decoded(*first).cost[0]))
+    first = by_start(search.timeline), orders.tables.tasks.mode_from
     walk(search, orders, first, seed, workers, iterations)
 
 
@@ -63,19 +60,7 @@ def _prepare(search: Search) -> Orders[LoadTables, LoadPlan] | None:
         search.left_out[METHOD] = f"{instance.n_tasks} tasks at {len(instance.places.gpus)} places are too many for it"
         return None
     tables = _tabulate(instance, search.objective)
-    return Orders(tables, None, partial(_new_plan, tables), partial(_timeline, instance, tables))
-
-
-def _modes_of(tables: LoadTables, timeline: Timeline) -> Ints:
-    """Return the mode of each task that names its place in a plan."""
-    at = tables.option_place[tables.option_from]
-    found = []
-    rows = zip(tables.tasks.mode_from.tolist(), tables.tasks.mode_to.tolist(), timeline.place.tolist(), strict=True)
-    for first, beyond, place in rows:
-        # The first mode is anywhere; it is the only one of a task with one place.
-        named = min(first + 1, beyond - 1)
-        found.append(named + int(np.flatnonzero(at[named:beyond] == place)[0]))
-    return np.array(found, np.int64)
+    return Orders(tables, None, tables, partial(_new_plan, tables), partial(_timeline, instance, tables))
 
 
 def _tabulate(instance: Instance, objective: Objective) -> LoadTables:
@@ -87,20 +72,12 @@ def _tabulate(instance: Instance, objective: Objective) -> LoadTables:
     own = np.arange(len(places)) < instance.n_gpus
     split = [instance.split[number][sorts[number]] | own[options[number]] for number in numbers]
     size = np.array([len(gpus) for gpus in places], np.int64)
-    option_from = _first(options)
-    # First anywhere, then, where there is a choice, at each place alone.
-    modes = [
-        [(first, beyond), *((at, at + 1) for at in range(first, beyond) if beyond > first + 1)]
-        for first, beyond in zip(option_from[:-1].tolist(), option_from[1:].tolist(), strict=True)
-    ]
-    mode_from = _first(modes)
-    bounds = np.array([bound for each in modes for bound in each], np.int64)
+    none = np.zeros(instance.n_tasks, np.int64)
     servers = {server: server for server in set(instance.gpu_server.tolist())}
     return LoadTables(
-        task_tables(instance, objective, mode_from[template], mode_from[template + 1], servers),
+        task_tables(instance, objective, none, none, servers),
         template,
-        bounds[:, 0].copy(),
-        bounds[:, 1].copy(),
+        _first(options),
         np.concatenate(options),
         np.concatenate([instance.run_us[number][sorts[number]] for number in numbers]),
         np.concatenate(split).astype(np.int64),

@@ -1,6 +1,6 @@
 """An order of runs on several GPUs that need models becomes a plan, run by run, behind all that its GPUs have to do.
 
-A run goes where it ends first among the places of its mode. What a GPU lacks for it loads one after the other, from the
+A run goes where it ends first. What a GPU lacks for it loads one after the other, from the
 start of its last run on if all has room beside what that run uses, else from its end on. To make room those models
 leave that nothing uses any more and that the order asks for last.
 
@@ -18,7 +18,7 @@ from truenorth.solvers.search.gangs_kernel import FAR, TaskTables, before, cost_
 
 
 class LoadTables(NamedTuple):
-    """What runs take, in each of their modes: sets of places.
+    """What runs take at each of their places.
 
     Attributes
     ----------
@@ -26,10 +26,9 @@ class LoadTables(NamedTuple):
         What they wait for, and what they cost.
     template
         Per task. Shape [tasks].
-    option_from, option_to
-        Of a mode: its places, among the options. Shape [modes].
-    option_place, option_run, option_split
-        A place; run time there, and 1 if models are split over it. Shape [options].
+    option_from, option_place, option_run, option_split
+        Of a template: its first entry in the places where it can run; there run time, and 1 if its models are split
+        over them. Shape [templates + 1]; [options].
     need_from, need, memory
         Of a template: its first entry in the models that it needs; what it holds. Shape [templates + 1]; [needs];
         [templates].
@@ -46,7 +45,6 @@ class LoadTables(NamedTuple):
     tasks: TaskTables
     template: Ints
     option_from: Ints
-    option_to: Ints
     option_place: Ints
     option_run: Ints
     option_split: Ints
@@ -70,7 +68,7 @@ class LoadPlan(NamedTuple):
     Attributes
     ----------
     order, mode
-        The tasks; per task the mode in which it runs. Shape [tasks].
+        The tasks; per task nothing, since none has a choice. Shape [tasks].
     start, end, option
         Per task. The end is -1 as long as it has no place. Shape [tasks].
     begun, free, held, loading
@@ -271,12 +269,12 @@ def _put(tables: LoadTables, plan: LoadPlan, task: int, option: int) -> None:
 
 @kernel
 def _place(tables: LoadTables, plan: LoadPlan, task: int) -> None:
-    """Put a run where it ends first among the places of its mode."""
-    template, mode, found, least = tables.template[task], plan.mode[task], -1, FAR
+    """Put a run where it ends first."""
+    template, found, least = tables.template[task], -1, FAR
     first, beyond = tables.need_from[template], tables.need_from[template + 1]
     for need in range(first, beyond):
         plan.wanted[tables.need[need]] = 1
-    for option in range(tables.option_from[mode], tables.option_to[mode]):
+    for option in range(tables.option_from[template], tables.option_from[template + 1]):
         end = _start_at(tables, plan, task, option) + tables.option_run[option]
         if end < least:
             found, least = option, end
@@ -317,7 +315,7 @@ def decode(tables: LoadTables, plan: LoadPlan) -> float:
     Invariant: the plan keeps every rule.
     Because: loads begin when the last run of their GPUs has begun, or later, and all that it uses has room beside them;
         the run starts when its GPUs, models and inputs are there, and all that it does not need can leave by then.
-    Cost: tasks x places of their modes x GPUs of these x models.
+    Cost: tasks x places x GPUs of each x models.
     If wrong: loud; the checker sees every plan.
     """
     _begin(tables, plan)

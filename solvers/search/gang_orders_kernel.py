@@ -16,12 +16,17 @@ _NEAR = 16
 
 
 @kernel
-def decode(tables: Any, away: Away | None, plan: Any) -> float:
-    """Plan the runs in their order; return what the plan costs. Those that need models do so where nothing is away."""
-    # Compiled for tables and plans of either sort, of which only one branch is left.
-    if away is None:
-        return gang_loads_kernel.decode(tables, plan)
-    return gangs_kernel.decode(tables, away, plan)
+def decode(tables: Any, away: Away | None, loads: LoadTables | None, plan: Any) -> float:
+    """Plan the runs in their order; return what the plan costs: with `loads`, the tables, where runs need models.
+
+    Else `away` is given. What is None is left out of what is compiled, and the plan is of the sort that is left.
+    """
+    cost = 0.0
+    if loads is not None:
+        cost = gang_loads_kernel.decode(loads, plan)
+    if away is not None:
+        cost = gangs_kernel.decode(tables, away, plan)
+    return cost
 
 
 @inlined
@@ -48,6 +53,7 @@ def _other_mode(tasks: TaskTables, mode: Ints, task: int, random: RandomState) -
 def anneal(
     tables: GangTables | LoadTables,
     away: Away | None,
+    loads: LoadTables | None,
     plan: GangPlan | LoadPlan,
     best: Ints,
     best_mode: Ints,
@@ -79,7 +85,7 @@ def anneal(
             if source == target:
                 continue
             _shift(plan.order, source, target)
-        cost = decode(tables, away, plan)
+        cost = decode(tables, away, loads, plan)
         if cost <= plan.cost[0] - temperature * log(random_unit(random)):
             plan.cost[0] = cost
             if cost < least:

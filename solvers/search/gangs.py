@@ -61,18 +61,19 @@ class _Prepared(NamedTuple):
 class Orders(Generic[Tables, Plan]):
     """The orders of a window: what its runs take, when servers are away, and how an order becomes a plan.
 
-    `timeline` returns None where some run has no place.
+    Where runs need models `loads` are the tables once more; `timeline` returns None where some run has no place.
     """
 
     tables: Tables
     away: Away | None
+    loads: LoadTables | None
     new_plan: Callable[[Ints, Ints], Plan]
     timeline: Callable[[Plan], Timeline | None]
 
     def decoded(self, order: Ints, mode: Ints) -> Plan:
         """Return the plan of an order and modes."""
         plan = self.new_plan(order, mode)
-        plan.cost[0] = decode(self.tables, self.away, plan)
+        plan.cost[0] = decode(self.tables, self.away, self.loads, plan)
         return plan
 
     def offer(self, search: Search, order: Ints, mode: Ints, origin: PlanOrigin = PlanOrigin.START) -> None:
@@ -166,7 +167,7 @@ def plan_anew(
     best, best_mode, share = plan.order.copy(), plan.mode.copy(), plan.cost[0] / len(search.instance.jobs)
     for part in range(_STEPS):
         temperature = max(share * _WARM * (_COLD / _WARM) ** (part / _STEPS), 1e-300)
-        anneal(tables, prepared.away, plan, best, best_mode, random, moves // _STEPS, temperature)
+        anneal(tables, prepared.away, None, plan, best, best_mode, random, moves // _STEPS, temperature)
     plan = anew.decoded(best, best_mode)
     runs = zip(plan.start.tolist(), _among(prepared, plan), strict=True)
     return [PlannedRun(start_us, *among) for start_us, among in runs]
@@ -244,8 +245,8 @@ class _Walk(Generic[Tables, Plan]):
             passed = clock.passed if iterations is None else done / iterations
             temperature = max(share * _HOT * (_COLD / _HOT) ** passed, 1e-300)
             before_s, best = clock.elapsed_s, (self._best, self._best_mode)
-            tables, away = self._orders.tables, self._orders.away
-            least = anneal(tables, away, self._plan, *best, self._random, moves, temperature)
+            tables = self._orders.tables, self._orders.away, self._orders.loads
+            least = anneal(*tables, self._plan, *best, self._random, moves, temperature)
             clock.count(moves)
             done += moves
             if iterations is None:
@@ -392,7 +393,7 @@ def _modes(instance: Instance) -> tuple[Ints, Ints]:
 
 def _orders(instance: Instance, prepared: _Prepared) -> Orders[GangTables, GangPlan]:
     new_plan, timeline = partial(_new_plan, instance, prepared), partial(_timeline, instance, prepared)
-    return Orders(prepared.tables, prepared.away, new_plan, timeline)
+    return Orders(prepared.tables, prepared.away, None, new_plan, timeline)
 
 
 def _new_plan(instance: Instance, prepared: _Prepared, order: Ints, mode: Ints) -> GangPlan:
