@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from truenorth.models.features import LOADED, missing
+from truenorth.models.features import LOADED, Feature, missing
 from truenorth.models.formulations.normal_form import Chain, normal_form
 from truenorth.models.instance import NONE, Instance, Ints
 from truenorth.models.objective import Objective
@@ -19,7 +19,7 @@ from truenorth.solvers.result import Search
 from truenorth.solvers.search.gang_loads_kernel import LoadPlan, LoadTables
 from truenorth.solvers.search.gangs import METHOD, Orders, by_start, first_orders, task_tables, walk
 
-SUPPORTS = LOADED
+SUPPORTS = LOADED - {Feature.ABSENCES}
 
 _MOST_TASKS, _MOST_LOOKS = 20_000, 20_000_000
 """Larger windows keep the plans that they begin with: tasks, and tasks times GPUs of places where they can run."""
