@@ -2,11 +2,11 @@
 
 Plans come from annealing over orders, small windows from CP-SAT, too; bounds are of prices, of the torn twin, and of
 CP-SAT.
-Where runs need models annealing knows nothing of them: plans are those that the search begins with, and CP-SAT's.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ from truenorth.models.torn import priced_window, torn
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.budget import Budget, Method
 from truenorth.solvers.result import Search
-from truenorth.solvers.search import gangs as orders
+from truenorth.solvers.search import gang_loads, gangs
 from truenorth.solvers.side_by_side import raise_bound
 from truenorth.solvers.trust import CP_SAT
 
@@ -29,8 +29,11 @@ if TYPE_CHECKING:
     from truenorth.solvers.bounds.lagrangian.improve import Priced
 
 SUPPORTS = formulations.SUPPORTS
-_MOST_PAIRS = 200_000
-"""CP-SAT is asked about windows with no more pairs of uses of a model."""
+_MOST_PAIRS, _PAIRS_PER_S = 200_000, 400
+"""CP-SAT is asked about windows with no more pairs of uses of a model; beside annealing, per second that is left.
+
+It takes 0.1 to 0.5 ms to formulate one, and plans of windows with more of them than it has time for are annealing's.
+"""
 
 
 def refuse(instance: Instance, method: Method = Method.AUTO) -> None:
@@ -52,17 +55,17 @@ def improve(search: Search, budget: Budget) -> tuple[tuple[Fraction, str], Price
     """Look for plans and proofs; return the best bounds of a formula and of prices: those of the torn twin."""
     instance, shares, counted = search.instance, search.tuning, budget.iterations is not None
     twin, loaded = torn(instance), any(instance.needs)
-    if not loaded:
-        orders.begin(search)
+    orders = gang_loads if loaded else gangs
+    orders.begin(search)
     formula = closed_form.best(twin, search.objective, lambda: shares.formulas_share * search.clock.left_s)
     search.offer_bound(*formula)
-    if loaded:
-        return formula, None if counted else _prove_and_bound(search, twin, budget)
     if counted:
         orders.improve(search, budget.seed, budget.workers, budget.iterations)
         return formula, None
+    pairs = pairs_of(instance) if loaded else 0
     if budget.method is Method.CP_SAT:
-        _prove(search.in_ticks(), budget)
+        if pairs <= _MOST_PAIRS:
+            _prove(search.in_ticks(), budget)
         return formula, None
     if budget.method is Method.MILP:
         from truenorth.solvers.exact import milp
@@ -70,53 +73,36 @@ def improve(search: Search, budget: Budget) -> tuple[tuple[Fraction, str], Price
         milp.improve(search.in_ticks(), budget.workers, budget.seed)
         return formula, None
     exact = budget.method is Method.AUTO and instance.n_tasks <= shares.exact_tasks
-    if exact:
+    exact = exact and pairs <= min(_MOST_PAIRS, _PAIRS_PER_S * search.clock.left_s)
+    if exact and not search.proved:
         _prove(search.part(shares.gangs_exact_share * search.clock.left_s).in_ticks(), budget)
     if search.proved:
         return formula, None
     left_s = search.clock.left_s * (shares.gangs_exact_share if exact else 1.0)
-    priced = _anneal_and_bound(search.part(left_s), priced_window(instance), budget)
+    priced = _anneal_and_bound(search.part(left_s), priced_window(instance), budget, orders.improve)
     # What was left open by then has another turn, from a better plan.
     if exact and not search.proved:
         _prove(search.in_ticks(), budget)
     return formula, priced
 
 
-def _prove_and_bound(search: Search, twin: Instance, budget: Budget) -> Priced | None:
-    """Put a window in which runs need models to CP-SAT where it is small, and raise the bound of its torn twin."""
-    exact = budget.method in (Method.AUTO, Method.CP_SAT) and pairs_of(search.instance) <= _MOST_PAIRS
-    exact = exact and (budget.method is Method.CP_SAT or search.instance.n_tasks <= search.tuning.exact_tasks)
-    if exact and not search.proved:
-        _prove(search.part(search.tuning.gangs_exact_share * search.clock.left_s).in_ticks(), budget)
-    if search.proved or budget.method is Method.CP_SAT:
-        return None
-    share = search.tuning.gangs_prices_share if exact else 1.0
-    alone = Search(twin, search.objective, search.clock.child(share * search.clock.left_s), tuning=search.tuning)
-    priced = raise_bound(alone)
-    if priced is not None:
-        from truenorth.solvers.bounds.lagrangian.improve import METHOD
-
-        search.offer_bound(priced.bound, METHOD)
-    if exact and not search.proved:
-        _prove(search.in_ticks(), budget)
-    return priced
-
-
-def _anneal_and_bound(search: Search, window: Instance, budget: Budget) -> Priced | None:
+def _anneal_and_bound(
+    search: Search, window: Instance, budget: Budget, improve_orders: Callable[[Search, int, int], None]
+) -> Priced | None:
     """Anneal with all workers but one, which first raises the bound of a window and then anneals, too."""
     meanwhile = search.part(search.tuning.gangs_prices_share * search.clock.left_s)
     alone = Search(window, search.objective, meanwhile.clock.child(), tuning=search.tuning)
     with ThreadPoolExecutor(1) as pool:
         bounding = pool.submit(raise_bound, alone)
         if budget.workers > 1:
-            orders.improve(meanwhile, budget.seed, budget.workers - 1)
+            improve_orders(meanwhile, budget.seed, budget.workers - 1)
         priced = bounding.result()
     if priced is not None:
         from truenorth.solvers.bounds.lagrangian.improve import METHOD
 
         search.offer_bound(priced.bound, METHOD)
     if not search.proved:
-        orders.improve(search, budget.seed + budget.workers, budget.workers)
+        improve_orders(search, budget.seed + budget.workers, budget.workers)
     return priced
 
 

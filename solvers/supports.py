@@ -14,13 +14,14 @@ def supports() -> Mapping[str, Features]:
     from truenorth.solvers.bounds import closed_form, part_sums, refutation
     from truenorth.solvers.bounds.lagrangian import improve as lagrangian
     from truenorth.solvers.exact import arc_flow, consecutive, exhaustive, start_orders
-    from truenorth.solvers.search import beam, decoder, queues
+    from truenorth.solvers.search import beam, decoder, gang_loads, queues
     from truenorth.solvers.search import gangs as orders
 
     return {
         "local search": decoder.SUPPORTS,
         "local search for requests": queues.SUPPORTS,
         "local search for several GPUs": orders.SUPPORTS,
+        "local search for several GPUs with models": gang_loads.SUPPORTS,
         "beams": beam.SUPPORTS,
         "CP-SAT": cp_sat.SUPPORTS,
         "CP-SAT for several GPUs": gangs.SUPPORTS,

@@ -30,7 +30,7 @@ from truenorth.solvers.exact.start_orders import Programme
 from truenorth.solvers.exact.start_orders_tables import ComputeRate, tabulate
 from truenorth.solvers.first_use import mark_complete
 from truenorth.solvers.result import Search
-from truenorth.solvers.search import beam, gangs, queues
+from truenorth.solvers.search import beam, gang_loads, gangs, queues
 from truenorth.solvers.search.annealing import improve
 from truenorth.solvers.search.decoder import Decoder
 
@@ -97,10 +97,13 @@ def _compile_queues() -> None:
 
 def _compile_gangs() -> None:
     gpus = tuple(GPU(f"s0/g{place}", 0, "any", 1, Fraction(1)) for place in range(2))
-    jobs = tuple(Job(Workflow(str(size), (Task("run", {"any": 1}, gpus=size),)), 0) for size in (1, 2))
-    search = Search(Instance(Cluster(gpus, Network(Link(), Link())), (), jobs), Objective.MEAN_LATENCY, 600.0)
-    gangs.begin(search)
-    gangs.improve(search, 0, 1, iterations=2)
+    for orders, models in ((gangs, ()), (gang_loads, (MLModel("m", 1),))):
+        needs = tuple(model.name for model in models)
+        jobs = tuple(Job(Workflow(str(size), (Task("run", {"any": 1}, needs, gpus=size),)), 0) for size in (1, 2))
+        window = Instance(Cluster(gpus, Network(Link(), Link())), models, jobs)
+        search = Search(window, Objective.MEAN_LATENCY, 600.0)
+        orders.begin(search)
+        orders.improve(search, 0, 1, iterations=2)
 
 
 _COMPILE = {

@@ -5,10 +5,12 @@ Beside the order, over the mode of each task that runs on one of several numbers
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from math import inf
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +21,12 @@ from truenorth.models.formulations.windows import horizon_us
 from truenorth.models.instance import NEVER, NONE, Instance, Ints
 from truenorth.models.objective import Charges, Objective, Term, charges
 from truenorth.models.timeline import Timeline
-from truenorth.solvers.compiled import RandomState, random_state
+from truenorth.solvers.compiled import Floats, RandomState, random_state
 from truenorth.solvers.incumbents import PlanOrigin
 from truenorth.solvers.result import Search
-from truenorth.solvers.search.gangs_kernel import FAR, Away, GangPlan, GangTables, anneal, decode
+from truenorth.solvers.search.gang_loads_kernel import LoadPlan, LoadTables
+from truenorth.solvers.search.gang_orders_kernel import anneal, decode
+from truenorth.solvers.search.gangs_kernel import FAR, Away, GangPlan, GangTables, TaskTables
 
 SUPPORTS = MOLDABLE
 METHOD = "search"
@@ -41,6 +45,10 @@ _WIDEST = 62
 """Sets of GPUs of a server fit a word."""
 
 
+Tables = TypeVar("Tables", GangTables, LoadTables)
+Plan = TypeVar("Plan", GangPlan, LoadPlan)
+
+
 class _Prepared(NamedTuple):
     """The GPUs of each server, what runs take of them, and when they are away."""
 
@@ -49,36 +57,77 @@ class _Prepared(NamedTuple):
     away: Away
 
 
-def improve(search: Search, seed: int, workers: int, iterations: int | None = None) -> None:
-    """Offer ever better plans until the time, or the number of moves, is used up, from the best one so far on."""
-    prepared = _prepare(search)
-    if prepared is None:
-        return
-    first = _first(search, prepared.tables)
-    walks = [_Walk(search, prepared, first, seed + number) for number in range(workers)]
-    walks[0].offer(PlanOrigin.START)
+@dataclass(frozen=True)
+class Orders(Generic[Tables, Plan]):
+    """The orders of a window: what its runs take, when servers are away, and how an order becomes a plan.
+
+    Where runs need models `loads` are the tables once more; `timeline` returns None where some run has no place.
+    """
+
+    tables: Tables
+    away: Away | None
+    loads: LoadTables | None
+    new_plan: Callable[[Ints, Ints], Plan]
+    timeline: Callable[[Plan], Timeline | None]
+
+    def decoded(self, order: Ints, mode: Ints) -> Plan:
+        """Return the plan of an order and modes."""
+        plan = self.new_plan(order, mode)
+        plan.cost[0] = decode(self.tables, self.away, self.loads, plan)
+        return plan
+
+    def offer(self, search: Search, order: Ints, mode: Ints, origin: PlanOrigin = PlanOrigin.START) -> None:
+        """Offer the plan of an order and modes, if every run has a place."""
+        timeline = self.timeline(self.decoded(order, mode))
+        if timeline is not None:
+            search.offer(timeline, origin)
+
+
+def first_orders(tasks: TaskTables, run: Floats, area: Floats) -> list[Ints]:
+    """Return some orders: by release, by run time, by GPU-time, each over the weight of its job."""
+    worth = np.maximum(tasks.weight[tasks.job], 1e-200)
+    keys = (tasks.release, run / worth, area / worth, -area)
+    return [np.lexsort((tasks.release, key)).astype(np.int64) for key in keys]
+
+
+def walk(
+    search: Search,
+    orders: Orders[Tables, Plan],
+    first: tuple[Ints, Ints],
+    seed: int,
+    workers: int,
+    iterations: int | None,
+) -> None:
+    """Offer ever better plans until the time, or the number of moves, is used up, from an order and modes on."""
+    walks = [_Walk(search, orders, first, seed + number) for number in range(workers)]
+    orders.offer(search, *first)
     with ThreadPoolExecutor(workers) as pool:
         moves = None if iterations is None else -(-iterations // workers)
         for walking in [pool.submit(walk.anneal, moves) for walk in walks]:
             walking.result()
 
 
+def improve(search: Search, seed: int, workers: int, iterations: int | None = None) -> None:
+    """Offer ever better plans until the time, or the number of moves, is used up, from the best one so far on."""
+    prepared = _prepare(search)
+    if prepared is not None:
+        walk(search, _orders(search.instance, prepared), _first(search, prepared.tables), seed, workers, iterations)
+
+
 def begin(search: Search) -> None:
-    """Offer the plans of some orders: by release, by run time, by GPU-time, each over the weight of its job.
+    """Offer the plans of some orders.
 
     What may choose takes the fastest of its modes that take at most so many times its least GPU-time, from few to any.
     """
     prepared = _prepare(search)
     if prepared is None:
         return
-    tables = prepared.tables
+    tables, orders = prepared.tables, _orders(search.instance, prepared)
     run_us = _run_us(tables)
-    worth = np.maximum(tables.weight[tables.job], 1e-200)
-    for mode in [_fastest(tables, run_us, most) for most in (_SPENT if tables.choosers.size else _SPENT[-1:])]:
-        run, size = run_us[mode].astype(np.float64), tables.size[mode]
-        for key in (tables.release, run / worth, run * size / worth, -run * size):
-            order = np.lexsort((tables.release, key)).astype(np.int64)
-            _offer(search, prepared, order, mode, PlanOrigin.START)
+    for mode in [_fastest(tables, run_us, most) for most in (_SPENT if tables.tasks.choosers.size else _SPENT[-1:])]:
+        run = run_us[mode].astype(np.float64)
+        for order in first_orders(tables.tasks, run, run * tables.size[mode]):
+            orders.offer(search, order, mode)
 
 
 class PlannedRun(NamedTuple):
@@ -108,37 +157,27 @@ def plan_anew(
     prepared = _prepare(search)
     if prepared is None:
         return None
-    tables = prepared.tables._replace(release=np.maximum(prepared.tables.release, now_us))
+    tasks = prepared.tables.tasks
+    tables = prepared.tables._replace(tasks=tasks._replace(release=np.maximum(tasks.release, now_us)))
     rows = _rows(_busy(search.instance, prepared.servers, busy_us, now_us))
     prepared = _Prepared(prepared.servers, tables, Away(*rows, prepared.away.left_out))
+    anew = _orders(search.instance, prepared)
     mode = _fastest(tables, _run_us(tables), inf)
-    plans = [_new_plan(search.instance, prepared, order, mode) for order in orders]
-    for plan in plans:
-        plan.cost[0] = decode(tables, prepared.away, plan)
-    plan = min(plans, key=lambda plan: float(plan.cost[0]))
+    plan = min((anew.decoded(order, mode) for order in orders), key=lambda plan: float(plan.cost[0]))
     best, best_mode, share = plan.order.copy(), plan.mode.copy(), plan.cost[0] / len(search.instance.jobs)
     for part in range(_STEPS):
         temperature = max(share * _WARM * (_COLD / _WARM) ** (part / _STEPS), 1e-300)
-        anneal(tables, prepared.away, plan, best, best_mode, random, moves // _STEPS, temperature)
-    plan = _new_plan(search.instance, prepared, best, best_mode)
-    decode(tables, prepared.away, plan)
+        anneal(tables, prepared.away, None, plan, best, best_mode, random, moves // _STEPS, temperature)
+    plan = anew.decoded(best, best_mode)
     runs = zip(plan.start.tolist(), _among(prepared, plan), strict=True)
     return [PlannedRun(start_us, *among) for start_us, among in runs]
-
-
-def _offer(search: Search, prepared: _Prepared, order: Ints, mode: Ints, origin: PlanOrigin) -> None:
-    """Offer the plan of an order, and of modes, if every run has a place."""
-    plan = _new_plan(search.instance, prepared, order, mode)
-    decode(prepared.tables, prepared.away, plan)
-    if (plan.start < FAR).all():
-        search.offer(_timeline(search.instance, prepared, plan), origin)
 
 
 def _first(search: Search, tables: GangTables) -> tuple[Ints, Ints]:
     """Return an order and modes to begin with: those of the best plan, without one by release, each in its fastest."""
     if search.timeline is not None:
-        return _by_start(search.timeline), _modes_of(search.instance, tables, search.timeline)
-    return np.argsort(tables.release, kind="stable").astype(np.int64), _fastest(tables, _run_us(tables), inf)
+        return by_start(search.timeline), _modes_of(search.instance, tables, search.timeline)
+    return np.argsort(tables.tasks.release, kind="stable").astype(np.int64), _fastest(tables, _run_us(tables), inf)
 
 
 def _run_us(tables: GangTables) -> Ints:
@@ -163,38 +202,36 @@ def _prepare(search: Search) -> _Prepared | None:
     return _Prepared(gpus, tables, _away(instance, search.objective, gpus))
 
 
-def _by_start(timeline: Timeline) -> Ints:
+def by_start(timeline: Timeline) -> Ints:
+    """Return the tasks of a plan in the order in which they start."""
     return np.lexsort((timeline.end_us, timeline.start_us)).astype(np.int64)
 
 
 def _modes_of(instance: Instance, tables: GangTables, timeline: Timeline) -> Ints:
     """Return the mode of each task in a plan: that of as many GPUs as its place has."""
     taken = [len(instance.places.gpus[place]) for place in timeline.place.tolist()]
-    modes = zip(tables.mode_from.tolist(), tables.mode_to.tolist(), taken, strict=True)
+    modes = zip(tables.tasks.mode_from.tolist(), tables.tasks.mode_to.tolist(), taken, strict=True)
     return np.array([one + np.searchsorted(tables.size[one:end], gpus) for one, end, gpus in modes], np.int64)
 
 
 def _fastest(tables: GangTables, run_us: Ints, most: float) -> Ints:
     """Return the fastest mode of each task, of those that take at most so many times its least GPU-time."""
     area, fastest = run_us * tables.size, []
-    for one, end in zip(tables.mode_from.tolist(), tables.mode_to.tolist(), strict=True):
+    for one, end in zip(tables.tasks.mode_from.tolist(), tables.tasks.mode_to.tolist(), strict=True):
         spent, took = area[one:end], run_us[one:end]
         fastest.append(one + int(np.where(spent <= most * spent.min(), took, FAR).argmin()))
     return np.array(fastest, np.int64)
 
 
-class _Walk:
+class _Walk(Generic[Tables, Plan]):
     """One annealing, from an order and modes on."""
 
-    def __init__(self, search: Search, prepared: _Prepared, first: tuple[Ints, Ints], seed: int) -> None:
-        self._search, self._prepared, self._random = search, prepared, random_state(seed)
-        self._plan, self._best = _new_plan(search.instance, prepared, *first), first[0].copy()
-        self._best_mode = first[1].copy()
-        self._plan.cost[0] = self._least = decode(prepared.tables, prepared.away, self._plan)
-
-    def offer(self, origin: PlanOrigin = PlanOrigin.SEARCH) -> None:
-        """Offer the plan of the best order."""
-        _offer(self._search, self._prepared, self._best, self._best_mode, origin)
+    def __init__(self, search: Search, orders: Orders[Tables, Plan], first: tuple[Ints, Ints], seed: int) -> None:
+        self._search, self._random = search, random_state(seed)
+        self._orders: Orders[Tables, Plan] = orders
+        self._plan: Plan = orders.decoded(*first)
+        self._best, self._best_mode = first[0].copy(), first[1].copy()
+        self._least = float(self._plan.cost[0])
 
     def anneal(self, iterations: int | None) -> None:
         """Try moves, ever cooler, and offer what is better than all before, at the end of a slice."""
@@ -208,9 +245,8 @@ class _Walk:
             passed = clock.passed if iterations is None else done / iterations
             temperature = max(share * _HOT * (_COLD / _HOT) ** passed, 1e-300)
             before_s, best = clock.elapsed_s, (self._best, self._best_mode)
-            least = anneal(
-                self._prepared.tables, self._prepared.away, self._plan, *best, self._random, moves, temperature
-            )
+            tables = self._orders.tables, self._orders.away, self._orders.loads
+            least = anneal(*tables, self._plan, *best, self._random, moves, temperature)
             clock.count(moves)
             done += moves
             if iterations is None:
@@ -218,18 +254,17 @@ class _Walk:
                 moves = max(1, min(2 * moves, int(moves * _SLICE_S / took_s)))
             if least < self._least:
                 self._least = least
-                self.offer()
+                self._orders.offer(search, *best, PlanOrigin.SEARCH)
 
 
 def _tabulate(instance: Instance, objective: Objective, servers: Sequence[tuple[int, ...]]) -> GangTables | None:
     """Return what runs take; None if groups of servers for as many GPUs differ in size, or in what runs how fast."""
-    charged, template = charges(objective, instance), instance.task_template
+    template = instance.task_template
     position = {gpu: number for number, gpus in enumerate(servers) for gpu in gpus}
     mode_template, mode_size = _modes(instance)
     inside = np.full((len(mode_size), len(servers)), NEVER, np.int64)
     wide_run = np.full(len(mode_size), NEVER, np.int64)
-    source, target, edge = instance.edges()
-    of_server = instance.gpu_class[[gpus[0] for gpus in servers]]
+    linked, of_server = len(instance.edges()[0]) > 0, instance.gpu_class[[gpus[0] for gpus in servers]]
     groups: dict[int, list[int]] = {}
     spans: dict[int, int] = {}
     # Places of one class are many, and alike.
@@ -246,7 +281,7 @@ def _tabulate(instance: Instance, objective: Objective, servers: Sequence[tuple[
         span = last - first + 1
         alike = spans.setdefault(len(gpus), span) == span
         # How far it is to a group is asked of its first server.
-        alike &= not len(edge) or len(set(of_server[first : last + 1].tolist())) == 1
+        alike &= not linked or len(set(of_server[first : last + 1].tolist())) == 1
         if not alike or (row[wide] == NEVER).any() or (len(gpus) in groups and (wide_run[wide] != row[wide]).any()):
             return None
         groups.setdefault(len(gpus), []).append(first)
@@ -258,17 +293,10 @@ def _tabulate(instance: Instance, objective: Objective, servers: Sequence[tuple[
     sort_of = np.array([sorts.index(size) if size in groups else NEVER for size in mode_size.tolist()])
     mode_from, mode_to = (np.searchsorted(mode_template, template, side=side) for side in ("left", "right"))
     by_number = {int(instance.gpu_server[gpus[0]]): number for number, gpus in enumerate(servers)}
-    given_us = instance.input_us[template]
-    at_server = np.array([by_number.get(server, NONE) for server in instance.job_ingress.tolist()], np.int64)
-    ingress = np.where(given_us > 0, at_server[instance.task_job], NONE)
-    weights = np.array([float(weight) for weight in charged.job_weights], np.float64)
-    flags = (instance.cluster.places == "any", charged.term is Term.LATE, charged.is_sum)
+    tasks = task_tables(instance, objective, mode_from.astype(np.int64), mode_to.astype(np.int64), by_number)
+    fed = (np.diff(tasks.source_from) > 0) | (tasks.ingress >= 0)
     return GangTables(
-        instance.task_job,
-        instance.job_release_us[instance.task_job],
-        mode_from.astype(np.int64),
-        mode_to.astype(np.int64),
-        np.flatnonzero(mode_to - mode_from > 1).astype(np.int64),
+        tasks,
         mode_size,
         inside,
         wide_run,
@@ -278,17 +306,34 @@ def _tabulate(instance: Instance, objective: Objective, servers: Sequence[tuple[
         np.array([first for size in sorts for first in groups[size]], np.int64),
         np.array([len(gpus) for gpus in servers], np.int64),
         of_server,
-        ((np.bincount(target, minlength=instance.n_tasks) > 0) | (ingress >= 0)).astype(np.int64),
+        fed.astype(np.int64),
+        np.array([int(instance.cluster.places == "any")]),
+    )
+
+
+def task_tables(
+    instance: Instance, objective: Objective, mode_from: Ints, mode_to: Ints, number_of: Mapping[int, int]
+) -> TaskTables:
+    """Return what orders know of tasks, given the modes of each, and how the servers are numbered."""
+    charged, given_us = charges(objective, instance), instance.input_us[instance.task_template]
+    source, target, edge = instance.edges()
+    at_server = np.array([number_of.get(server, NONE) for server in instance.job_ingress.tolist()], np.int64)
+    return TaskTables(
+        instance.task_job,
+        instance.job_release_us[instance.task_job],
+        mode_from,
+        mode_to,
+        np.flatnonzero(mode_to - mode_from > 1).astype(np.int64),
         np.searchsorted(target, np.arange(instance.n_tasks + 1)).astype(np.int64),
         source,
         edge,
         instance.transfer_us,
         instance.delay_us,
-        ingress,
+        np.where(given_us > 0, at_server[instance.task_job], NONE),
         given_us,
-        weights,
+        np.array([float(weight) for weight in charged.job_weights], np.float64),
         charged.due_us.astype(np.int64),
-        *(np.array([int(flag)], np.int64) for flag in flags),
+        *(np.array([int(flag)], np.int64) for flag in (charged.term is Term.LATE, charged.is_sum)),
     )
 
 
@@ -346,6 +391,11 @@ def _modes(instance: Instance) -> tuple[Ints, Ints]:
     return template, np.concatenate(found)
 
 
+def _orders(instance: Instance, prepared: _Prepared) -> Orders[GangTables, GangPlan]:
+    new_plan, timeline = partial(_new_plan, instance, prepared), partial(_timeline, instance, prepared)
+    return Orders(prepared.tables, prepared.away, None, new_plan, timeline)
+
+
 def _new_plan(instance: Instance, prepared: _Prepared, order: Ints, mode: Ints) -> GangPlan:
     n, instants = instance.n_tasks, 2 * instance.n_tasks + 1 + prepared.away.instant.shape[1]
     start, end, server, taken = (np.zeros(n, np.int64) for _ in range(4))
@@ -356,8 +406,10 @@ def _new_plan(instance: Instance, prepared: _Prepared, order: Ints, mode: Ints) 
     return GangPlan(order.copy(), mode.copy(), start, end, server, taken, *shaped)
 
 
-def _timeline(instance: Instance, prepared: _Prepared, plan: GangPlan) -> Timeline:
-    """Return a plan in which every run has a place."""
+def _timeline(instance: Instance, prepared: _Prepared, plan: GangPlan) -> Timeline | None:
+    """Return a plan; None if some run has no place."""
+    if (plan.start == FAR).any():
+        return None
     place = instance.places.settle(plan.start, plan.end, _among(prepared, plan))
     return Timeline(place, plan.start, plan.end, ())
 

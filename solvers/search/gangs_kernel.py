@@ -13,28 +13,63 @@ Cost: a plan takes runs x servers x instants.
 
 from __future__ import annotations
 
-from math import log
 from typing import NamedTuple
 
 from truenorth.models.instance import Ints
-from truenorth.solvers.compiled import Floats, RandomState, inlined, kernel, random_below, random_unit
+from truenorth.solvers.compiled import Floats, kernel
 
 FAR = 1 << 60
-_NEAR = 16
-"""Half of the moves go so many places at most, the others anywhere."""
 
 
-class GangTables(NamedTuple):
-    """What runs take, in each of their modes.
+class TaskTables(NamedTuple):
+    """What any order of tasks knows of them.
 
     Attributes
     ----------
     job, release
         Per task. Shape [tasks].
     mode_from, mode_to
-        Per task: its modes, each a number of GPUs. Shape [tasks].
+        Per task: its modes, between which an order chooses. Shape [tasks].
     choosers
         Tasks of several modes.
+    source_from, source, source_edge
+        Per task: its first entry in the tasks that it waits for, and in the edges from them. Shape [tasks + 1]; [arcs].
+    transfer, delay
+        Of an edge: how long its output takes by classes of GPUs, and 1 for the same server; what passes before.
+        Shape [edges, classes, classes, 2]; [edges].
+    ingress, input
+        Per task: the server where its input bytes lie, -1 for all; how long they take to others. Shape [tasks].
+    weight, due
+        Per job: what a microsecond beyond its due time costs. Shape [jobs].
+    late, is_sum
+        1 if only lateness counts, if costs add up. Shape [1] each.
+    """
+
+    job: Ints
+    release: Ints
+    mode_from: Ints
+    mode_to: Ints
+    choosers: Ints
+    source_from: Ints
+    source: Ints
+    source_edge: Ints
+    transfer: Ints
+    delay: Ints
+    ingress: Ints
+    input: Ints
+    weight: Floats
+    due: Ints
+    late: Ints
+    is_sum: Ints
+
+
+class GangTables(NamedTuple):
+    """What runs take, in each of their modes: numbers of GPUs.
+
+    Attributes
+    ----------
+    tasks
+        What they wait for, and what they cost.
     size
         GPUs of a mode. Shape [modes].
     run
@@ -49,24 +84,11 @@ class GangTables(NamedTuple):
         GPUs of each server, and their class. Shape [servers].
     fed
         Per task: whether something has to arrive before it starts. Shape [tasks].
-    source_from, source, source_edge
-        Per task: its first entry in the tasks that it waits for, and in the edges from them. Shape [tasks + 1]; [arcs].
-    transfer, delay
-        Of an edge: how long its output takes by classes of GPUs, and 1 for the same server; what passes before.
-        Shape [edges, classes, classes, 2]; [edges].
-    ingress, input
-        Per task: the server where its input bytes lie, -1 for all; how long they take to others. Shape [tasks].
-    weight, due
-        Per job: what a microsecond beyond its due time costs. Shape [jobs].
-    any_gpus, late, is_sum
-        1 if runs take any GPUs of a server, if only lateness counts, if costs add up. Shape [1] each.
+    any_gpus
+        1 if runs take any GPUs of a server. Shape [1].
     """
 
-    job: Ints
-    release: Ints
-    mode_from: Ints
-    mode_to: Ints
-    choosers: Ints
+    tasks: TaskTables
     size: Ints
     run: Ints
     wide_run: Ints
@@ -77,18 +99,7 @@ class GangTables(NamedTuple):
     held: Ints
     server_class: Ints
     fed: Ints
-    source_from: Ints
-    source: Ints
-    source_edge: Ints
-    transfer: Ints
-    delay: Ints
-    ingress: Ints
-    input: Ints
-    weight: Floats
-    due: Ints
     any_gpus: Ints
-    late: Ints
-    is_sum: Ints
 
 
 class Away(NamedTuple):
@@ -220,11 +231,12 @@ def _occupy(plan: GangPlan, server: int, start: int, end: int, taken: int) -> No
 @kernel
 def _arrival(tables: GangTables, plan: GangPlan, task: int, first: int, count: int) -> int:
     """Return when a run is released and its inputs are there, at a server, or at a group of so many from it on."""
-    latest = tables.release[task]
-    if not first <= tables.ingress[task] < first + count and tables.ingress[task] >= 0:
-        latest += tables.input[task]
-    for at in range(tables.source_from[task], tables.source_from[task + 1]):
-        other, edge, near = tables.source[at], tables.source_edge[at], 0
+    tasks = tables.tasks
+    latest = tasks.release[task]
+    if not first <= tasks.ingress[task] < first + count and tasks.ingress[task] >= 0:
+        latest += tasks.input[task]
+    for at in range(tasks.source_from[task], tasks.source_from[task + 1]):
+        other, edge, near = tasks.source[at], tasks.source_edge[at], 0
         here, wide = plan.server[other], tables.wide[plan.mode[other]]
         last = here + (1 if wide < 0 else tables.group_servers[wide])
         if here < first + count and first < last:
@@ -234,8 +246,8 @@ def _arrival(tables: GangTables, plan: GangPlan, task: int, first: int, count: i
             shared = wide >= 0 or count > 1 or together > tables.held[first]
         else:
             shared = False
-        travels = 0 if shared else tables.transfer[edge, tables.server_class[here], tables.server_class[first], near]
-        latest = max(latest, plan.end[other] + tables.delay[edge] + travels)
+        travels = 0 if shared else tasks.transfer[edge, tables.server_class[here], tables.server_class[first], near]
+        latest = max(latest, plan.end[other] + tasks.delay[edge] + travels)
     return int(latest)
 
 
@@ -243,7 +255,7 @@ def _arrival(tables: GangTables, plan: GangPlan, task: int, first: int, count: i
 def _place(tables: GangTables, plan: GangPlan, task: int) -> int:
     """Put a run where it ends first, of equal servers on the fullest; return its end, FAR if it has no place."""
     best, best_server, best_taken, best_used = FAR, 0, 0, -1
-    mode, release, fed = plan.mode[task], tables.release[task], tables.fed[task]
+    mode, release, fed = plan.mode[task], tables.tasks.release[task], tables.fed[task]
     size = tables.size[mode]
     for server in range(len(tables.held)):
         run = tables.run[mode, server]
@@ -272,7 +284,7 @@ def _place_wide(tables: GangTables, plan: GangPlan, task: int) -> int:
     count = tables.group_servers[sort]
     best, best_first = FAR, 0
     for group in range(tables.group_from[sort], tables.group_from[sort + 1]):
-        first, start, later = tables.group_first[group], tables.release[task], True
+        first, start, later = tables.group_first[group], tables.tasks.release[task], True
         if tables.fed[task]:
             start = _arrival(tables, plan, task, first, count)
         # Later and later, until all servers of the group are free from then on.
@@ -308,16 +320,27 @@ def _all_free(plan: GangPlan, server: int, start: int, run: int) -> int:
 
 
 @kernel
-def _before(tables: GangTables, plan: GangPlan, task: int) -> int:
-    """Return what has to have a place before a run and has none; the run itself if it waits for nothing more."""
-    at = tables.source_from[task]
-    while at < tables.source_from[task + 1]:
-        if plan.end[tables.source[at]] < 0:
-            task = tables.source[at]
-            at = tables.source_from[task]
+def before(tasks: TaskTables, end: Ints, task: int) -> int:
+    """Return what has to have a place before a run and has none (its end is -1); the run itself if nothing has."""
+    at = tasks.source_from[task]
+    while at < tasks.source_from[task + 1]:
+        if end[tasks.source[at]] < 0:
+            task = tasks.source[at]
+            at = tasks.source_from[task]
         else:
             at += 1
     return int(task)
+
+
+@kernel
+def cost_of(tasks: TaskTables, done: Ints) -> float:
+    """Return what jobs cost that are done by then."""
+    total = 0.0
+    for job in range(len(done)):
+        beyond = max(0, done[job] - tasks.due[job])
+        cost = tasks.weight[job] * ((1.0 if beyond > 0 else 0.0) if tasks.late[0] else float(beyond))
+        total = total + cost if tasks.is_sum[0] else max(total, cost)
+    return float(total)
 
 
 @kernel
@@ -335,87 +358,13 @@ def decode(tables: GangTables, away: Away, plan: GangPlan) -> float:
         plan.end[task] = -1
     for task in plan.order:
         while plan.end[task] < 0:
-            following = _before(tables, plan, task)
+            following = before(tables.tasks, plan.end, task)
             inside = tables.wide[plan.mode[following]] < 0
             end = _place(tables, plan, following) if inside else _place_wide(tables, plan, following)
             plan.end[following] = end
             if end == FAR:
                 left_out += 1
             else:
-                job = tables.job[following]
+                job = tables.tasks.job[following]
                 plan.done[job] = max(plan.done[job], end)
-    total = 0.0
-    for job in range(len(plan.done)):
-        beyond = max(0, plan.done[job] - tables.due[job])
-        cost = tables.weight[job] * ((1.0 if beyond > 0 else 0.0) if tables.late[0] else float(beyond))
-        total = total + cost if tables.is_sum[0] else max(total, cost)
-    return float(total + left_out * away.left_out[0])
-
-
-@inlined
-def _shift(order: Ints, source: int, target: int) -> None:
-    """Take a task out of the order, and put it in at another place."""
-    task = order[source]
-    if source < target:
-        for at in range(source, target):
-            order[at] = order[at + 1]
-    else:
-        for at in range(source, target, -1):
-            order[at] = order[at - 1]
-    order[target] = task
-
-
-@inlined
-def _other_mode(tables: GangTables, plan: GangPlan, task: int, random: RandomState) -> None:
-    """Have a task run in another of its modes."""
-    first, count = tables.mode_from[task], tables.mode_to[task] - tables.mode_from[task]
-    plan.mode[task] = first + (plan.mode[task] - first + 1 + random_below(random, count - 1)) % count
-
-
-@kernel
-def anneal(
-    tables: GangTables,
-    away: Away,
-    plan: GangPlan,
-    best: Ints,
-    best_mode: Ints,
-    random: RandomState,
-    moves: int,
-    temperature: float,
-) -> float:
-    """Try moves; keep the best order and modes in `best` and `best_mode`; `plan.cost` is that of the order.
-
-    Returns
-    -------
-    float
-        What the best costs.
-    """
-    n, least = len(plan.order), plan.cost[0]
-    for _ in range(moves):
-        # Where some task chooses its mode every other move is of that sort.
-        chooser, before, source, target = -1, 0, 0, 0
-        if len(tables.choosers) > 0 and random_below(random, 2) == 0:
-            chooser = tables.choosers[random_below(random, len(tables.choosers))]
-            before = plan.mode[chooser]
-            _other_mode(tables, plan, chooser, random)
-        else:
-            source = random_below(random, n)
-            if random_below(random, 2) == 0:
-                target = min(n - 1, max(0, source + random_below(random, 2 * _NEAR + 1) - _NEAR))
-            else:
-                target = random_below(random, n)
-            if source == target:
-                continue
-            _shift(plan.order, source, target)
-        cost = decode(tables, away, plan)
-        if cost <= plan.cost[0] - temperature * log(random_unit(random)):
-            plan.cost[0] = cost
-            if cost < least:
-                least = cost
-                for at in range(n):
-                    best[at], best_mode[at] = plan.order[at], plan.mode[at]
-        elif chooser >= 0:
-            plan.mode[chooser] = before
-        else:
-            _shift(plan.order, target, source)
-    return float(least)
+    return float(cost_of(tables.tasks, plan.done) + left_out * away.left_out[0])
