@@ -252,15 +252,21 @@ class ServingExecution(Execution):
         return self.may_join(task)
 
     def bring_back(self, gpu: int) -> bool:
-        """Let the first that was preempted join again at a boundary, if it can now; say whether it has."""
-        serving = self.state[gpu].serving
-        if serving is None or self._refuse_boundary(gpu) is not None:
+        """Let the first that was preempted join again, in place of lower ones where need be; say whether it has.
+
+        If only a boundary is missing the next one is told of.
+        """
+        state, limit = self.state[gpu], self.limits.get(gpu, 0)
+        if state.serving is None or state.who_leaves_for_first(limit) is None:
             return False
-        joined = self.state[gpu].bring_back(self.limits.get(gpu, 0))
-        if joined is None:
+        if self._refuse_boundary(gpu) is not None and not self._cut(gpu):
             return False
-        leaving, task = joined
+        leaving = state.who_leaves_for_first(limit)
+        if leaving is None:
+            return False
+        state.leave(leaving)
         self._note_left(gpu, leaving)
+        task = state.bring_back()
         self._leaves.append(self._left.pop(task)._replace(to_us=self.now, again=self._joins))
         self._joins += 1
         self._at_boundary[gpu] = None

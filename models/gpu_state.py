@@ -510,22 +510,19 @@ class GPUState:
             self._with_room().leave(task)
         self.hold_blocks()
 
-    def bring_back(self, limit: int = 0) -> tuple[Sequence[int], int] | None:
-        """Let the first that waits join again at the boundary, in place of lower ones where need be; None: it cannot.
-
-        Returns who has left, and who has joined.
-        """
+    def who_leaves_for_first(self, limit: int = 0) -> Sequence[int] | None:
+        """Return the same for the first that waits to join again, which may need nobody to; None: it cannot join."""
         serving = self._with_room()
         if not serving.preempted or serving.full or serving.budget <= 0:
             return None
-        leaving = serving.who_leaves_for_first(self._seats(limit))
-        if leaving is None:
-            return None
-        task = serving.preempted[0].task
-        self.leave(leaving)
-        serving.bring_back()
+        return serving.who_leaves_for_first(self._seats(limit))
+
+    def bring_back(self) -> int:
+        """Let the first that waits join again at the boundary; return which that is."""
+        serving = self._with_room()
+        task = serving.bring_back().task
         self.hold_blocks()
-        return leaving, task
+        return task
 
     def _seats(self, limit: int) -> int:
         """Return how many requests it serves at once at most; a limit of 0 is none."""

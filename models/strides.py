@@ -241,6 +241,10 @@ class StreamRun:
             self.leave(task)
         return left
 
+    def holds(self, task: int, runs: bool) -> bool:
+        """Say whether a request runs, or waits to join again."""
+        return task in self._tokens if runs else any(each.task == task for each in self.preempted)
+
     def leave(self, task: int) -> None:
         """Have a request that it serves leave; it waits to join again."""
         tokens = self._tokens.pop(task)

@@ -229,6 +229,8 @@ class Gateway(Lru):
     def withdrawn(self, task: int, gpu: int) -> None:
         """Count a request that is to be sent anew no more: it has not joined, or its GPU went before it ended."""
         super().withdrawn(task, gpu)
+        if self._ranks is not None:
+            self.site.touched[gpu] = None  # one that was preempted there may have waited for it
         work_us = self._work.pop(task, 0)
         # The work of what waits is counted off as it leaves the queue.
         if task in self._served:

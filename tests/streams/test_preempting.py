@@ -14,7 +14,7 @@ from tests.streams.test_measured_engines import scarce
 from tests.streams.test_urgency import urgent
 from tests.streams.worlds import POLICIES, as_served, plain_nodes, plain_requests, random_growing_chats
 from truenorth.executor import simulate
-from truenorth.models import Instance, Timeline
+from truenorth.models import Instance, Timeline, check
 
 DRAWS = 10
 """Instances of a test; 50 of them are 500."""
@@ -53,6 +53,7 @@ def test_engine_equals_one_iteration_after_the_other(seed: int) -> None:
         slow = preempting_one_by_one(instance, timeline, log)
         assert slow == as_served(timeline), number
         assert timeline.served is not None
+        assert check(instance, timeline) == [], number
         assert len(timeline.served.preempted) == sum(each.preempted for each in slow), number
         preempted += len(timeline.served.preempted)
     assert preempted > 0
