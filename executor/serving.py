@@ -335,7 +335,11 @@ class ServingExecution(Execution):
                 self.state[gpu].shorten(stride, self.now)
         elif not serving.requests:
             # All were preempted: the node is idle until one of them can join again.
-            serving.wait_until(self.now)
+            if self.ranks is None:
+                serving.wait_until(self.now)
+            else:
+                self.stand_by(gpu)
+                serving.full = False
             self._at_boundary[gpu] = None
 
     def timeline(self, realised: bool) -> Timeline:

@@ -203,10 +203,8 @@ def _decisions(instance: Instance, streams: StreamTables, timeline: Timeline) ->
 
 def _preempted_where_served(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
     """E8: a request is preempted on a GPU that serves it, and joins again later, if ever."""
-    if timeline.served is None or not timeline.served.preempted:
-        return
-    served = {*zip(timeline.runs.task.tolist(), timeline.runs.gpu.tolist(), strict=True)}
-    for each in timeline.served.preempted:
+    served = {*zip(timeline.runs.task.tolist(), timeline.runs.gpu.tolist(), strict=True)} if timeline.preempted else ()
+    for each in timeline.preempted:
         name = name_task(instance, each.task)
         if (each.task, each.gpu) not in served:
             gpu = instance.cluster.gpus[each.gpu].id
@@ -423,7 +421,7 @@ class _Serving:
         self.peak_bytes = 0
         self._cached_tokens: dict[int, int] = {}
         # Where a timeline says who was preempted when nobody is by rule E2.
-        self._says = timeline.served is not None and bool(timeline.served.preempted)
+        self._says = bool(timeline.preempted)
         self.violations: list[Violation] = []
 
     def serve(self, runs: list[int]) -> dict[int, _Joined]:
@@ -457,17 +455,14 @@ class _Serving:
 
     def _with_leaves(self, runs: list[int]) -> list[tuple[int, _Move | None]]:
         """Return the runs as they join, and between them who is preempted and who joins again, in their order."""
-        served = self._timeline.served
-        if served is None:
-            raise ValueError("the timeline has no requests of streams")
-        orders = [-1] * len(self._runs.task)
-        if served.order is not None:
-            orders = [*served.order.tolist(), *(-1 if run.order is None else run.order for run in served.cut)]
+        served, orders = self._timeline.served, [NONE] * len(self._runs.task)
+        if served is not None and served.order is not None:
+            orders = [*served.order.tolist(), *(NONE if run.order is None else run.order for run in served.cut)]
         # By when, and where that is the same by the order of joining.
         found: list[tuple[int, int, int, _Move | None]] = []
         found += [(int(self._runs.start_us[run]), orders[run], run, None) for run in runs]
         tasks = {int(self._runs.task[run]): run for run in runs}
-        for each in served.preempted:
+        for each in self._timeline.preempted:
             if each.gpu == self._gpu and each.task in tasks:
                 found.append((each.from_us, each.order, tasks[each.task], _Move(each.task, each.from_us, True)))
                 if each.to_us is not None and each.again is not None:

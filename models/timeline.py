@@ -81,7 +81,7 @@ class CutRun(NamedTuple):
 
 
 class Leave(NamedTuple):
-    """A time for which a request was preempted (rule E8): from when until when (None: to the end of its run).
+    """For how long a request was preempted (rule E8): from when, until when (None: until its GPU went).
 
     `order` and `again` are the numbers, in the order of joining, of its leaving and of its joining again.
     """
@@ -258,6 +258,11 @@ class Timeline:
     def cuts(self) -> tuple[CutRun, ...]:
         """The runs of requests that were cut as their GPU went: none in a plan."""
         return () if self.served is None else self.served.cut
+
+    @property
+    def preempted(self) -> tuple[Leave, ...]:
+        """When requests were preempted, where a policy lets higher priorities do that: never in a plan."""
+        return () if self.served is None else self.served.preempted
 
     @property
     def placements(self) -> Iterator[Placement]:
