@@ -49,8 +49,8 @@ class ServingExecution(Execution):
     """
 
     __slots__ = (
-        "_answers", "_at_boundary", "_cached", "_changing", "_joins", "_order", "_stride_number", "_strides", "_leaves",
-        "_left", "caches", "chains", "cut", "first_us", "knows_lengths", "limits", "ranks", "serves_streams",
+        "_answers", "_at_boundary", "_cached", "_changing", "_joins", "_leaves", "_left", "_order", "_stride_number",
+        "_strides", "caches", "chains", "cut", "first_us", "knows_lengths", "limits", "ranks", "serves_streams",
     )  # fmt: skip
 
     def __init__(

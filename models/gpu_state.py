@@ -502,7 +502,9 @@ class GPUState:
             return ()
         if not self.memory.ready.issuperset(request.models):
             return ()
-        return self._with_room().who_leaves(request.task, request.tokens.prompt, request.chain, self._seats(limit)) or ()
+        return (
+            self._with_room().who_leaves(request.task, request.tokens.prompt, request.chain, self._seats(limit)) or ()
+        )
 
     def leave(self, tasks: Sequence[int]) -> None:
         """Have requests leave at the boundary, which wait to join again."""

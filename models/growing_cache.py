@@ -82,8 +82,12 @@ class GrowingCache(PrefixCache):
 
     def _lent_to(self, tasks: Collection[int]) -> Counter[int]:
         """Return of which blocks these requests hold the copy that is found, and how many of them."""
-        held = (block for task in tasks for block in self._running.get(task, ())[: self._done.get(task, 0)]
-                if task not in self._own.get(block, ()))
+        held = (
+            block
+            for task in tasks
+            for block in self._running.get(task, ())[: self._done.get(task, 0)]
+            if task not in self._own.get(block, ())
+        )
         return Counter(held)
 
     def join(self, task: int, tokens: Tokens, chain: Chain, now: int) -> tuple[Tokens, int, int]:

@@ -326,7 +326,9 @@ class StreamRun:
 
     def _lowest_first(self, ranks: Mapping[int, Rank]) -> list[int]:
         """Return who is served, the lowest priority first, of equals who joined last."""
-        return sorted(reversed(self._tokens), key=lambda task: -ranks[task].below)
+        order = list(reversed(self._tokens))
+        order.sort(key=lambda task: -ranks[task].below)  # equals stay as they are
+        return order
 
     def _has_place(
         self, prompt: int, chain: Chain, seats: int, without: Sequence[int], held: Mapping[int, int]

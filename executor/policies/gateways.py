@@ -49,8 +49,7 @@ class GatewayOptions(LruOptions):
         Numbers of nodes that serve the first of these workflows alone, the second, and so on, in order of the GPUs; all
         other requests share the other nodes.
     preempt
-        Whether a request takes seats and KV of running ones of lower priority, where KV grows (vLLM:
-        ``--scheduling-policy priority``).
+        Whether a request takes seats and KV of running ones of lower priority, where KV grows.
     """
 
     limit: int | None = option(None, count_from_1())

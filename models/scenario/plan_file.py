@@ -385,9 +385,7 @@ def _cut_runs(
             yield CutRun(placement.task, gpu, run.start_us, run.cut_us, run.order)
 
 
-def _leaves(
-    entries: Sequence[_TaskEntry], placements: Sequence[Placement], instance: Instance
-) -> Iterator[Leave]:
+def _leaves(entries: Sequence[_TaskEntry], placements: Sequence[Placement], instance: Instance) -> Iterator[Leave]:
     """Yield when requests were preempted, as far as the file says; refuse a return without its place in the order."""
     gpus = {gpu.id: index for index, gpu in enumerate(instance.cluster.gpus)}
     for position, (entry, placement) in enumerate(zip(entries, placements, strict=True)):

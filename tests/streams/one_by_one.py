@@ -472,9 +472,7 @@ def _join_by_priority(
         head = min(ready, key=lambda sent: (-requests[sent[1]].priority, ready.index(sent)), default=None)
         back = min(again, key=lambda each: (-each.request.priority, each.came), default=None)
         runs = inside or again
-        if head is not None and (
-            not node.takes(now) or (runs and runs[0].request.kind != requests[head[1]].kind)
-        ):
+        if head is not None and (not node.takes(now) or (runs and runs[0].request.kind != requests[head[1]].kind)):
             head = None
         if head is not None and (back is None or back.request.priority < requests[head[1]].priority):
             running = _Running(head[1], requests[head[1]], bool(served[head[1]].cut))

@@ -1,4 +1,4 @@
-"""Requests of higher priority that preempt (rule E8): one iteration after the other, the checker, files, and by hand."""
+"""Requests that preempt those of lower priority (rule E8): one iteration after the other, the checker, and by hand."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_where_memory_is_short_the_lowest_leaves_though_another_joined_last() ->
 def test_the_checker_takes_preemptions_again(changed: dict[str, int], said: str) -> None:
     speed = {"A": PLAIN}
     instance = chats(cluster(2, 36), speed, [(0, Tokens(4, 4, 10)), (10, Tokens(4, 4, 2))])
-    instance = replace(urgent(instance, [0, 1]), restrictions=Restrictions(model_gpus={}, workflow_gpus={"chat": {0}}))
+    instance = replace(urgent(instance, [0, 1]), restrictions=Restrictions(workflow_gpus={"chat": frozenset({0})}))
     timeline = simulate(instance, parse_policy("least_tokens:preempt=on"))
     assert check(instance, timeline) == []
     assert timeline.served is not None
