@@ -287,7 +287,8 @@ class ServingExecution(Execution):
         if number != self._stride_number[gpu]:
             return [], []
         came = self.state[gpu].advance(self._taken(gpu, self._strides.pop(gpu)), self.limits.get(gpu, 0))
-        self._note_left(gpu, came.preempted)
+        if self.ranks is not None:
+            self._note_left(gpu, came.preempted)
         for task in came.first:
             # Of a request that was cut what was sent before stays sent.
             if self.first_us[task] < 0:
@@ -398,13 +399,15 @@ class ServingExecution(Execution):
             return False
         self._stride_number[gpu] += 1
         del self._strides[gpu]
-        self._note_left(gpu, self.state[gpu].advance(done, self.limits.get(gpu, 0)).preempted)
+        came = self.state[gpu].advance(done, self.limits.get(gpu, 0))
+        if self.ranks is not None:
+            self._note_left(gpu, came.preempted)
         self._at_boundary[gpu] = None
         return True
 
     def _note_left(self, gpu: int, tasks: Sequence[int]) -> None:
         """Note who was preempted, where that follows from priorities, which no plan has."""
-        for task in tasks if self.ranks is not None else ():
+        for task in tasks:
             self._left[task] = Leave(task, gpu, self.now, None, self._joins, None)
             self._joins += 1
 

@@ -16,7 +16,7 @@ from truenorth.models.holds import HeldKV
 from truenorth.models.prefix_cache import PrefixCache
 from truenorth.models.prefixes import Chain
 from truenorth.models.streams import StreamSpeed, Tokens
-from truenorth.models.strides import Rank, StreamRun, Stride
+from truenorth.models.strides import Back, Rank, StreamRun, Stride
 from truenorth.models.tables import LARGEST, NONE
 from truenorth.models.workload import WHOLE
 
@@ -379,7 +379,7 @@ class GPUState:
         # A plan may allow fewer at once than there are seats, never more.
         elif serving.requests >= min(most, request.speed.seats):
             return f"S1 {self.id}: serves {serving.requests} requests, and no seat is free"
-        elif serving.keeps_out(request.task):
+        elif serving.closed and serving.keeps_out(request.task):
             return f"S2 {self.id}: nobody joins before those that were preempted"
         if not self.memory.ready.issuperset(request.models):
             model = next(model for model in request.models if model not in self.memory.ready)
@@ -491,14 +491,17 @@ class GPUState:
         """Let those join again at the boundary that were preempted, as far as there is room; return them."""
         if self.serving is None or not self.serving.speed.block:
             return ()
-        back = self._with_room().rejoin(self._seats(limit)) if self.ranks is None else ()
+        # In most strides nobody has to.
+        back: Sequence[Back] = ()
+        if self.serving.preempted and self.ranks is None:
+            back = self._with_room().rejoin(self._seats(limit))
         self.hold_blocks()
         return [request.task for request in back]
 
     def who_leaves(self, request: Request, limit: int = 0) -> Sequence[int]:
         """Return which requests of lower priority have to leave for another to join; none if that would not help."""
         serving = self.serving
-        if serving is None or self.serves != request.stream or serving.keeps_out(request.task):
+        if serving is None or self.serves != request.stream or (serving.closed and serving.keeps_out(request.task)):
             return ()
         if not self.memory.ready.issuperset(request.models):
             return ()

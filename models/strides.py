@@ -319,9 +319,9 @@ class StreamRun:
         return self.who_leaves(first.task, first.of + self._next_token(first), chain, seats)
 
     def keeps_out(self, task: int) -> bool:
-        """Say whether nobody like this request joins at this boundary: others were preempted, or wait ahead of it."""
-        if self.full or not self.preempted or self.ranks is None:
-            return self.closed
+        """Say whether a request may not join where it is closed: it may if those that wait have a lower priority."""
+        if self.full or self.ranks is None:
+            return True
         return self.ranks[self.preempted[0].task].below <= self.ranks[task].below
 
     def _lowest_first(self, ranks: Mapping[int, Rank]) -> list[int]:

@@ -342,7 +342,7 @@ class Violation:
     Parameters
     ----------
     rule
-        Its number, R1 to R6, T1 to T3, T3b, T3c, A1, S1 to S5, E2, E3, or X for an operator's restriction.
+        Its number, R1 to R6, T1 to T3, T3b, T3c, A1, S1 to S5, E2, E3, E8, or X for an operator's restriction.
     subject
         The task, residency or GPU at fault, by name.
     problem
