@@ -20,8 +20,8 @@ from truenorth.models.caches import cache_on
 from truenorth.models.cluster import Availability
 from truenorth.models.gpu_state import Request, block_bytes
 from truenorth.models.prefixes import Chain
-from truenorth.models.strides import StreamRun, Stride
-from truenorth.models.timeline import CutRun
+from truenorth.models.strides import Rank, StreamRun, Stride
+from truenorth.models.timeline import CutRun, Leave
 
 
 class ServingExecution(Execution):
@@ -44,11 +44,13 @@ class ServingExecution(Execution):
         Whether GPUs cache prefixes (rule E4) or hold KV (E5); then, per task released so far, the blocks of its prompt.
     cut
         The runs of requests that had not ended when their GPU went, in the order in which they were cut.
+    ranks
+        Where requests stand that came to a GPU, if a higher priority preempts; None: none does.
     """
 
     __slots__ = (
-        "_answers", "_at_boundary", "_cached", "_changing", "_joins", "_order", "_stride_number", "_strides", "caches",
-        "chains", "cut", "first_us", "knows_lengths", "limits", "serves_streams",
+        "_answers", "_at_boundary", "_cached", "_changing", "_joins", "_leaves", "_left", "_order", "_stride_number",
+        "_strides", "caches", "chains", "cut", "first_us", "knows_lengths", "limits", "ranks", "serves_streams",
     )  # fmt: skip
 
     def __init__(
@@ -72,12 +74,22 @@ class ServingExecution(Execution):
         self._joins = 0
         self._order: dict[int, int] = {}
         self.cut: list[CutRun] = []
+        self.ranks: dict[int, Rank] | None = None
+        self._left: dict[int, Leave] = {}  # by who waits to join again
+        self._leaves: list[Leave] = []
         self.caches = instance.streams is not None and instance.streams.prefixes is not None
         self.chains: list[Chain] = []
         self._cached: dict[int, int] = {}
         self._changing: dict[int, None] = {}
         for state, gpu_class in zip(self.state, self.gpu_class, strict=True) if self.caches else ():
             state.cache = cache_on(instance.streams, gpu_class)
+
+    def preempt_by_rank(self) -> dict[int, Rank]:
+        """Have a higher priority preempt lower ones where KV grows; return the ranks, for whoever sends requests."""
+        self.ranks = {}
+        for state in self.state:
+            state.ranks = self.ranks
+        return self.ranks
 
     def release_requests(
         self, job: Job, tables: WorkflowTables, ingress: int, tokens: Sequence[Tokens], chains: Sequence[Chain]
@@ -140,6 +152,8 @@ class ServingExecution(Execution):
         tasks = self.state[gpu].stop_serving()
         for task in tasks:
             self.cut.append(CutRun(task, gpu, self.started_us[task], self.now, self._order[task]))
+            if task in self._left:
+                self._leaves.append(self._left.pop(task))
             self.started_us[task] = -1
             self.take_back(task)
             # KV that came in is lost, too: all of the prompt is to be computed.
@@ -213,6 +227,57 @@ class ServingExecution(Execution):
         self._order[task] = self._joins
         self._joins += 1
 
+    def could_join(self, task: int) -> bool:
+        """Say whether a request lacks nothing to join but a seat, KV, budget or a boundary."""
+        state = self.state[self.gpu[task]]
+        if self.inputs_missing[task] or (not self.stays and self.now >= self._drains_us(self.gpu[task])):
+            return False
+        template = self.template[task]
+        return state.serves == self.stream[template] and state.memory.ready.issuperset(self.needs[template])
+
+    def make_way(self, task: int) -> bool:
+        """Have requests of lower priority leave if that is what another one lacks to join; say whether it may, now.
+
+        If only a boundary is missing the next one is told of.
+        """
+        gpu, request = self.gpu[task], self._request(task, self.gpu[task])
+        state, limit = self.state[gpu], self.limits.get(gpu, 0)
+        if not self.could_join(task) or not state.who_leaves(request, limit):
+            return False
+        if self._refuse_boundary(gpu) is not None and not self._cut(gpu):
+            return False
+        leaving = state.who_leaves(request, limit)
+        state.leave(leaving)
+        self._note_left(gpu, leaving)
+        return self.may_join(task)
+
+    def bring_back(self, gpu: int) -> bool:
+        """Let the first that was preempted join again, in place of lower ones where need be; say whether it has.
+
+        If only a boundary is missing the next one is told of.
+        """
+        state, limit = self.state[gpu], self.limits.get(gpu, 0)
+        if state.serving is None or state.who_leaves_for_first(limit) is None:
+            return False
+        if self._refuse_boundary(gpu) is not None and not self._cut(gpu):
+            return False
+        leaving = state.who_leaves_for_first(limit)
+        if leaving is None:
+            return False
+        state.leave(leaving)
+        self._note_left(gpu, leaving)
+        task = state.bring_back()
+        self._leaves.append(self._left.pop(task)._replace(to_us=self.now, again=self._joins))
+        self._joins += 1
+        self._at_boundary[gpu] = None
+        return True
+
+    def stand_by(self, gpu: int) -> None:
+        """Have a GPU stand at a boundary now that serves nobody, since all were preempted."""
+        serving = self.state[gpu].serving
+        if serving is not None and not serving.requests and serving.boundary_us < self.now:
+            serving.wait_until(self.now)
+
     def take_stride(self, gpu: int, number: int) -> tuple[Sequence[int], Sequence[int]]:
         """Take the iterations of a stride that has ended; return whose first and whose last token has come.
 
@@ -222,6 +287,8 @@ class ServingExecution(Execution):
         if number != self._stride_number[gpu]:
             return [], []
         came = self.state[gpu].advance(self._taken(gpu, self._strides.pop(gpu)), self.limits.get(gpu, 0))
+        if self.ranks is not None:
+            self._note_left(gpu, came.preempted)
         for task in came.first:
             # Of a request that was cut what was sent before stays sent.
             if self.first_us[task] < 0:
@@ -240,7 +307,7 @@ class ServingExecution(Execution):
             if serving is None:
                 continue
             # Models that have left at this instant may have made room.
-            if serving.preempted:
+            if serving.preempted and self.ranks is None:
                 self.state[gpu].rejoin(self.limits.get(gpu, 0))
             if serving.requests:
                 self._begin(gpu, serving, self.state[gpu].next_stride())
@@ -269,7 +336,11 @@ class ServingExecution(Execution):
                 self.state[gpu].shorten(stride, self.now)
         elif not serving.requests:
             # All were preempted: the node is idle until one of them can join again.
-            serving.wait_until(self.now)
+            if self.ranks is None:
+                serving.wait_until(self.now)
+            else:
+                self.stand_by(gpu)
+                serving.full = False
             self._at_boundary[gpu] = None
 
     def timeline(self, realised: bool) -> Timeline:
@@ -286,6 +357,7 @@ class ServingExecution(Execution):
         limits = {gpu: limit for gpu, limit in self.limits.items() if limit < self._most_seats(gpu)}
         cached = np.array([self._cached.get(task, 0) for task in range(len(first_us))]) if self.caches else None
         served = ServedRequests(first_us, np.zeros_like(first_us), answers, limits, orders, tuple(self.cut), cached)
+        served = replace(served, preempted=tuple(self._leaves))
         return replace(happened, served=served)
 
     def _most_seats(self, gpu: int) -> int:
@@ -327,9 +399,17 @@ class ServingExecution(Execution):
             return False
         self._stride_number[gpu] += 1
         del self._strides[gpu]
-        self.state[gpu].advance(done, self.limits.get(gpu, 0))
+        came = self.state[gpu].advance(done, self.limits.get(gpu, 0))
+        if self.ranks is not None:
+            self._note_left(gpu, came.preempted)
         self._at_boundary[gpu] = None
         return True
+
+    def _note_left(self, gpu: int, tasks: Sequence[int]) -> None:
+        """Note who was preempted, where that follows from priorities, which no plan has."""
+        for task in tasks:
+            self._left[task] = Leave(task, gpu, self.now, None, self._joins, None)
+            self._joins += 1
 
     def _request(self, task: int, gpu: int) -> Request:
         template = self.template[task]

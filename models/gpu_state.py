@@ -6,7 +6,7 @@ moves through time: nothing may begin that `refuse_*` refuses. The checker looks
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from truenorth.models.holds import HeldKV
 from truenorth.models.prefix_cache import PrefixCache
 from truenorth.models.prefixes import Chain
 from truenorth.models.streams import StreamSpeed, Tokens
-from truenorth.models.strides import StreamRun, Stride
+from truenorth.models.strides import Back, Rank, StreamRun, Stride
 from truenorth.models.tables import LARGEST, NONE
 from truenorth.models.workload import WHOLE
 
@@ -266,6 +266,8 @@ class GPUState:
         Models and what running tasks hold.
     cache
         The prefixes that it keeps, or KV that it holds for later requests; None: it keeps none.
+    ranks
+        Of requests that came here, if a higher priority preempts: then who waits to join again does so when told.
     """
 
     __slots__ = (
@@ -280,6 +282,7 @@ class GPUState:
         "load_end_us",
         "loading",
         "memory",
+        "ranks",
         "runs",
         "serves",
         "serving",
@@ -299,6 +302,7 @@ class GPUState:
         self._kv_bytes: dict[int, int] = {}
         self._growing_bytes = 0
         self.cache: PrefixCache | HeldKV | None = None
+        self.ranks: Mapping[int, Rank] | None = None
         # By request, for those of a class may need adapters of their own.
         self._served_models: dict[int, Sequence[int]] = {}
 
@@ -375,7 +379,7 @@ class GPUState:
         # A plan may allow fewer at once than there are seats, never more.
         elif serving.requests >= min(most, request.speed.seats):
             return f"S1 {self.id}: serves {serving.requests} requests, and no seat is free"
-        elif serving.closed:
+        elif serving.closed and serving.keeps_out(request.task):
             return f"S2 {self.id}: nobody joins before those that were preempted"
         if not self.memory.ready.issuperset(request.models):
             model = next(model for model in request.models if model not in self.memory.ready)
@@ -408,7 +412,7 @@ class GPUState:
         """Let a request join that nothing refuses; return how many tokens of its prompt it finds in the cache."""
         if self.serving is None:
             growing = self.cache if isinstance(self.cache, GrowingCache) else None
-            self.serving = StreamRun(request.speed, now, cache=growing)
+            self.serving = StreamRun(request.speed, now, cache=growing, ranks=self.ranks)
             self.serves, self._serving_run = request.stream, request.task
             # To everybody else a GPU that serves is one run of the whole compute, whose end nobody knows.
             self.begin_run(Run((request.task,), now, now))
@@ -487,10 +491,48 @@ class GPUState:
         """Let those join again at the boundary that were preempted, as far as there is room; return them."""
         if self.serving is None or not self.serving.speed.block:
             return ()
-        seats = self.serving.speed.seats
-        back = self._with_room().rejoin(min(limit or seats, seats))
+        # In most strides nobody has to.
+        back: Sequence[Back] = ()
+        if self.serving.preempted and self.ranks is None:
+            back = self._with_room().rejoin(self._seats(limit))
         self.hold_blocks()
         return [request.task for request in back]
+
+    def who_leaves(self, request: Request, limit: int = 0) -> Sequence[int]:
+        """Return which requests of lower priority have to leave for another to join; none if that would not help."""
+        serving = self.serving
+        if serving is None or self.serves != request.stream or (serving.closed and serving.keeps_out(request.task)):
+            return ()
+        if not self.memory.ready.issuperset(request.models):
+            return ()
+        return (
+            self._with_room().who_leaves(request.task, request.tokens.prompt, request.chain, self._seats(limit)) or ()
+        )
+
+    def leave(self, tasks: Sequence[int]) -> None:
+        """Have requests leave at the boundary, which wait to join again."""
+        for task in tasks:
+            self._with_room().leave(task)
+        self.hold_blocks()
+
+    def who_leaves_for_first(self, limit: int = 0) -> Sequence[int] | None:
+        """Return the same for the first that waits to join again, which may need nobody to; None: it cannot join."""
+        serving = self._with_room()
+        if not serving.preempted or serving.full or serving.budget <= 0:
+            return None
+        return serving.who_leaves_for_first(self._seats(limit))
+
+    def bring_back(self) -> int:
+        """Let the first that waits join again at the boundary; return which that is."""
+        serving = self._with_room()
+        task = serving.bring_back().task
+        self.hold_blocks()
+        return task
+
+    def _seats(self, limit: int) -> int:
+        """Return how many requests it serves at once at most; a limit of 0 is none."""
+        seats = 0 if self.serving is None else self.serving.speed.seats
+        return min(limit or seats, seats)
 
     def stop_serving(self) -> list[int]:
         """Serve nobody any more, for the GPU goes; return who was served or waited to join again."""

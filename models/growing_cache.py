@@ -8,6 +8,9 @@ a copy of its own lends that one then. So sharing changes only as somebody joins
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection
+
 from truenorth.models.prefix_cache import PrefixCache
 from truenorth.models.prefixes import Chain, with_cached
 from truenorth.models.streams import Tokens
@@ -57,6 +60,35 @@ class GrowingCache(PrefixCache):
         """Return how many tokens of KV a request would share with those that run, were it to join (again)."""
         chain = self._chains[task] if chain is None else chain
         return self._shared(chain) * self._tokens(chain)
+
+    def chain(self, task: int) -> Chain:
+        """Return the blocks of a request that has joined and not ended."""
+        return self._chains[task]
+
+    def shared_by(self, tasks: Collection[int]) -> int:
+        """Return how many of the shared tokens are counted no more once these requests leave."""
+        gone, holders = self._lent_to(tasks), self._holders
+        sizes = ((block, self._prefixes.groups[self._group[block]].tokens) for block in gone)
+        return sum(size * min(gone[block], holders[block] - 1) for block, size in sizes)
+
+    def shared_without(self, chain: Chain, tasks: Collection[int]) -> int:
+        """Return how many tokens of KV a request would share with those that run, were these requests not there."""
+        gone, holders, own = self._lent_to(tasks), self._holders, self._own
+        held = 0
+        for block in chain[: self.leading(chain)]:
+            copies = holders.get(block, 0) - gone[block] + sum(task not in tasks for task in own.get(block, ()))
+            held += copies > 0
+        return held * self._tokens(chain)
+
+    def _lent_to(self, tasks: Collection[int]) -> Counter[int]:
+        """Return of which blocks these requests hold the copy that is found, and how many of them."""
+        held = (
+            block
+            for task in tasks
+            for block in self._running.get(task, ())[: self._done.get(task, 0)]
+            if task not in self._own.get(block, ())
+        )
+        return Counter(held)
 
     def join(self, task: int, tokens: Tokens, chain: Chain, now: int) -> tuple[Tokens, int, int]:
         """Have a request share what it finds; return its tokens then, and how many it found. It holds nothing yet."""

@@ -38,6 +38,7 @@ def check_streams(instance: Instance, timeline: Timeline) -> Iterator[Violation]
     yield from _going_away(instance, instance.streams, timeline)
     yield from _seats(instance, instance.streams, timeline)
     yield from _decisions(instance, instance.streams, timeline)
+    yield from _preempted_where_served(instance, timeline)
     if timeline.realised:
         yield from _tokens_in_order(instance, timeline)
     else:
@@ -200,6 +201,18 @@ def _decisions(instance: Instance, streams: StreamTables, timeline: Timeline) ->
             yield Violation("S5", instance.cluster.gpus[gpu].id, "limit on requests", limit, f"1 to {most}")
 
 
+def _preempted_where_served(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
+    """E8: a request is preempted on a GPU that serves it, and joins again later, if ever."""
+    served = {*zip(timeline.runs.task.tolist(), timeline.runs.gpu.tolist(), strict=True)} if timeline.preempted else ()
+    for each in timeline.preempted:
+        name = name_task(instance, each.task)
+        if (each.task, each.gpu) not in served:
+            gpu = instance.cluster.gpus[each.gpu].id
+            yield Violation("E8", name, f"is preempted on {gpu}, which does not serve it", each.from_us, "never")
+        if each.to_us is not None and each.to_us < each.from_us:
+            yield Violation("E8", name, "joins again before it is preempted", each.to_us, each.from_us)
+
+
 def _tokens_in_order(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
     """S4, of what happened: the first token comes between start and end."""
     if timeline.served is None or instance.streams is None:
@@ -246,7 +259,9 @@ def _iterations(instance: Instance, streams: StreamTables, timeline: Timeline) -
         # What happened on a device took the time it took; without the order it is not known who was preempted.
         if speed is None or (timeline.realised and not (speed.block and said is not None and said.order is not None)):
             continue
-        joined = _Serving(instance, timeline, gpu, speed).serve(here)
+        serving = _Serving(instance, timeline, gpu, speed)
+        joined = serving.serve(here)
+        yield from serving.violations
         for run in here:
             task, by_rule = int(runs.task[run]), joined[run]
             name, start, end = name_task(instance, task), int(runs.start_us[run]), int(runs.end_us[run])
@@ -373,6 +388,14 @@ class _Room:
         return self._all - self._come[bisect_right(self._comes, now)] + self._gone[bisect_right(self._goes, now)]
 
 
+class _Move(NamedTuple):
+    """What a timeline says of a request that is preempted at a time, or then joins again."""
+
+    task: int
+    at_us: int
+    leaves: bool
+
+
 class _Serving:
     """Serves requests on one GPU as a timeline has them join."""
 
@@ -397,12 +420,19 @@ class _Serving:
         self.preempted: list[int] = []
         self.peak_bytes = 0
         self._cached_tokens: dict[int, int] = {}
+        # Where a timeline says who was preempted when nobody is by rule E2.
+        self._says = bool(timeline.preempted)
+        self.violations: list[Violation] = []
 
     def serve(self, runs: list[int]) -> dict[int, _Joined]:
         """Return what follows from the joins of these runs, given in their order."""
         place: dict[int, tuple[int, int, _Refused | None, int]] = {}
-        for run in runs:
-            task, tokens, start = int(self._runs.task[run]), self._tokens(run), int(self._runs.start_us[run])
+        for run, leave in self._with_leaves(runs) if self._says else ((run, None) for run in runs):
+            start = int(self._runs.start_us[run])
+            if leave is not None:
+                self._leave_or_return(leave)
+                continue
+            task, tokens = int(self._runs.task[run]), self._tokens(run)
             if start >= self._goes_us:
                 self._serve_out()
             if not self._busy:
@@ -422,6 +452,57 @@ class _Serving:
             run: _Joined(*place[run], first.get(run, FOREVER), end.get(run, FOREVER), cached.get(run, 0))
             for run in runs
         }
+
+    def _with_leaves(self, runs: list[int]) -> list[tuple[int, _Move | None]]:
+        """Return the runs as they join, and between them who is preempted and who joins again, in their order."""
+        served, orders = self._timeline.served, [NONE] * len(self._runs.task)
+        if served is not None and served.order is not None:
+            orders = [*served.order.tolist(), *(NONE if run.order is None else run.order for run in served.cut)]
+        # By when, and where that is the same by the order of joining.
+        found: list[tuple[int, int, int, _Move | None]] = []
+        found += [(int(self._runs.start_us[run]), orders[run], run, None) for run in runs]
+        tasks = {int(self._runs.task[run]): run for run in runs}
+        for each in self._timeline.preempted:
+            if each.gpu == self._gpu and each.task in tasks:
+                found.append((each.from_us, each.order, tasks[each.task], _Move(each.task, each.from_us, True)))
+                if each.to_us is not None and each.again is not None:
+                    found.append((each.to_us, each.again, tasks[each.task], _Move(each.task, each.to_us, False)))
+        return [(run, move) for _, _, run, move in sorted(found, key=lambda event: event[:2])]
+
+    def _leave_or_return(self, move: _Move) -> None:
+        """Have a request leave that runs, or join again, at a boundary."""
+        if move.at_us >= self._goes_us:
+            self._serve_out()
+        self._go_to(move.at_us, self._run.speed)
+        run, name = self._run, name_task(self._instance, move.task)
+        what = "is preempted" if move.leaves else "joins again"
+        if run.boundary_us != move.at_us:
+            problem = f"{what} between two boundaries"
+            self.violations.append(Violation("E8", name, problem, move.at_us, run.boundary_us))
+        self._give_room(run.boundary_us)
+        if self._growing is not None:
+            self._note_room(self._growing, run.boundary_us)
+        if not run.speed.block or not run.holds(move.task, move.leaves):
+            problem = f"{what}, but {'does not run' if move.leaves else 'was not preempted'}"
+            self.violations.append(Violation("E8", name, problem, move.at_us, "never"))
+        elif move.leaves:
+            run.leave(move.task)
+            self.preempted.append(move.task)
+        else:
+            place = [each.task for each in run.preempted].index(move.task)
+            self._refuse_return(name, place)
+            self.again.append(run.bring_back(place))
+
+    def _refuse_return(self, name: str, place: int) -> None:
+        """Say what keeps a request from joining again at the boundary."""
+        run = self._run
+        if run.requests >= self._seats:
+            self.violations.append(Violation("E8", name, "no seat is free", run.requests + 1, self._seats))
+        if run.budget < 1:
+            problem = "joins an iteration again whose prompt budget is spent"
+            self.violations.append(Violation("E8", name, problem, 0, "at least 1 token"))
+        if lacking := run.missing(place):
+            self.violations.append(Violation("E8", name, "lacks blocks of KV to join again", lacking, 0))
 
     def _new_run(self, speed: StreamSpeed, now: int) -> StreamRun:
         return StreamRun(speed, now, cache=self._growing)
@@ -457,7 +538,7 @@ class _Serving:
         if run.requests >= self._seats:
             rule = "S5" if self._seats < run.speed.seats else "S1"
             return _Refused(rule, "no seat is free", run.requests + 1, self._seats)
-        if run.closed:
+        if run.closed and not self._says:
             return _Refused("E2", "joins before requests that were preempted", len(run.preempted), 0)
         self._give_room(run.boundary_us)
         shared = 0
@@ -528,13 +609,17 @@ class _Serving:
         run, room = self._run, self._room
         now = run.boundary_us
         changes = room.changes_us[bisect_right(room.changes_us, now) :] if room is not None and run.speed.block else []
-        if not run.requests:
+        if not run.requests and self._says and until is not None:
+            run.wait_until(until)
+            return
+        if not run.requests and not self._says:
             # All were preempted: what leaves at this very instant may be enough, or what leaves later.
             for instant in (at for at in (now, *changes) if at < self._goes_us):
                 run.wait_until(instant)
                 self._let_back()
                 if run.requests:
                     return
+        if not run.requests:
             run.preempted.clear()  # whoever waits for room that never comes is served by nobody
             return
         self._give_room(now)
@@ -546,6 +631,10 @@ class _Serving:
 
     def _advance(self, stride: Stride) -> None:
         run, growing, size = self._run, self._growing, self._block_bytes
+        if self._says and run.blocks() > run.room:
+            gpu = self._instance.cluster.gpus[self._gpu].id
+            problem = f"requests lack blocks of KV at {run.boundary_us}"
+            self.violations.append(Violation("E8", gpu, problem, run.blocks(), run.room))
         needed = run.blocks(stride.iterations - 1) * size
         self.peak_bytes = max(self.peak_bytes, needed)
         if growing is not None:
@@ -561,7 +650,7 @@ class _Serving:
         if run.boundary_us <= self._goes_us:
             self._first.update((self._number[task], run.boundary_us) for task in first)
             self._end.update((self._number[task], run.boundary_us) for task in ended)
-        if run.speed.block and run.boundary_us < self._goes_us:
+        if run.speed.block and run.boundary_us < self._goes_us and not self._says:
             if self._room is not None and size:
                 run.room = self._room.before(run.boundary_us) // size
             self.preempted += run.preempt()

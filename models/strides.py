@@ -7,11 +7,14 @@ two to four strides a request. The clock counts picoseconds from the first join;
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
+from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from math import isqrt
 from typing import NamedTuple
 
 from truenorth.models.growing_cache import GrowingCache
+from truenorth.models.prefixes import Chain
 from truenorth.models.streams import PICOSECONDS, StreamSpeed, Tokens
 from truenorth.models.tables import LARGEST
 
@@ -102,6 +105,13 @@ class Back(NamedTuple):
     again: int
 
 
+class Rank(NamedTuple):
+    """Where a request stands on its GPU: the lower one goes first, by priority and then as they came."""
+
+    below: int
+    came: int
+
+
 class StreamRun:
     """What a GPU serves from a first join until it is empty.
 
@@ -113,6 +123,8 @@ class StreamRun:
         When the first request joins.
     cache
         The prefixes of the GPU, where KV grows beside them.
+    ranks
+        Of all requests that came to a GPU where a higher priority preempts (rule E8); None: none does.
 
     Attributes
     ----------
@@ -130,13 +142,21 @@ class StreamRun:
 
     __slots__ = (
         "_began_us", "_context", "_decodes", "_elapsed_ps", "_fresh", "_iteration", "_phases", "_prompts", "_tokens",
-        "_whole", "budget", "cache", "full", "preempted", "room", "speed",
+        "_whole", "budget", "cache", "full", "preempted", "ranks", "room", "speed",
     )  # fmt: skip
 
-    def __init__(self, speed: StreamSpeed, now: int, room: int = LARGEST, cache: GrowingCache | None = None) -> None:
+    def __init__(
+        self,
+        speed: StreamSpeed,
+        now: int,
+        room: int = LARGEST,
+        cache: GrowingCache | None = None,
+        ranks: Mapping[int, Rank] | None = None,
+    ) -> None:
         self.speed = speed
         self.room = room
         self.cache = cache
+        self.ranks = ranks
         self.budget = speed.chunk
         self.full = False
         self.preempted: list[Preempted] = []
@@ -208,27 +228,46 @@ class StreamRun:
         return max(0, self._blocks(tokens) - shared // self.speed.block + self.blocks() - self.room)
 
     def preempt(self) -> list[int]:
-        """Have requests leave, the last that joined first, until all others have blocks for their next iteration."""
+        """Have requests leave, the last that joined first, until all others have blocks for their next iteration.
+
+        Where a higher priority preempts the lowest goes first, of equals the last that joined.
+        """
         self.full = False
         left = []
         while self.speed.block and self._tokens and self.blocks() > self.room:
-            task, tokens = self._tokens.popitem()
+            task = next(reversed(self._tokens)) if self.ranks is None else self._lowest_first(self.ranks)[0]
             self.full = True
             left.append(task)
-            if self.cache is not None:
-                self.cache.preempt(task, self.boundary_us)
-            # A prompt under way joined last: as long as it takes all the budget nobody joins behind it.
-            if self._prompts and self._prompts[-1].task == task:
-                prompt = self._prompts.pop()
-                self.preempted.insert(0, Preempted(task, tokens, prompt.left, prompt.had))
-            else:
-                ends = next(ends for ends, decode in self._decodes if decode == task)
-                self._decodes.remove((ends, task))
-                heapify(self._decodes)
-                self._count(tokens.held - ends, -1)
-                self.preempted.insert(0, Preempted(task, tokens, 0, tokens.output + self._iteration - ends))
-            self._renew_budget()
+            self.leave(task)
         return left
+
+    def holds(self, task: int, runs: bool) -> bool:
+        """Say whether a request runs, or waits to join again."""
+        return task in self._tokens if runs else any(each.task == task for each in self.preempted)
+
+    def leave(self, task: int) -> None:
+        """Have a request that it serves leave; it waits to join again."""
+        tokens = self._tokens.pop(task)
+        if self.cache is not None:
+            self.cache.preempt(task, self.boundary_us)
+        prompt = next((prompt for prompt in self._prompts if prompt.task == task), None)
+        if prompt is not None:
+            self._prompts.remove(prompt)
+            waits = Preempted(task, tokens, prompt.left, prompt.had)
+        else:
+            ends = next(ends for ends, decode in self._decodes if decode == task)
+            self._decodes.remove((ends, task))
+            heapify(self._decodes)
+            self._count(tokens.held - ends, -1)
+            waits = Preempted(task, tokens, 0, tokens.output + self._iteration - ends)
+            if task in self._fresh:
+                self._fresh.remove(task)
+        if self.ranks is None:
+            self.preempted.insert(0, waits)
+        else:
+            ranks = self.ranks
+            insort(self.preempted, waits, key=lambda each: ranks[each.task])
+        self._renew_budget()
 
     def rejoin(self, seats: int) -> list[Back]:
         """Let those who were preempted join again, the first one first, as far as budget, seats and blocks allow."""
@@ -236,20 +275,86 @@ class StreamRun:
         while self.preempted and not self.full and self.budget > 0 and self.requests < seats:
             if self.missing():
                 break
-            first = self.preempted.pop(0)
-            left = first.of if self.cache is None else self.cache.rejoin(first.task, first.of, self.boundary_us)
-            back.append(Back(first.task, max(0, left - first.left)))
-            self._tokens[first.task] = first.tokens
-            self._read(_Prompt(first.task, left, first.of, first.had))
+            back.append(self.bring_back())
         return back
 
-    def missing(self) -> int:
-        """Return how many blocks of KV are missing for the first of those that wait to join again."""
-        first = self.preempted[0]
+    def bring_back(self, place: int = 0) -> Back:
+        """Let one who was preempted join again, by the place among these; there is budget left."""
+        first = self.preempted.pop(place)
+        left = first.of if self.cache is None else self.cache.rejoin(first.task, first.of, self.boundary_us)
+        self._tokens[first.task] = first.tokens
+        self._read(_Prompt(first.task, left, first.of, first.had))
+        return Back(first.task, max(0, left - first.left))
+
+    def missing(self, place: int = 0) -> int:
+        """Return how many blocks of KV are missing for the first of those that wait to join again, or another."""
+        first = self.preempted[place]
         # Alone it also needs what comes next, or it would be preempted at once, time and again.
-        alone = 0 if self._tokens else min(1, first.tokens.held - 1 - first.of)
+        alone = 0 if self._tokens else self._next_token(first)
         shared = 0 if self.cache is None else self.cache.shared_tokens(first.task)
         return self.lacks_blocks(first.of + alone, shared)
+
+    def who_leaves(self, task: int, prompt: int, chain: Chain, seats: int) -> list[int] | None:
+        """Return the fewest of lower priority that have to leave for a request to join; None if it cannot even so.
+
+        Budget is left, so that prompts under way take all their blocks in this iteration: the more leave the more room.
+        """
+        lower, ranks = [], self.ranks
+        if ranks is not None and self.speed.block:
+            lower = [each for each in self._lowest_first(ranks) if ranks[each].below > ranks[task].below]
+        held = self._blocks_of(lower)
+        count = bisect_left(
+            range(len(lower) + 1), True, key=lambda most: self._has_place(prompt, chain, seats, lower[:most], held)
+        )
+        return lower[:count] if count <= len(lower) else None
+
+    def who_leaves_for_first(self, seats: int) -> list[int] | None:
+        """Return the same for the first of those that wait to join again."""
+        first = self.preempted[0]
+        chain = () if self.cache is None else self.cache.chain(first.task)
+        found = self.who_leaves(first.task, first.of, chain, seats)
+        if found is None or len(found) < self.requests:
+            return found
+        # Alone it also needs what comes next.
+        return self.who_leaves(first.task, first.of + self._next_token(first), chain, seats)
+
+    def keeps_out(self, task: int) -> bool:
+        """Say whether a request may not join where it is closed: it may if those that wait have a lower priority."""
+        if self.full or self.ranks is None:
+            return True
+        return self.ranks[self.preempted[0].task].below <= self.ranks[task].below
+
+    def _lowest_first(self, ranks: Mapping[int, Rank]) -> list[int]:
+        """Return who is served, the lowest priority first, of equals who joined last."""
+        order = list(reversed(self._tokens))
+        order.sort(key=lambda task: -ranks[task].below)  # equals stay as they are
+        return order
+
+    def _has_place(
+        self, prompt: int, chain: Chain, seats: int, without: Sequence[int], held: Mapping[int, int]
+    ) -> bool:
+        """Say whether a seat and blocks are left for a prompt, were some not served who hold so many blocks each."""
+        size, cache = self.speed.block, self.cache
+        if self.requests - len(without) >= seats:
+            return False
+        if not size:
+            return True
+        needed = self.blocks() + self._blocks(prompt) - sum(held[task] for task in without)
+        if cache is not None:
+            needed += (cache.shared_by(without) - cache.shared_without(chain, without)) // size
+        return needed <= self.room
+
+    def _blocks_of(self, tasks: Sequence[int]) -> dict[int, int]:
+        """Return how many blocks of KV requests hold in the iteration to come, what they share counted for each."""
+        if not tasks:
+            return {}
+        tokens = {task: self._tokens[task].held - ends + self._iteration for ends, task in self._decodes}
+        tokens |= {prompt.task: prompt.of for prompt in self._prompts}
+        return {task: self._blocks(tokens[task]) for task in tasks}
+
+    def _next_token(self, first: Preempted) -> int:
+        """Return how many tokens come behind those that a request computes again, at most one."""
+        return min(1, first.tokens.held - 1 - first.of)
 
     @property
     def under_way(self) -> list[tuple[int, int]]:
@@ -369,7 +474,7 @@ class StreamRun:
 
     def _renew_budget(self) -> None:
         """Give the iteration that begins at the boundary its budget, of which prompts under way take their part."""
-        self.budget = self._chunk - sum(min(prompt.left, self._chunk) for prompt in self._prompts[:1])
+        self.budget = max(0, self._chunk - sum(prompt.left for prompt in self._prompts))
 
     def _read(self, prompt: _Prompt) -> None:
         self.budget -= min(prompt.left, self.budget)

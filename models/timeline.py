@@ -80,6 +80,20 @@ class CutRun(NamedTuple):
     order: int | None = None
 
 
+class Leave(NamedTuple):
+    """For how long a request was preempted (rule E8): from when, until when (None: until its GPU went).
+
+    `order` and `again` are the numbers, in the order of joining, of its leaving and of its joining again.
+    """
+
+    task: int
+    gpu: int
+    from_us: int
+    to_us: int | None
+    order: int
+    again: int | None
+
+
 class Runs(NamedTuple):
     """What runs when: first every task's own run, with its number, then those of requests that were cut. Shape [runs].
 
@@ -114,6 +128,9 @@ class ServedRequests:
         Runs of requests that were cut as their GPU went, before the one that ended.
     cached
         Per task: how many prompt tokens its GPU had cached as it joined (rule E4); None where no GPU caches.
+    preempted
+        Where a higher priority may preempt: who was preempted when, whatever the reason. If there is none, requests are
+        preempted as rule E2 says.
     """
 
     first_us: Ints
@@ -123,6 +140,7 @@ class ServedRequests:
     order: Ints | None = None
     cut: tuple[CutRun, ...] = ()
     cached: Ints | None = None
+    preempted: tuple[Leave, ...] = ()
 
     @classmethod
     def of(
@@ -131,6 +149,7 @@ class ServedRequests:
         placements: Iterable[Placement],
         limits: Mapping[int, int] | None = None,
         cut: Iterable[CutRun] = (),
+        preempted: Iterable[Leave] = (),
     ) -> ServedRequests | None:
         """Return what placements say of their requests; None where the instance has none."""
         if instance.streams is None:
@@ -147,15 +166,16 @@ class ServedRequests:
             if cached is not None:
                 cached[placement.task] = placement.cached or 0
         orders = order if order.max(initial=NONE) > NONE else None
-        return cls(first_us, not_before_us, output, limits or {}, orders, tuple(cut), cached)
+        return cls(first_us, not_before_us, output, limits or {}, orders, tuple(cut), cached, tuple(preempted))
 
     def only(self, kept: Ints) -> ServedRequests:
         """Return the same of some of the tasks, numbered in their order."""
         order, cached = (None if row is None else row[kept] for row in (self.order, self.cached))
         number = {task: at for at, task in enumerate(kept.tolist())}
         cut = tuple(run._replace(task=number[run.task]) for run in self.cut if run.task in number)
+        preempted = tuple(each._replace(task=number[each.task]) for each in self.preempted if each.task in number)
         rows = self.first_us[kept], self.not_before_us[kept], self.output[kept]
-        return ServedRequests(*rows, self.limits, order, cut, cached)
+        return ServedRequests(*rows, self.limits, order, cut, cached, preempted)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -240,6 +260,11 @@ class Timeline:
         return () if self.served is None else self.served.cut
 
     @property
+    def preempted(self) -> tuple[Leave, ...]:
+        """When requests were preempted, where a policy lets higher priorities do that: never in a plan."""
+        return () if self.served is None else self.served.preempted
+
+    @property
     def placements(self) -> Iterator[Placement]:
         """The placed tasks, in task order."""
         for task, (gpu, start, end) in enumerate(
@@ -317,7 +342,7 @@ class Violation:
     Parameters
     ----------
     rule
-        Its number, R1 to R6, T1 to T3, T3b, T3c, A1, S1 to S5, E2, E3, or X for an operator's restriction.
+        Its number, R1 to R6, T1 to T3, T3b, T3c, A1, S1 to S5, E2, E3, E8, or X for an operator's restriction.
     subject
         The task, residency or GPU at fault, by name.
     problem

@@ -134,9 +134,10 @@ class Incumbents:
     def offer(self, timeline: Timeline, origin: PlanOrigin = PlanOrigin.SEARCH) -> bool:
         """Keep a plan if it is the best so far, or as good with fewer bytes loaded; say whether it was kept.
 
-        What happened as a policy had it is none if requests were cut as their GPU went (rule E3).
+        What happened as a policy had it is none if requests were cut as their GPU went (rule E3), or preempted by their
+        priority (E8).
         """
-        if timeline.cuts:
+        if timeline.cuts or timeline.preempted:
             return False
         if self._closes:
             timeline = close(self.instance, timeline)

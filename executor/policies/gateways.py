@@ -30,6 +30,7 @@ from truenorth.models.features import HELD, Feature, Features
 from truenorth.models.prefixes import with_cached
 from truenorth.models.slo import is_named
 from truenorth.models.streams import PICOSECONDS
+from truenorth.models.strides import Rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +48,14 @@ class GatewayOptions(LruOptions):
     apart
         Numbers of nodes that serve the first of these workflows alone, the second, and so on, in order of the GPUs; all
         other requests share the other nodes.
+    preempt
+        Whether a request takes seats and KV of running ones of lower priority, where KV grows.
     """
 
     limit: int | None = option(None, count_from_1())
     urgent: tuple[str, ...] = option((), names)
     apart: tuple[int, ...] = option((), counts)
+    preempt: bool = option(False, switch)
 
     def __post_init__(self) -> None:
         if len(self.apart) > len(self.urgent):
@@ -77,6 +81,7 @@ class Gateway(Lru):
         super().__init__(options)
         readings = options or GatewayOptions()
         self._limit, self._order, self._apart = readings.limit, readings.urgent, readings.apart
+        self._preempts = readings.preempt
 
     def _accept(self, site: Site) -> None:
         """Keep to every restriction: where models may not leave, or be on many GPUs, they have homes."""
@@ -98,8 +103,10 @@ class Gateway(Lru):
             problem = f"takes {sum(self._apart)} of {site.n_gpus} nodes; allowed is to leave one for the other requests"
             raise PolicyError(f"option apart: {problem}")
         self._rank: dict[str, int] = {}
+        self._came = 0
         pools = accumulate(self._apart, initial=0)
         self._pools = [range(first, last) for first, last in pairwise((*pools, site.n_gpus))] if self._apart else []
+        self._ranks = site.preempt_by_rank() if self._preempts else None
         if self._limit is not None:
             site.limits.update(dict.fromkeys(range(site.n_gpus), self._limit))
 
@@ -221,6 +228,8 @@ class Gateway(Lru):
     def withdrawn(self, task: int, gpu: int) -> None:
         """Count a request that is to be sent anew no more: it has not joined, or its GPU went before it ended."""
         super().withdrawn(task, gpu)
+        if self._ranks is not None:
+            self.site.touched[gpu] = None  # one that was preempted there may have waited for it
         work_us = self._work.pop(task, 0)
         # The work of what waits is counted off as it leaves the queue.
         if task in self._served:
@@ -273,9 +282,8 @@ class Gateway(Lru):
         if site.stream[site.template[task]] == NONE:
             return super()._begin(task, gpu)
         lacking = site.lacks_room(task)
-        if lacking and not self._make_room(gpu, lacking, site.needs[site.template[task]]):
-            return False
-        if not site.may_join(task):
+        has_room = not lacking or self._make_room(gpu, lacking, site.needs[site.template[task]])
+        if not (has_room and site.may_join(task)) and (self._ranks is None or not site.make_way(task)):
             return False
         site.join(task)
         self._served.add(task)
@@ -290,7 +298,43 @@ class Gateway(Lru):
             lacking = states[gpu].lacks_to_go_on()
             if lacking:
                 self._make_room(gpu, lacking, ())
+            if self._ranks is not None:
+                self.site.stand_by(gpu)
         super().act(gpus)
+        for gpu in gpus if self._ranks is not None else ():
+            # Where nobody waits, or who waits can join for none of them.
+            while self._goes_back(gpu) and self.site.bring_back(gpu):
+                pass
+
+    def enqueue(self, task: int, gpu: int) -> None:
+        """Queue a request up, by its rank if a higher one preempts."""
+        site = self.site
+        if self._ranks is not None and site.stream[site.template[task]] != NONE:
+            if not site.speed(task, gpu).block:
+                problem = f"KV of requests is reserved on {site.state[gpu].id}; allowed is on where all KV grows"
+                raise PolicyError(f"option preempt: {problem}")
+            self._came += 1
+            self._ranks[task] = Rank(-self.urgency(task), self._came)
+        super().enqueue(task, gpu)
+
+    def _serve(self, gpu: int) -> bool:
+        """Let one join again that was preempted if it goes first; else go on with the task in turn, or the next."""
+        if self._ranks is not None and self._goes_back(gpu):
+            return self.site.bring_back(gpu)
+        return super()._serve(gpu)
+
+    def _goes_back(self, gpu: int) -> bool:
+        """Say whether the next to join a GPU was preempted there: nobody waits who goes before and could join."""
+        serving, task = self.site.state[gpu].serving, self.in_turn[gpu]
+        if self._ranks is None or serving is None or not serving.preempted:
+            return False
+        if task == NOWHERE:
+            place = self.next_in_turn(gpu)
+            task = NOWHERE if place is None else self.queue[gpu][place]
+        # Tasks that are no requests have no rank.
+        if task not in self._ranks or self._ranks[task].below >= self._ranks[serving.preempted[0].task].below:
+            return True
+        return not self.site.could_join(task)
 
     def _make_room(self, gpu: int, lacking: int, needs: Sequence[int]) -> bool:
         """Have idle models leave as far as KV needs their room, but only if that suffices; say whether it does."""

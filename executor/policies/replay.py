@@ -45,6 +45,9 @@ def replay(instance: Instance, timeline: Timeline) -> Callable[[], Policy]:
     if timeline.cuts:
         problem = f"{len(timeline.cuts)} runs of requests were cut as their GPU went"
         raise PolicyError(f"the timeline is no plan to carry out: {problem}; allowed is one in which all end in time")
+    if timeline.preempted:
+        problem = "a policy had requests preempted by their priority"
+        raise PolicyError(f"the timeline is no plan to carry out: {problem}; allowed is to simulate that policy again")
     violations = check(instance, timeline)
     if violations:
         raise PolicyError(f"the plan cannot be carried out; violations: {len(violations)}, first: {violations[0]}")

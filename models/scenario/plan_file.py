@@ -20,7 +20,7 @@ from truenorth.models.scenario.files import read_text, write_atomically
 from truenorth.models.scenario.quantities import MAX_BATCH, MAX_TOKENS
 from truenorth.models.scenario.reading import NUMBERS, JSONText
 from truenorth.models.scenario.section import Section, kind_of, problem, validate
-from truenorth.models.timeline import UNPLACED, CutRun, Placement, Residency, ServedRequests, Timeline
+from truenorth.models.timeline import UNPLACED, CutRun, Leave, Placement, Residency, ServedRequests, Timeline
 
 SCHEMA_VERSION = 1
 Scalar = str | int | float | bool | None
@@ -103,13 +103,14 @@ def _tasks(instance: Instance, timeline: Timeline) -> Iterator[dict[str, Any]]:
     names = [[task.name for task in workflow.tasks] for workflow in instance.workflows]
     workflow_of = instance.job_workflow.tolist()
     served, attempts = timeline.served is not None, _attempts(timeline, gpus)
+    preempted = _preempted(timeline, gpus)
     rows = (instance.task_job, timeline.place, timeline.start_us, timeline.end_us)
     for task, (job, gpu, start, end) in enumerate(zip(*(row.tolist() for row in rows), strict=True)):
         if gpu != UNPLACED:
             name = names[workflow_of[job]][task - first_task[job]]
             entry = {"job": job, "task": name, "gpu": places[gpu], "start_us": start, "end_us": end}
             of_request = {**_request(instance, timeline, task), **attempts.get(task, {})} if served else {}
-            yield entry | of_request
+            yield entry | of_request | preempted.get(task, {})
 
 
 def _attempts(timeline: Timeline, gpus: Sequence[str]) -> dict[int, dict[str, list[dict[str, str | int]]]]:
@@ -120,6 +121,17 @@ def _attempts(timeline: Timeline, gpus: Sequence[str]) -> dict[int, dict[str, li
         if run.order is not None:
             entry["order"] = run.order
         found.setdefault(run.task, {"attempts": []})["attempts"].append(entry)
+    return found
+
+
+def _preempted(timeline: Timeline, gpus: Sequence[str]) -> dict[int, dict[str, list[dict[str, str | int]]]]:
+    """Return, by task, what a file says of when a request was preempted, where that is no rule's word."""
+    found: dict[int, dict[str, list[dict[str, str | int]]]] = {}
+    for each in sorted(timeline.preempted, key=lambda each: each.order):
+        entry: dict[str, str | int] = {"gpu": gpus[each.gpu], "from_us": each.from_us, "order": each.order}
+        if each.to_us is not None and each.again is not None:
+            entry |= {"to_us": each.to_us, "again": each.again}
+        found.setdefault(each.task, {"preempted": []})["preempted"].append(entry)
     return found
 
 
@@ -189,6 +201,16 @@ class _AttemptEntry(Section):
     order: Annotated[int, Field(ge=0, le=10**9)] | None = None
 
 
+class _PreemptedEntry(Section):
+    model_config = ConfigDict(strict=True)
+
+    gpu: str
+    from_us: _Instant
+    order: Annotated[int, Field(ge=0, le=10**9)]
+    to_us: _Instant | None = None
+    again: Annotated[int, Field(ge=0, le=10**9)] | None = None
+
+
 def _gpus(value: object) -> object:
     """Read where a task runs, or a model is: a GPU, or several."""
     if isinstance(value, str) or (isinstance(value, list) and value and all(isinstance(gpu, str) for gpu in value)):
@@ -210,6 +232,7 @@ class _TaskEntry(Section):
     order: Annotated[int, Field(ge=0, le=10**9)] | None = None
     cached_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS)] | None = None
     attempts: list[_AttemptEntry] | None = None
+    preempted: list[_PreemptedEntry] | None = None
 
 
 class _ResidencyEntry(Section):
@@ -289,11 +312,12 @@ def _interpret(data: object, instance: Instance, source: Source) -> PlanFile:
         placements = list(_placements(file.tasks, instance, file.realised))
         header = _header(file)
         cut = list(_cut_runs(file.tasks, placements, instance, header.status))
+        preempted = list(_leaves(file.tasks, placements, instance))
         residencies = list(_residencies(file.residencies, instance))
         limits = dict(_known_limits(file.limits, instance))
     except FieldError as error:
         raise source.error(error.where, error.problem) from None
-    served = ServedRequests.of(instance, placements, limits, cut)
+    served = ServedRequests.of(instance, placements, limits, cut, preempted)
     timeline = Timeline.build(instance.n_tasks, placements, residencies, file.realised, served)
     return PlanFile(header, timeline)
 
@@ -361,9 +385,21 @@ def _cut_runs(
             yield CutRun(placement.task, gpu, run.start_us, run.cut_us, run.order)
 
 
+def _leaves(entries: Sequence[_TaskEntry], placements: Sequence[Placement], instance: Instance) -> Iterator[Leave]:
+    """Yield when requests were preempted, as far as the file says; refuse a return without its place in the order."""
+    gpus = {gpu.id: index for index, gpu in enumerate(instance.cluster.gpus)}
+    for position, (entry, placement) in enumerate(zip(entries, placements, strict=True)):
+        for number, each in enumerate(entry.preempted or ()):
+            where = ("tasks", position, "preempted", number)
+            if (each.to_us is None) != (each.again is None):
+                raise FieldError(where, "has one of to_us and again; allowed are both, or neither")
+            gpu = _known("GPU", each.gpu, gpus, (*where, "gpu"))
+            yield Leave(placement.task, gpu, each.from_us, each.to_us, each.order, each.again)
+
+
 def _refuse_tokens(entry: _TaskEntry, position: int) -> None:
     """Refuse what only requests have of a task that is none."""
-    for key in ("first_us", "not_before_us", "output_tokens", "order", "cached_tokens", "attempts"):
+    for key in ("first_us", "not_before_us", "output_tokens", "order", "cached_tokens", "attempts", "preempted"):
         if getattr(entry, key) is not None:
             problem = f"stands at {quote(entry.task)}, which is no request of a stream; allowed is to leave it out"
             raise FieldError(("tasks", position, key), problem)

@@ -233,8 +233,8 @@ _S_PER_TASK = 2e-5
 def starts_for(instance: Instance, seed: int, given: Sequence[Timeline] | None = None) -> Starts:
     """Return where a search starts: the given timelines, or those of the start policies, simulated when asked for.
 
-    A policy that cannot serve the instance is left out. Of requests none may be cut in a plan: where all of the given
-    timelines cut some, the policies serve them anew.
+    A policy that cannot serve the instance is left out. In a plan no request is cut, or preempted by priority: where
+    that happens in all of the given timelines, the policies serve them anew.
     """
 
     def run_each(left_s: Callable[[], float]) -> Iterator[Timeline]:
@@ -255,7 +255,7 @@ def starts_for(instance: Instance, seed: int, given: Sequence[Timeline] | None =
             except StoppedError:
                 return
 
-    whole = None if given is None else [timeline for timeline in given if not timeline.cuts]
+    whole = None if given is None else [timeline for timeline in given if not (timeline.cuts or timeline.preempted)]
     return run_each if whole is None or (given and not whole) else lambda left_s: whole
 
 

@@ -324,7 +324,15 @@ def _preempted(alternative: AlternativeSize) -> str:
     """Return how often requests are preempted, where they are."""
     metrics = alternative.metrics
     count = metrics.preemptions if isinstance(metrics, StreamMetrics) else 0
-    return f", with {count:,} preemptions of requests for want of KV memory" if count else ""
+    options = _router_options(alternative.policy)
+    why = "" if options is not None and options.preempt else " for want of KV memory"
+    return f", with {count:,} preemptions of requests{why}" if count else ""
+
+
+def _router_options(policy: str) -> GatewayOptions | None:
+    """Return the options of a router by its name; None if it is another policy."""
+    options = parse_policy(policy).options if policy.partition(":")[0] in POLICIES else None
+    return options if isinstance(options, GatewayOptions) else None
 
 
 def forms_in_words(found: ServersRecord) -> str:
@@ -355,11 +363,12 @@ def engines_in_words(found: ServersRecord) -> str:
 def _order_in_words(found: ServersRecord) -> str:
     """Return whose requests go first, or have nodes of their own; empty where it is first come first served."""
     name = found.alternatives[0].policy if found.alternatives else ""
-    options = parse_policy(name).options if name.partition(":")[0] in POLICIES else None
-    if not isinstance(options, GatewayOptions) or not options.urgent:
+    options = _router_options(name)
+    if options is None or not options.urgent:
         return ""
     if not options.apart:
-        return f"Requests of {', then '.join(options.urgent)} go first (vLLM: --scheduling-policy priority)"
+        flag = "and preempt others" if options.preempt else "(vLLM: --scheduling-policy priority)"
+        return f"Requests of {', then '.join(options.urgent)} go first {flag}"
     mix, alone = found.alternatives[0].size.mix, []
     counts = () if mix is ABSENT or mix is None else mix
     nodes = [group.gpu for group, count in zip(found.groups, counts, strict=False) for _ in range(count)]

@@ -5,6 +5,7 @@ Slow and plain: what the strides of the engine and of the checker must equal bit
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import takewhile
@@ -35,7 +36,8 @@ class Speed:
 class Node:
     """A node with models that stay: speeds by class, bytes for KV, at most so many requests.
 
-    Then: from when until when it is there, and for how long before it goes nobody new joins.
+    Then: from when until when it is there, for how long before it goes nobody new joins, and whether requests of higher
+    priority take seats and KV of others.
     """
 
     speeds: dict[str, Speed]
@@ -43,6 +45,7 @@ class Node:
     limit: int = 10**9
     there: list[tuple[int, float]] = field(default_factory=lambda: [(0, float("inf"))])
     drain: int = 0
+    preempts: bool = False
 
     def takes(self, now: int) -> bool:
         """Say whether somebody new may join."""
@@ -63,7 +66,7 @@ class Request:
 
     `after` has pairs of another request's number and the microseconds that its output takes to get here. `blocks` are
     those of its prompt, as far as the log knows them. `finds` is the number of the request whose KV is held for it,
-    which is what is cached of its prompt, if it is still there.
+    which is what is cached of its prompt, if it is still there. A higher `priority` goes first, where nodes preempt.
     """
 
     kind: str
@@ -75,6 +78,7 @@ class Request:
     after: list[tuple[int, int]] = field(default_factory=list)
     blocks: tuple[int, ...] = ()
     finds: int | None = None
+    priority: int = 0
 
     def prefixes(self, size: int) -> list[Prefix]:
         """Return every leading part of its prompt of so many whole blocks, the shortest first."""
@@ -107,6 +111,7 @@ class _Running:
         self.tokens = 0
         self.takes = 0
         self.blocks = 0
+        self.came = 0
         # Where KV grows: of the leading blocks of its prompt that nodes cache, the copies that it found or computed.
         self.copies: list[int] = []
 
@@ -353,25 +358,42 @@ def _grow(
     at = 0
     while at < len(inside):
         running = inside[at]
-        if running.rest:
-            running.takes = min(running.rest, _budget(speed, inside))
-            tokens = running.of - running.rest + running.takes
-        else:
-            tokens = running.context
-        wanted = ceil(Fraction(tokens, speed.block)) if speed.block else 0
+        wanted = _wanted(speed, inside, running)
         while running in inside and wanted - running.blocks > _free(node, speed, inside, cache):
-            last = inside.pop()
-            cache.leave(last, inside, now)
-            last.blocks = last.takes = 0
-            served[last.number].preempted += 1
-            # All its tokens are computed again: those of the prompt, and of the answer all but the last.
-            last.of = last.rest = last.request.n + max(0, last.tokens - 1)
+            last = _least_urgent(inside) if node.preempts else inside[-1]
+            at -= inside.index(last) < at
+            _preempt(last, inside, served, now, cache)
             preempted.insert(0, last)
+            wanted = _wanted(speed, inside, running)
         if running in inside:
             running.blocks = wanted
             at += 1
     again[:0] = preempted
     return bool(preempted)
+
+
+def _wanted(speed: Speed, inside: list[_Running], running: _Running) -> int:
+    """Return the blocks of one that runs with its next chunk or token, and note how much of its prompt it takes."""
+    running.takes = 0
+    if running.rest:
+        running.takes = min(running.rest, _budget(speed, inside))
+    tokens = running.of - running.rest + running.takes if running.rest else running.context
+    return ceil(Fraction(tokens, speed.block)) if speed.block else 0
+
+
+def _least_urgent(inside: list[_Running]) -> _Running:
+    """Return the last that joined of those of the lowest priority."""
+    return min(reversed(inside), key=lambda running: running.request.priority)
+
+
+def _preempt(last: _Running, inside: list[_Running], served: list[Served], now: int, cache: _Cache) -> None:
+    """Have one leave that runs."""
+    inside.remove(last)
+    cache.leave(last, inside, now)
+    last.blocks = last.takes = 0
+    served[last.number].preempted += 1
+    # All its tokens are computed again: those of the prompt, and of the answer all but the last.
+    last.of = last.rest = last.request.n + max(0, last.tokens - 1)
 
 
 def _fits(node: Node, speed: Speed, inside: list[_Running], running: _Running, cache: _Cache) -> bool:
@@ -393,6 +415,9 @@ def _join(
 ) -> None:
     """Let the running take what they need for the iteration that begins now, and others join while budget is left."""
     if inside and _grow(node, inside, again, served, now, cache):
+        return
+    if node.preempts:
+        _join_by_priority(node, inside, again, waiting, requests, served, now, cache)
         return
     while again or waiting:
         number = again[0].number if again else waiting[0][1]
@@ -420,10 +445,76 @@ def _join(
             if request.finds is not None:
                 served[running.number].cached = cache.found(running.number)
                 running.rest = request.n - served[running.number].cached
-        running.takes = min(running.rest, _budget(speed, inside))
-        if speed.block:
-            running.blocks = ceil(Fraction(running.of - running.rest + running.takes, speed.block))
-        inside.append(running)
+        _take(speed, inside, running)
+
+
+def _take(speed: Speed, inside: list[_Running], running: _Running) -> None:
+    """Have one run from now on, with its part of the budget and the blocks for that."""
+    running.takes = min(running.rest, _budget(speed, inside))
+    if speed.block:
+        running.blocks = ceil(Fraction(running.of - running.rest + running.takes, speed.block))
+    inside.append(running)
+
+
+def _join_by_priority(
+    node: Node,
+    inside: list[_Running],
+    again: list[_Running],
+    waiting: list[Sent],
+    requests: list[Request],
+    served: list[Served],
+    now: int,
+    cache: _Cache,
+) -> None:
+    """Let the most urgent join first, in place of less urgent ones where that is what it takes."""
+    while True:
+        ready = [(came, number) for came, number in waiting if came <= now]
+        head = min(ready, key=lambda sent: (-requests[sent[1]].priority, ready.index(sent)), default=None)
+        back = min(again, key=lambda each: (-each.request.priority, each.came), default=None)
+        runs = inside or again
+        if head is not None and (not node.takes(now) or (runs and runs[0].request.kind != requests[head[1]].kind)):
+            head = None
+        if head is not None and (back is None or back.request.priority < requests[head[1]].priority):
+            running = _Running(head[1], requests[head[1]], bool(served[head[1]].cut))
+            # Of one priority who comes first joins first, and the fewer are still to join then.
+            running.came = -len(waiting)
+        elif back is not None:
+            running, head = back, None
+        else:
+            return
+        speed = node.speeds[running.request.kind]
+        leave = _who_leaves(node, speed, inside, running, cache, now)
+        if _budget(speed, inside) <= 0 or leave is None:
+            return
+        for number in leave:
+            last = next(each for each in inside if each.number == number)
+            _preempt(last, inside, served, now, cache)
+            again.append(last)
+        found = cache.find(running)
+        running.rest -= found
+        if head is None:
+            again.remove(running)
+        else:
+            waiting.remove(head)
+            served[running.number].start, served[running.number].cached = now, found
+        _take(speed, inside, running)
+
+
+def _who_leaves(
+    node: Node, speed: Speed, inside: list[_Running], running: _Running, cache: _Cache, now: int
+) -> list[int] | None:
+    """Return the fewest that leave for one to join, least urgent first; None if it cannot join for all of them."""
+    inside, cache = deepcopy((inside, cache))
+    leave: list[int] = []
+    while len(inside) >= min(speed.seats, node.limit) or not _fits(node, speed, inside, running, cache):
+        lower = [each for each in inside if each.request.priority < running.request.priority]
+        if not speed.block or not lower:
+            return None
+        last = _least_urgent(lower)
+        leave.append(last.number)
+        inside.remove(last)
+        cache.leave(last, inside, now)
+    return leave
 
 
 def _length(node: Node, inside: list[_Running]) -> Fraction:

@@ -288,8 +288,13 @@ def _run(hunt: Hunt, policy: str, case: Case, reserve_s: float) -> _SizeRun | No
 
 
 def _offer(hunt: Hunt, mix: Mix, ran: Simulation, met: bool, reserve_s: float) -> None:
-    """Hand a timeline to the hunt; as a plan cuts no request, one that does is run again with longer drains."""
+    """Hand a timeline to the hunt; as a plan cuts no request, one that does is run again with longer drains.
+
+    Nor does a plan preempt by priority: such a timeline is none.
+    """
     ask, timeline = hunt.question, ran.timeline
+    if timeline.preempted:
+        return
     if timeline.cuts:
         if not met or (hunt.best is not None and ask.sizes.cost(hunt.best) <= ask.sizes.cost(mix)):
             return

@@ -93,6 +93,8 @@ def engines_of(best: Alternative) -> list[Engine]:
     instance, streams = best.ran.instance, best.ran.instance.streams
     if streams is None or (streams.template == NONE).any():
         raise NoEnginesError("not every task is a request of a language model")
+    if _options(best).preempt:
+        raise NoEnginesError("a request preempts others as it comes (preempt=on), and vLLM's only where KV runs out")
     served = _classes_served(best, instance, streams)
     made: dict[Engine, int] = {}
     for gpu, (stream, workflow) in enumerate(zip(served, _pools(best, instance), strict=True)):

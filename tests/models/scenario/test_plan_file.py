@@ -144,7 +144,7 @@ def take(*where: str | int) -> Change:
 
 
 GPUS = "allowed are s0/g0, s1/g0"
-ENTRY = "job, task, gpu, start_us, end_us, first_us, not_before_us, output_tokens, order, cached_tokens, attempts"
+ENTRY = "job, task, gpu, start_us, end_us, first_us, not_before_us, output_tokens, order, cached_tokens, attempts, preempted"
 
 
 @pytest.mark.parametrize(
