@@ -56,7 +56,7 @@ def test_policies_take_the_mode_that_ends_first(scenario: Path) -> None:
     assert _sizes(loaded, easy.timeline)[:2] == [8, 8]
     assert easy.value == pytest.approx(3024)
     names = {row.policy for row in tn.compare(loaded, time_limit=3).rows}
-    assert names == {"plan", "easy", "conservative", "sjf", "qssf", "fifo", "compass"}
+    assert names == {"plan", "easy", "conservative", "sjf", "qssf", "fifo", "compass", "srpt"}
 
 
 def test_certificates_of_such_windows_verify(scenario: Path, tmp_path: Path) -> None:
