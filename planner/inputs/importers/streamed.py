@@ -179,9 +179,9 @@ def _uncalled(requests: TokenRequests, calls: Calls, tally: Tally) -> Ints:
     found = np.minimum(np.minimum(said, left), requests.prompt - 1)
     share = float(found.sum()) / float(requests.prompt.sum())
     lost = int((np.minimum(said, requests.prompt - 1) - found).sum())
+    others = f"; {lost:,} more that were cached there are of no call before, and count as uncached" if lost else ""
     tally.notes.append(
-        f"the KV of a call is held for the next one: {share:.1%} of the prompt tokens, by the log; {lost:,} more that "
-        "were cached there are of no call before, and count as uncached"
+        f"the KV of a call is held for the next one: {share:.1%} of the prompt tokens, by the log{others}"
     )
     return np.asarray(requests.prompt - found, np.int64)
 
