@@ -265,6 +265,11 @@ class Timeline:
         return () if self.served is None else self.served.preempted
 
     @property
+    def is_plan(self) -> bool:
+        """Whether it can be a plan: no request was cut as its GPU went (rule E3), or preempted by priority (E8)."""
+        return not (self.cuts or self.preempted)
+
+    @property
     def placements(self) -> Iterator[Placement]:
         """The placed tasks, in task order."""
         for task, (gpu, start, end) in enumerate(

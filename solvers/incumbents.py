@@ -134,10 +134,9 @@ class Incumbents:
     def offer(self, timeline: Timeline, origin: PlanOrigin = PlanOrigin.SEARCH) -> bool:
         """Keep a plan if it is the best so far, or as good with fewer bytes loaded; say whether it was kept.
 
-        What happened as a policy had it is none if requests were cut as their GPU went (rule E3), or preempted by their
-        priority (E8).
+        What happened as a policy had it may be none.
         """
-        if timeline.cuts or timeline.preempted:
+        if not timeline.is_plan:
             return False
         if self._closes:
             timeline = close(self.instance, timeline)

@@ -255,7 +255,7 @@ def starts_for(instance: Instance, seed: int, given: Sequence[Timeline] | None =
             except StoppedError:
                 return
 
-    whole = None if given is None else [timeline for timeline in given if not (timeline.cuts or timeline.preempted)]
+    whole = None if given is None else [timeline for timeline in given if timeline.is_plan]
     return run_each if whole is None or (given and not whole) else lambda left_s: whole
 
 
