@@ -345,6 +345,7 @@ class ServersAnswer(Answer):
                     value=figures(self.levels, each.reached),
                     information_used=each.uses,
                     requests_at_once=ABSENT if each.limit is None else each.limit,
+                    value_with_spare_gone=ABSENT if each.gone is None else figures(self.levels, each.gone),
                 )
                 for each in self.alternatives
             ],
