@@ -5,7 +5,7 @@ Of priced groups only the price has a bound worth saying: one dear server may do
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil, floor
 
 from truenorth.executor import POLICIES, Knows, parse_policy
@@ -355,9 +355,30 @@ def forms_in_words(found: ServersRecord) -> str:
 def _form(found: ServersRecord, form: FormOfFleet) -> str:
     """Return what a form of fleet takes."""
     if form.kinds is None:
-        return "no fleet found"
-    fleet = " + ".join(f"{count} {kind}" for kind, count in form.kinds.items() if count)
+        return f"no fleet found{_why_none(found, form)}"
+    fleet = _by_kind(form.kinds)
     return f"{fleet} at {form.price_per_hour:g} per hour" if found.priced else fleet
+
+
+def _by_kind(counts: Mapping[str, int]) -> str:
+    return " + ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+
+
+def _why_none(found: ServersRecord, form: FormOfFleet) -> str:
+    """Return what came closest of a form of fleet, and which role has too few nodes there; empty if not known."""
+    if form.closest is ABSENT:
+        return "" if form.refuted is ABSENT else f" ({form.refuted})"
+    loads = {} if form.loads is ABSENT else form.loads
+    takes = {role: f"{role} has {load:.0%} of the work that its nodes can do" for role, load in loads.items()}
+    over = " and ".join(takes[role] for role, load in loads.items() if load > 1)
+    why = f"overloaded: {over}" if over else f"overloaded is neither: {' and '.join(takes.values())}"
+    parts = [_by_kind(form.closest), f"{why} until the last arrival" if takes else ""]
+    if form.refuted is ABSENT:
+        parts[0] = f"closest is {parts[0]} with {values_in_words(found, form.reached)}"
+    else:
+        parts[0] += " is proved too little"
+        parts.append("" if over else form.refuted)
+    return f" ({'; '.join(part for part in parts if part)})"
 
 
 def engines_in_words(found: ServersRecord) -> str:

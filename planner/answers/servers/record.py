@@ -162,12 +162,20 @@ class FailuresDrawn:
 
 @dataclass(frozen=True, slots=True)
 class FormOfFleet:
-    """What a form of fleet takes: servers, how many of each kind, and the policy; None where none met the level."""
+    """What a form of fleet takes: servers, how many of each kind, and the policy; None where none met the level.
+
+    There, what came closest and what was reached, or the dearest size and why it is refuted; and of nodes apart about
+    what share of the time until the last arrival each role takes.
+    """
 
     servers: int | None
     kinds: Mapping[str, int] | None
     policy: str | None
     price_per_hour: float | None = ABSENT
+    closest: Mapping[str, int] = ABSENT
+    reached: Figures = ABSENT
+    refuted: str = ABSENT
+    loads: Mapping[str, float] = ABSENT
 
 
 @dataclass(frozen=True, slots=True)
