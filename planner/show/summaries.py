@@ -192,6 +192,8 @@ def _tokens_rows(metrics: StreamMetrics) -> dict[str, str]:
         what: _spread(figures, key, ("mean", "p50", "p95", "p99"), scale)
         for what, key, scale in (("first token in s", "first_token_s", 1), ("ms per token", "time_per_token_s", 1000))
     }
+    if whose := metrics.whose_first_token:
+        spread["first token in s"] += f" ({whose})"
     made = f"{metrics.output_tokens:,} of answers, {metrics.output_tokens_per_s:,.4g} of them per s"
     kept = f"at most {say_size(metrics.kv_peak_bytes)} of KV on a GPU"
     if metrics.preemptions:
