@@ -26,9 +26,11 @@ from truenorth.planner.show.table import Column, Table, facts, say, terminal
 from truenorth.solvers.trust import SOLVER_OF
 
 if TYPE_CHECKING:
+    from truenorth.models.objective import Objective
     from truenorth.planner.answers.bound import Bound
     from truenorth.planner.answers.plan import Plan
     from truenorth.planner.answers.uncertain.planning import CandidateRow, UncertainPlan
+    from truenorth.planner.answers.verify import VerdictRecord
 
 
 def plan_view(plan: Plan | UncertainPlan) -> Group:
@@ -148,6 +150,16 @@ def bound_summary(bound: Bound) -> dict[str, str]:
 def _left_out_rows(left_out: Mapping[str, str]) -> dict[str, str]:
     """Return a row for every method that was left out."""
     return {f"{method} left out": reason for method, reason in left_out.items()}
+
+
+def verdict_view(verified: tuple[Objective, VerdictRecord]) -> str:
+    """Return what is proved, or why nothing is."""
+    objective, found = verified
+    if not found.valid:
+        return f"refused: {found.reason}"
+    how = "" if found.how is None else f" ({found.how})"
+    proved = f"the lower bound {say(found.lower_bound, '.5g', objective.unit)} of {objective} is proved{how}"
+    return f"valid: {found.how if found.lower_bound is None else proved}"
 
 
 def simulation_view(simulation: Simulation) -> TerminalTable:
