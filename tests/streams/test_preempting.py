@@ -110,8 +110,8 @@ def test_rules_hold_beside_loads_noise_and_turns(seed: int) -> None:
 def test_adapters_of_preempted_requests_can_leave_none_of_them_its_room() -> None:
     """Rule R3 keeps an adapter from its request's start to its end, preempted or not: so nobody may go on.
 
-    In this draw a GPU of 110 bytes holds a model of 44 and adapters of 5 and 8. The first to join again has 15 tokens of
-    prompt and, under noise, 44 of answer: it needs 58 bytes, which its own models leave (58) and all three do not (53).
+    In this draw a GPU of 110 bytes holds a model of 44 and adapters of 5 and 8. The first to join again has 15 tokens
+    of prompt and, under noise, 44 of answer: it needs 58 bytes, which its own models leave and all three do not (53).
     """
     rng, noise = random.Random(23), parse_noise("run=lognormal:0.5,load=uniform:0.5")
     for _ in range(2):
