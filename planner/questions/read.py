@@ -60,7 +60,7 @@ def _refuse(name: str, problem: str) -> NoReturn:
 
 def _text(name: str, option: Option, value: Any) -> str:
     if not isinstance(value, str | Path) or not str(value):
-        _refuse(name, f"{value!r} is no text")
+        _refuse(name, f"{value!r} is no text" if value != "" else "is empty; name one, or leave the option out")
     return str(value)
 
 

@@ -158,7 +158,8 @@ def verdict_view(verified: tuple[Objective, VerdictRecord]) -> str:
     if not found.valid:
         return f"refused: {found.reason}"
     how = "" if found.how is None else f" ({found.how})"
-    proved = f"the lower bound {say(found.lower_bound, '.5g', objective.unit)} of {objective} is proved{how}"
+    unit = objective.unit if objective.unit == "s" else ""  # what the objective's name says is not said twice
+    proved = f"the lower bound {say(found.lower_bound, '.5g', unit)} of {objective} is proved{how}"
     return f"valid: {found.how if found.lower_bound is None else proved}"
 
 

@@ -15,7 +15,7 @@ from truenorth.models.errors import QuestionError
 from truenorth.models.instance import NONE, Ints
 from truenorth.models.scenario import Scenario
 from truenorth.models.scenario.build import refuse_unknown_workflows
-from truenorth.models.scenario.errors import FieldError, InputError
+from truenorth.models.scenario.errors import FieldError
 from truenorth.models.tables import LARGEST
 from truenorth.models.torn import priced_window, torn
 from truenorth.solvers.bounds.fluid import NO_DEADLINE, due_us
@@ -266,7 +266,7 @@ def refuse_vacuous(scenario: Scenario, levels: ServiceLevels) -> None:
         if due and all(instance.jobs[job].deadline_us is None for job in np.flatnonzero(counts).tolist()):
             who = "no job" if level.workflow is None else f"no job of {level.workflow}"
             problem = f"{who} has a deadline, so that {str(level)!r} holds for any plan"
-            raise InputError(scenario.source.file, None, "workload", f"{problem}; give deadlines or another level")
+            raise scenario.source.error(("workload",), f"{problem}; give deadlines or another level")
     if not any(counts.any() for counts in covered):
         problem = f"has no job that '{levels}' is over, so that any plan is within it; give another level"
-        raise InputError(scenario.source.file, None, "workload", problem)
+        raise scenario.source.error(("workload",), problem)
