@@ -159,6 +159,19 @@ class Engine:
         self._finish_loads()
         return self._site.timeline(realised=self._policy.write_back or not self._device.exact)
 
+    def _stuck(self) -> str:
+        """Return where requests that were preempted hold each other up, in words; empty if nowhere.
+
+        A request keeps its models from start to end (R3), preempted or not: an adapter of another one may leave the
+        first in the queue less KV than it came to need, though its own models alone would leave it enough.
+        """
+        runs = zip(self._instance.cluster.gpus, self._site.state, strict=True)
+        stuck = [gpu.id for gpu, state in runs if state.serving and state.serving.preempted]
+        why = (
+            "need more KV memory than the models and adapters of all of them leave; allow more memory or fewer adapters"
+        )
+        return f"; requests preempted on {', '.join(stuck)} {why}" if stuck else ""
+
     def _refuse_progress(self) -> NoReturn:
         """Say who asks again while jobs run."""
         name = self._policy.name or type(self._policy).__name__.lower()
@@ -185,7 +198,7 @@ class Engine:
                 name = self._policy.name or type(self._policy).__name__
                 said = f"policy {name}: {self._unfinished} tasks were never started, and nothing more will happen"
                 gone = "" if self._site.stays else "; servers that they need may have gone for good"
-                raise StalledError(said + gone)
+                raise StalledError(said + gone + self._stuck())
             site.now = now
             # Ends before arrivals before releases: the device orders them by kind within an instant.
             while events and events[0][0] <= now:

@@ -103,6 +103,8 @@ def parse_noise(text: str) -> Noise:
     for item in text.split(","):
         what, _, rest = item.strip().partition("=")
         kind, _, size = rest.partition(":")
+        if item.strip().isdecimal():
+            raise NoiseError(f"{item.strip()!r} stands alone behind a comma; write numbers with a point, as in 0.1")
         # Twice the same is more likely a slip than an intention.
         if what not in ("run", "load") or what in spreads:
             raise NoiseError(f"{text!r} is no noise; allowed is {_GRAMMAR}")

@@ -66,8 +66,9 @@ class Metrics:
 class StreamMetrics(Metrics):
     """Figures of a timeline with requests of streams; in seconds, tokens and bytes, None where nothing counts.
 
-    First tokens count from the release of their job, time per token is that between an answer's tokens (of prefill and
-    decode together, where they are apart), and output tokens per second count from the first release to the makespan.
+    A job's first token is that of its request that says `first_token`, else of its last one, from the release of the
+    job; time per token is that between an answer's tokens (of prefill and decode together, where they are apart), and
+    output tokens per second count from the first release to the makespan.
     A warm-up leaves out the requests of the earliest jobs, but not of the most bytes of KV that one GPU holds at once.
     Where KV grows requests may be preempted, and compute tokens again. `cut` counts how often a GPU went before a
     request had ended, which was then served anew.
@@ -88,6 +89,11 @@ class StreamMetrics(Metrics):
     preemptions: int
     recomputed_tokens: int
     cut: int
+
+    @property
+    def whose_first_token(self) -> str:
+        """Whose first token counts, in words, where jobs have several tasks; empty elsewhere."""
+        return "of each job's last request, unless one says first_token" if self.tasks > self.jobs else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,19 @@ class WithEstimates:
             self._add("estimates", f"told={name if '.' in name or '/' in name else f'./{name}'}")
 
     def _add(self, option: str, meant: str) -> None:
-        """Write what an option is short for into the noise."""
+        """Write what an option is short for into the noise.
+
+        Raises
+        ------
+        QuestionError
+            If it names a file or folder with a comma: these keep the parts of a noise apart.
+        """
+        if "," in meant:
+            from truenorth.models.errors import QuestionError  # with NumPy, which help does without
+
+            raise QuestionError(
+                f"{meant.partition('=')[2]!r} has a comma, which no file or folder here may have", option
+            )
         object.__setattr__(self, "noise", meant if self.noise is None else f"{self.noise},{meant}")
         object.__setattr__(self, option, None)
 

@@ -60,7 +60,7 @@ def _refuse(name: str, problem: str) -> NoReturn:
 
 def _text(name: str, option: Option, value: Any) -> str:
     if not isinstance(value, str | Path) or not str(value):
-        _refuse(name, f"{value!r} is no text")
+        _refuse(name, f"{value!r} is no text" if value != "" else "is empty; name one, or leave the option out")
     return str(value)
 
 
@@ -122,7 +122,11 @@ def _share(name: str, option: Option, value: Any) -> Fraction:
 def _progress(name: str, option: Option, value: Any) -> Fraction | Path:
     """Read a share, or the path of a folder where the text is no number."""
     if isinstance(value, Path) or _fraction(value) is None:
-        return Path(_text(name, option, value))
+        path = _text(name, option, value)
+        number = path.replace(",", ".")
+        if "," in path and _fraction(number) is not None:
+            _refuse(name, f"{path!r} is no share; write {number}, with a point")
+        return Path(path)
     return _share(name, option, value)
 
 

@@ -104,7 +104,8 @@ def tokens(rows: Iterable[tuple[str, Metrics | None]]) -> list[Table[StreamRow]]
         ]
     if any(isinstance(metrics, CacheMetrics) for _, metrics in served):
         columns.append(Column("prompt tokens cached", lambda row: _hit_share(row[1]), ".1%"))
-    return [Table("First tokens, and time per token behind them", columns, served)] if served else []
+    whose = next((f" ({metrics.whose_first_token})" for _, metrics in served if metrics.whose_first_token), "")
+    return [Table(f"First tokens{whose}, and time per token behind them", columns, served)] if served else []
 
 
 def _hit_share(metrics: StreamMetrics) -> float | None:

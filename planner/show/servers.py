@@ -25,6 +25,7 @@ from truenorth.planner.answers.servers.answer import ServersAnswer
 from truenorth.planner.answers.servers.deployable import lead
 from truenorth.planner.answers.servers.record import (
     AlternativeSize,
+    AutoscalerCosts,
     IntervalCount,
     IntervalRow,
     PolicySize,
@@ -65,6 +66,7 @@ from truenorth.planner.show.servers_words import (
     strain_in_words,
     untried,
     up_to_counts,
+    values_in_words,
 )
 from truenorth.planner.show.styles import STYLES, Style, styles
 from truenorth.planner.show.summaries import rounded_in_words
@@ -143,6 +145,9 @@ def alternatives_table(found: ServersRecord) -> Table[AlternativeSize]:
         Column("utilisation", lambda row: row.metrics.compute_busy, ".0%"),
         Column("work in GPU-s", lambda row: f"{row.work.gpu_seconds:.4g} of {row.work.offered_gpu_seconds:.4g}"),
     ]
+    if found.spare:
+        gone = say_spare(found, "at worst with {} gone")
+        columns.insert(3, Column(gone, lambda row: values_in_words(found, row.value_with_spare_gone), words=True))
     title = "Alternatives: the least for each kind of information used, and up to 10 % more"
     return Table(title, columns, found.alternatives)
 
@@ -417,7 +422,7 @@ def intervals_table(found: ScheduleRecord, title: str) -> Table[IntervalRow]:
     ]
     if found.schedule.autoscaler is not None:
         columns.append(Column("autoscaler", lambda row: row.autoscaler and row.autoscaler.servers))
-    columns += [Column(f"{who} in time", partial(_attained, who), ".1%") for who in policies if _missed(found, who)]
+    columns += [_attainment(found, who) for who in policies if _missed(found, who)]
     return Table(title, columns, found.intervals)
 
 
@@ -425,8 +430,21 @@ def _size_of(found: ScheduleRecord, who: str, row: IntervalRow) -> str | None:
     return _size(found, row.policies[who])
 
 
-def _attained(who: str, row: IntervalRow) -> float | None:
-    return row.policies[who].attainment
+def _attainment(found: ScheduleRecord, who: str) -> Column[IntervalRow]:
+    """Return the column of what the jobs of each interval come to; of a mean there is no share of them."""
+    if _shares(found):
+        return Column(f"{who} {_within(found)}", lambda row: row.policies[who].attainment, ".1%")
+    words = {True: "met", False: "missed", None: None}
+    return Column(f"level under {who}", lambda row: words[row.policies[who].met_alone])
+
+
+def _shares(found: ScheduleRecord) -> bool:
+    """Say whether every level asks for a share of the jobs."""
+    return all(level.share is not None for level in found.fixed.levels)
+
+
+def _within(found: ScheduleRecord) -> str:
+    return "in time" if all(level.measure == "lateness" for level in found.fixed.levels) else "within the limit"
 
 
 def _size(found: ScheduleRecord, count: IntervalCount) -> str | None:
@@ -475,7 +493,7 @@ def schedule_sentences(found: ScheduleRecord) -> list[str]:
         what = (
             f"an autoscaler above {scaled.policy} that aims at {scaled.target:.0%} of {scaled.target_of} in use {how}"
         )
-        said.append(f"{what}, with {scaled.server_hours:.4g} server-hours{price}")
+        said.append(f"{what}, with {scaled.server_hours:.4g} server-hours{price}{_unpaid(scaled)}")
     if optimum.proved:
         said.append("No schedule needs less, which is proved.")
     elif optimum.price_lower_bound is not None:
@@ -500,7 +518,7 @@ def _missed_in_words(found: ScheduleRecord, policy: str) -> str:
     if not missed:
         return ""
     worst, share = missed[0]
-    in_time = f", {share:.1%} of its jobs in time" if share else ""
+    in_time = f", {share:.1%} of its jobs {_within(found)}" if share and _shares(found) else ""
     intervals = f"{len(missed)} of {len(found.intervals)} intervals"
     alone = f"misses it in {intervals} taken alone, most from {worst.from_s:g} s on{in_time}"
     return f"{policy} meets the level over all jobs together, but {alone}."
@@ -515,7 +533,15 @@ def _costs_in_words(costs: ScheduleCosts) -> str:
     if costs.fixed_server_hours is not None:
         said += f", a fleet that stays {costs.fixed_server_hours:.4g}"
         said += "" if costs.fixed_price is None else f" at {costs.fixed_price:.4g}"
-    return said
+    return f"{said}{_unpaid(costs)}"
+
+
+def _unpaid(costs: ScheduleCosts | AutoscalerCosts) -> str:
+    """Return what the figures leave out, as intervals end with the one of the last arrival; empty if nothing."""
+    hours = costs.unpaid_server_hours
+    if hours is ABSENT:
+        return ""
+    return f" (not counted: {hours:.4g} server-hours of work after the last interval)"
 
 
 def schedule_section(folder: Path) -> PageSection:

@@ -5,7 +5,7 @@ Of priced groups only the price has a bound worth saying: one dear server may do
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil, floor
 
 from truenorth.executor import POLICIES, Knows, parse_policy
@@ -308,7 +308,7 @@ def deployable_in_words(found: ServersRecord) -> str:
     size = _sized(found, best.size)
     left_out = f"{say_less(found, untried)} {'was' if untried == 1 else 'were'} not tried for lack of time"
     needs = f"needs at most {size} ({left_out})" if untried else f"needs {size}"
-    spare = say_spare(found, ", {} of which may be gone")
+    spare = say_spare(found, ", {} of which may be gone") + _with_gone(found, best)
     said = f"{_who(found, best)} {needs}{spare}{_preempted(best)}{_better_informed(found)}{_floor(found)}"
     growth = found.growth
     return said if growth is None else f"{said}. Traffic: this size {traffic_in_words(growth)}"
@@ -318,6 +318,14 @@ def _who(found: ServersRecord, alternative: AlternativeSize) -> str:
     """Return a policy with the information that it uses."""
     used = information_in_words(alternative.information_used, alternative.knows, found.noise)
     return f"{alternative.policy} (information used: {used})"
+
+
+def _with_gone(found: ServersRecord, alternative: AlternativeSize) -> str:
+    """Return what is reached with servers gone, at worst, and with all there; empty if none may be gone."""
+    if alternative.value_with_spare_gone is ABSENT:
+        return ""
+    worst, whole = (values_in_words(found, each) for each in (alternative.value_with_spare_gone, alternative.value))
+    return f" (at worst {worst} then; {whole} with all there)"
 
 
 def _preempted(alternative: AlternativeSize) -> str:
@@ -347,9 +355,30 @@ def forms_in_words(found: ServersRecord) -> str:
 def _form(found: ServersRecord, form: FormOfFleet) -> str:
     """Return what a form of fleet takes."""
     if form.kinds is None:
-        return "no fleet found"
-    fleet = " + ".join(f"{count} {kind}" for kind, count in form.kinds.items() if count)
+        return f"no fleet found{_why_none(found, form)}"
+    fleet = _by_kind(form.kinds)
     return f"{fleet} at {form.price_per_hour:g} per hour" if found.priced else fleet
+
+
+def _by_kind(counts: Mapping[str, int]) -> str:
+    return " + ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+
+
+def _why_none(found: ServersRecord, form: FormOfFleet) -> str:
+    """Return what came closest of a form of fleet, and which role has too few nodes there; empty if not known."""
+    if form.closest is ABSENT:
+        return "" if form.refuted is ABSENT else f" ({form.refuted})"
+    loads = {} if form.loads is ABSENT else form.loads
+    takes = {role: f"{role} has {load:.0%} of the work that its nodes can do" for role, load in loads.items()}
+    over = " and ".join(takes[role] for role, load in loads.items() if load > 1)
+    why = f"overloaded: {over}" if over else f"overloaded is neither: {' and '.join(takes.values())}"
+    parts = [_by_kind(form.closest), f"{why} until the last arrival" if takes else ""]
+    if form.refuted is ABSENT:
+        parts[0] = f"closest is {parts[0]} with {values_in_words(found, form.reached)}"
+    else:
+        parts[0] += " is proved too little"
+        parts.append("" if over else form.refuted)
+    return f" ({'; '.join(part for part in parts if part)})"
 
 
 def engines_in_words(found: ServersRecord) -> str:
@@ -393,8 +422,8 @@ def _limit_in_words(found: ServersRecord) -> str:
         return f"{setting}: with all {tried.seats} seats {tried.policy} {needs}"
     if any(each.met for each in tried.limits):
         return ""
-    numbers = ", ".join(f"{each.requests_at_once} ({_values(found, each.value)})" for each in tried.limits)
-    fewer = f"fewer requests at once on a node than its {tried.seats} seats ({_values(found, tried.value)})"
+    numbers = ", ".join(f"{each.requests_at_once} ({values_in_words(found, each.value)})" for each in tried.limits)
+    fewer = f"fewer requests at once on a node than its {tried.seats} seats ({values_in_words(found, tried.value)})"
     return f"With {fewer}, {tried.policy} misses the level on {at}, too: {numbers}"
 
 
@@ -438,10 +467,10 @@ def reached_in_words(found: ServersRecord, policy: str) -> str:
     closest = found.policies[policy].closest
     if closest is None:
         return ""
-    return f"{_sized(found, closest.size)} ({_values(found, closest.value)})"
+    return f"{_sized(found, closest.size)} ({values_in_words(found, closest.value)})"
 
 
-def _values(found: ServersRecord, value: Figures) -> str:
+def values_in_words(found: ServersRecord, value: Figures) -> str:
     """Return what is reached of each level."""
     reached = [
         f"{measured(level)} {each:.4g}{' s' if level.is_time else ''}"

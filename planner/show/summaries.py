@@ -26,9 +26,11 @@ from truenorth.planner.show.table import Column, Table, facts, say, terminal
 from truenorth.solvers.trust import SOLVER_OF
 
 if TYPE_CHECKING:
+    from truenorth.models.objective import Objective
     from truenorth.planner.answers.bound import Bound
     from truenorth.planner.answers.plan import Plan
     from truenorth.planner.answers.uncertain.planning import CandidateRow, UncertainPlan
+    from truenorth.planner.answers.verify import VerdictRecord
 
 
 def plan_view(plan: Plan | UncertainPlan) -> Group:
@@ -150,6 +152,17 @@ def _left_out_rows(left_out: Mapping[str, str]) -> dict[str, str]:
     return {f"{method} left out": reason for method, reason in left_out.items()}
 
 
+def verdict_view(verified: tuple[Objective, VerdictRecord]) -> str:
+    """Return what is proved, or why nothing is."""
+    objective, found = verified
+    if not found.valid:
+        return f"refused: {found.reason}"
+    how = "" if found.how is None else f" ({found.how})"
+    unit = objective.unit if objective.unit == "s" else ""  # what the objective's name says is not said twice
+    proved = f"the lower bound {say(found.lower_bound, '.5g', unit)} of {objective} is proved{how}"
+    return f"valid: {found.how if found.lower_bound is None else proved}"
+
+
 def simulation_view(simulation: Simulation) -> TerminalTable:
     """Return a simulation's summary."""
     return facts(simulation_summary(simulation))
@@ -192,6 +205,8 @@ def _tokens_rows(metrics: StreamMetrics) -> dict[str, str]:
         what: _spread(figures, key, ("mean", "p50", "p95", "p99"), scale)
         for what, key, scale in (("first token in s", "first_token_s", 1), ("ms per token", "time_per_token_s", 1000))
     }
+    if whose := metrics.whose_first_token:
+        spread["first token in s"] += f" ({whose})"
     made = f"{metrics.output_tokens:,} of answers, {metrics.output_tokens_per_s:,.4g} of them per s"
     kept = f"at most {say_size(metrics.kv_peak_bytes)} of KV on a GPU"
     if metrics.preemptions:

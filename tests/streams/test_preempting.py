@@ -98,13 +98,27 @@ def test_rules_hold_beside_loads_noise_and_turns(seed: int) -> None:
         for spread in (None, noise):
             try:
                 timeline = simulate(instance, policy, seed, spread)
-            except StalledError:  # models of requests that wait to join again leave none of them its room
+            except StalledError:  # adapters of requests that wait to join again leave none of them its room
                 with pytest.raises(StalledError):  # nor is it the option that does
                     simulate(instance, parse_policy(name), seed, spread)
                 continue
             assert check(instance, timeline) == [], number
             preempted += len(timeline.preempted)
     assert preempted > 0
+
+
+def test_adapters_of_preempted_requests_can_leave_none_of_them_its_room() -> None:
+    """Rule R3 keeps an adapter from its request's start to its end, preempted or not: so nobody may go on.
+
+    In this draw a GPU of 110 bytes holds a model of 44 and adapters of 5 and 8. The first to join again has 15 tokens
+    of prompt and, under noise, 44 of answer: it needs 58 bytes, which its own models leave and all three do not (53).
+    """
+    rng, noise = random.Random(23), parse_noise("run=lognormal:0.5,load=uniform:0.5")
+    for _ in range(2):
+        instance = with_priorities(rng, growing_beside_loads(rng, rng.randint(2, 25)))
+        name = rng.choice(("least_work", "round_robin", "turns"))
+    with pytest.raises(StalledError, match="requests preempted on s0/g0 need more KV memory"):
+        simulate(instance, parse_policy(name), 23, noise)
 
 
 @pytest.mark.parametrize("seed", by_day(range(50), 2))

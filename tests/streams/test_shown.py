@@ -6,7 +6,9 @@ from pathlib import Path
 from rich.console import Console
 
 import truenorth as tn
-from truenorth.planner.show.comparison import comparison_view
+from truenorth.models.metrics import StreamMetrics
+from truenorth.models.record import encode
+from truenorth.planner.show.comparison import comparison_view, tokens
 from truenorth.planner.show.summaries import simulation_summary
 
 # 1 ms per prompt token, chunks of 10, steps of 5 ms alone and 7 ms for two; the case by hand of the strides. First
@@ -41,6 +43,24 @@ def test_a_simulation_tells_of_tokens() -> None:
     assert said["first token in s"] == "mean 0.033, p50 0.03, p95 0.039, p99 0.039"
     assert said["ms per token"] == "mean 7.5, p50 7, p95 8, p99 8"
     assert said["tokens"] == "34 of prompts, 6 of answers, 130.4 of them per s; at most 34 KB of KV on a GPU"
+
+
+def test_whose_first_token_counts_is_told_where_jobs_have_several_requests() -> None:
+    # Calls of one token each: 10 ms of prompt, 1 s of a tool, 10 ms of prompt. The rule: the last one's counts.
+    calls = {"first": {}, "second": {"after": {"first": {"delay": "1 s"}}}}
+    tasks = {name: {"stream": "chat", "prompt": 10, "output_tokens": 1, **own} for name, own in calls.items()}
+    changed = CHAT.changed(
+        {"workflows": {"ask": {"tasks": tasks}}, "workload": {"jobs": [{"release": "0 s", "workflow": "ask"}]}}
+    )
+    made = tn.simulate(changed, "round_robin")
+    assert isinstance(made.metrics, StreamMetrics)
+    assert made.metrics.mean_first_token_s == 1.02
+    whose = "of each job's last request, unless one says first_token"
+    assert simulation_summary(made)["first token in s"].endswith(f"({whose})")
+    marked = changed.changed({"workflows.ask.tasks.first.first_token": True})
+    assert encode(tn.simulate(marked, "round_robin").metrics)["mean_first_token_s"] == 0.01
+    (table,) = tokens([("round_robin", made.metrics)])
+    assert table.title == f"First tokens ({whose}), and time per token behind them"
 
 
 def test_a_comparison_tells_of_tokens_on_a_terminal_in_files_and_on_a_page(tmp_path: Path) -> None:

@@ -345,6 +345,7 @@ class ServersAnswer(Answer):
                     value=figures(self.levels, each.reached),
                     information_used=each.uses,
                     requests_at_once=ABSENT if each.limit is None else each.limit,
+                    value_with_spare_gone=ABSENT if each.gone is None else figures(self.levels, each.gone),
                 )
                 for each in self.alternatives
             ],
@@ -386,14 +387,35 @@ class ServersAnswer(Answer):
     @property
     def ordered(self) -> FormOfFleet:
         """What this form of fleet takes, if any policy met the levels on it."""
-        best, groups = self.recommended, self.sizes.scenario.document.cluster.server_groups
+        best = self.recommended
         if best is None:
-            return FormOfFleet(None, None, None)
-        counts: dict[str, int] = {}
-        for count, group in zip(best.mix, groups, strict=True):
-            counts[group.gpu.kind] = counts.get(group.gpu.kind, 0) + count
+            return self._closest_form()
+        counts = self._kinds(best.mix)
         price = ABSENT if self.sizes.prices is None else _number(self.sizes.price(best.mix))
         return FormOfFleet(sum(best.mix), counts, best.policy, price)
+
+    def _closest_form(self) -> FormOfFleet:
+        """Return what came closest to the levels in simulation, or the dearest size and what refutes it."""
+        closest = [(row.reached[mix], mix) for row in self.policies if (mix := row.closest(self.levels)) is not None]
+        known = [(share_of_limit(self.levels, reached) or 0.0, mix, reached) for reached, mix in closest if reached]
+        if known:
+            _, mix, reached = min(known)
+            said: dict[str, Any] = {"reached": figures(self.levels, reached)}
+        elif self.refutations and not self.undecided:
+            done = max(self.refutations, key=lambda done: self.cost(done.mix))
+            mix, said = done.mix, {"refuted": done.forces}
+            if done.however_many:
+                return FormOfFleet(None, None, None, refuted=done.forces)
+        else:
+            return FormOfFleet(None, None, None)
+        loads = self.sizes.loads(mix) or ABSENT
+        return FormOfFleet(None, None, None, closest=self._kinds(mix), loads=loads, **said)
+
+    def _kinds(self, mix: Mix) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for count, group in zip(mix, self.sizes.scenario.document.cluster.server_groups, strict=True):
+            counts[group.gpu.kind] = counts.get(group.gpu.kind, 0) + count
+        return counts
 
     def _failures(self, outages: Outages) -> FailuresDrawn:
         best = self.recommended

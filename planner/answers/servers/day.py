@@ -99,6 +99,10 @@ class Day:
         """Return the hours of all servers."""
         return Fraction(sum(map(sum, schedule)) * self.by_us, US_PER_HOUR)
 
+    def unpaid_hours(self, schedule: Schedule, ends_us: int) -> Fraction:
+        """Return the hours of the last interval's servers from its end until all is done, which nothing else counts."""
+        return Fraction(sum(schedule[-1]) * max(0, ends_us - self.count * self.by_us), US_PER_HOUR)
+
     def price(self, schedule: Schedule) -> Fraction | None:
         """Return what all servers cost; None without prices."""
         prices = self.prices
@@ -209,12 +213,16 @@ MOST_SIMULATED = 100
 
 @dataclass(frozen=True, slots=True)
 class Autoscaled:
-    """What an autoscaler above a policy ordered, and whether that met the levels, over all jobs and by interval."""
+    """What an autoscaler above a policy ordered, and whether that met the levels, over all jobs and by interval.
+
+    The last job ends at `ends_us`.
+    """
 
     policy: str
     schedule: Schedule
     met: bool
     attained: tuple[Attained | None, ...]
+    ends_us: int
 
 
 def autoscale(
@@ -254,7 +262,8 @@ def autoscale(
     latency = completion_us(ran.truth, ran.timeline) - ran.truth.job_release_us
     tokens = TokenTimes.of(ran.truth, ran.timeline)
     met = levels.met_by(ran.truth, latency, range(len(latency)), tokens)
-    return Autoscaled(policy, ordered, met, attained(ran.truth, latency, levels, day.by_us, day.count, tokens))
+    by_interval = attained(ran.truth, latency, levels, day.by_us, day.count, tokens)
+    return Autoscaled(policy, ordered, met, by_interval, int(ran.timeline.end_us.max()))
 
 
 def _used_us(instance: Instance, timeline: Timeline, begin_us: int, end_us: int) -> float:

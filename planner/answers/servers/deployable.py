@@ -46,6 +46,8 @@ class Alternative:
         What it knows of run times, and the information used in words.
     limit
         Most requests at once on a node, None: as many as its engine has seats.
+    gone
+        What is reached in the worst case of servers that are spare and gone; None if none are.
     ran
         The simulation.
     work
@@ -61,6 +63,7 @@ class Alternative:
     ran: Simulation
     work: WorkDone
     limit: int | None = None
+    gone: Reached | None = None
 
     @property
     def metrics(self) -> Metrics:
@@ -116,13 +119,7 @@ def rank(hunt: Hunt, trials: Sequence[SizeTrial]) -> list[Alternative]:
     mean latency.
     """
     ask = hunt.question
-    every = [
-        Alternative(
-            row.policy, row.knows, row.uses, mix, row.reached[mix], ran, _work(ask, mix, ran.metrics), row.limit
-        )
-        for row in trials
-        for mix, ran in row.met_at.items()
-    ]
+    every = [_alternative(ask, row, mix, ran) for row in trials for mix, ran in row.met_at.items()]
     least = _least(ask, ((each.knows, each.mix) for each in every))
     near = [each for each in every if ask.sizes.cost(each.mix) <= NEAR * least[lead(each.knows, ask.noise)]]
 
@@ -131,6 +128,14 @@ def rank(hunt: Hunt, trials: Sequence[SizeTrial]) -> list[Alternative]:
         return lead(each.knows, ask.noise), size, each.metrics.mean_latency_s, each.mix, each.policy
 
     return sorted(near, key=rank_of)
+
+
+def _alternative(ask: Sizing, row: SizeTrial, mix: Mix, ran: Simulation) -> Alternative:
+    gone = [row.runs[case].reached for case in ask.cases(mix) if case.mix != mix]
+    reached = [each for each in gone if each is not None]
+    worst = max(reached, key=lambda each: share_of_limit(ask.levels, each) or 0.0, default=None)
+    work = _work(ask, mix, ran.metrics)
+    return Alternative(row.policy, row.knows, row.uses, mix, row.reached[mix], ran, work, row.limit, worst)
 
 
 def _work(ask: Sizing, mix: Mix, metrics: Metrics) -> WorkDone:

@@ -37,9 +37,11 @@ def in_words(goal: Goal, method: str, bound: object) -> str:
         found = fluid.demands(goal.relaxed, fluid.due_us(goal.instance))
         worst = max(found, key=lambda demand: demand.late(gpus), default=None)
         if worst is not None and worst.late(gpus):
-            sentence = demand_in_words(goal.relaxed.models, gpus, worst, int(worst.late(gpus)))
+            sentence = demand_in_words(goal.relaxed.models, gpus, worst, int(worst.late(gpus)), goal.within)
             if goal.objective is Objective.LATE_JOBS and worst.late(gpus) <= goal.most:
-                sentence += f"; with other windows {bound} jobs are late in all, where {goal.most} may be"
+                sentence += (
+                    f"; with other windows {bound} jobs are {_late(goal.within)} in all, where {goal.most} may be"
+                )
             return sentence
     if method == "critical_path":
         return "Loads and run times alone: even with every GPU idle, some jobs take too long"
@@ -47,13 +49,20 @@ def in_words(goal: Goal, method: str, bound: object) -> str:
     return f"Compute over the whole workload: {work:.4g} GPU-seconds of work queue on {_gpus(gpus)} for too long"
 
 
-def demand_in_words(named: Sequence[MLModel], gpus: int, demand: Demand, late: int) -> str:
-    """Return what a window demands, naming models of the instance that demands it, and what so many GPUs offer."""
+def demand_in_words(named: Sequence[MLModel], gpus: int, demand: Demand, late: int, within: str | None) -> str:
+    """Return what a window demands, naming models of the instance that demands it, and what so many GPUs offer.
+
+    Parameters
+    ----------
+    within
+        What jobs that are not late are within; None: their deadlines.
+    """
     window = f"Between {demand.begin_us / 1e6:.6g} s and {demand.end_us / 1e6:.6g} s"
     models = _names(named, demand.models)
     offered, asked = float(gpus * demand.rate / demand.parts), float(demand.amount.sum()) / demand.parts
     if demand.resource == "compute":
-        what = f"jobs on time need {asked / 1e6:.4g} GPU-seconds of compute{models and f' (most for {models})'}"
+        jobs = "jobs on time" if within is None else f"jobs within {within}"
+        what = f"{jobs} need {asked / 1e6:.4g} GPU-seconds of compute{models and f' (most for {models})'}"
         has = f"{_gpus(gpus)} {'gives' if gpus == 1 else 'give'} {offered / 1e6:.4g}"
     elif demand.resource == "copy engine":
         what, has = (
@@ -65,7 +74,11 @@ def demand_in_words(named: Sequence[MLModel], gpus: int, demand: Demand, late: i
             f"models {models} of {say_size(asked)} are needed",
             (f"memory of {_gpus(gpus)}, with all that can be loaded meanwhile, gives {say_size(offered)}"),
         )
-    return f"{window} {what}, but {has}: at least {late} {'job is' if late == 1 else 'jobs are'} late"
+    return f"{window} {what}, but {has}: at least {late} {'job is' if late == 1 else 'jobs are'} {_late(within)}"
+
+
+def _late(within: str | None) -> str:
+    return "late" if within is None else f"not within {within.partition(' (')[0]}"
 
 
 def prices_in_words(goal: Goal, priced: Priced) -> str:

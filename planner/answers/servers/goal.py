@@ -15,7 +15,7 @@ from truenorth.models.errors import QuestionError
 from truenorth.models.instance import NONE, Ints
 from truenorth.models.scenario import Scenario
 from truenorth.models.scenario.build import refuse_unknown_workflows
-from truenorth.models.scenario.errors import FieldError, InputError
+from truenorth.models.scenario.errors import FieldError
 from truenorth.models.tables import LARGEST
 from truenorth.models.torn import priced_window, torn
 from truenorth.solvers.bounds.fluid import NO_DEADLINE, due_us
@@ -31,13 +31,14 @@ class Goal:
     """An objective of an instance, and the most that its value may be (in the units of `objective_value`).
 
     Every plan within the levels reaches it, so that a bound above it refutes them all. Whether a plan that reaches it
-    is within them all, too, says `suffices`.
+    is within them all, too, says `suffices`. What jobs are within that are not late says `within`; None: deadlines.
     """
 
     instance: Instance
     objective: Objective
     most: Fraction
     suffices: bool = False
+    within: str | None = None
 
     @property
     def relaxed(self) -> Instance:
@@ -69,6 +70,23 @@ class Tolerance:
     multiple: int
     share: Fraction
 
+    @property
+    def within(self) -> str | None:
+        """What jobs that are not late are within, in words; None where that is their deadline.
+
+        >>> [each.within for each in tolerances([ServiceLevel.parse("mean latency <= 1 s")])]
+        ['2 s (2 times the mean allowed)', '8 s (8 times the mean allowed)']
+        >>> tolerances([ServiceLevel.parse("p95 slowdown <= 2")])[0].within
+        'a slowdown of 2'
+        """
+        level = self.level
+        if level.measure == "lateness":
+            return None
+        limit = str(replace(level, limit=level.limit * self.multiple)).split(" <= ")[1]
+        what = {"latency": "", "slowdown": "a slowdown of "}.get(level.measure, f"a {level.measure} of ")
+        times = f" ({self.multiple} times the mean allowed)" if self.multiple > 1 else ""
+        return f"{what}{limit}{times}"
+
     def most_late(self, instance: Instance) -> int:
         """Return how many jobs may be late."""
         jobs = int(self._counts(instance).sum())
@@ -97,17 +115,17 @@ class Tolerance:
 
     def goal(self, instance: Instance) -> Goal:
         """Return the goal to have no more late jobs than that."""
-        return _few_late(instance, self.due_us(instance), self.most_late(instance))
+        return _few_late(instance, self.due_us(instance), self.most_late(instance), within=self.within)
 
 
-def _few_late(instance: Instance, due_us: Ints, most: int, suffices: bool = False) -> Goal:
+def _few_late(instance: Instance, due_us: Ints, most: int, suffices: bool = False, within: str | None = None) -> Goal:
     """Return the goal to have so few jobs late, every weight being 1."""
     never, one = int(NO_DEADLINE), Fraction(1)
     jobs = [
         replace(job, weight=one, deadline_us=None if due == never else due - job.release_us)
         for job, due in zip(instance.jobs, due_us.tolist(), strict=True)
     ]
-    return Goal(replace(instance, jobs=tuple(jobs)), Objective.LATE_JOBS, Fraction(most), suffices)
+    return Goal(replace(instance, jobs=tuple(jobs)), Objective.LATE_JOBS, Fraction(most), suffices, within)
 
 
 def tolerances(levels: Iterable[ServiceLevel]) -> list[Tolerance]:
@@ -197,7 +215,8 @@ def _low_means_together(instance: Instance, means: Sequence[ServiceLevel]) -> li
 def _few_late_together(instance: Instance, shares: Sequence[Tolerance], every: bool) -> Goal:
     """Return what levels about late jobs ask together."""
     due, most = late_together(instance, shares)
-    return _few_late(instance, due, most, suffices=every and not most)
+    within = None if all(tolerance.within is None for tolerance in shares) else "their limits"
+    return _few_late(instance, due, most, suffices=every and not most, within=within)
 
 
 def late_together(instance: Instance, shares: Sequence[Tolerance]) -> tuple[Ints, int]:
@@ -247,7 +266,7 @@ def refuse_vacuous(scenario: Scenario, levels: ServiceLevels) -> None:
         if due and all(instance.jobs[job].deadline_us is None for job in np.flatnonzero(counts).tolist()):
             who = "no job" if level.workflow is None else f"no job of {level.workflow}"
             problem = f"{who} has a deadline, so that {str(level)!r} holds for any plan"
-            raise InputError(scenario.source.file, None, "workload", f"{problem}; give deadlines or another level")
+            raise scenario.source.error(("workload",), f"{problem}; give deadlines or another level")
     if not any(counts.any() for counts in covered):
         problem = f"has no job that '{levels}' is over, so that any plan is within it; give another level"
-        raise InputError(scenario.source.file, None, "workload", problem)
+        raise scenario.source.error(("workload",), problem)

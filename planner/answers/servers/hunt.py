@@ -197,7 +197,8 @@ class Hunt:
             return nowhere(mix, error)
         if floor.demand is None:
             raise ValueError("a fluid bound above one GPU has a demand")
-        words = demand_in_words(floor.models, instance.n_gpus, floor.demand, floor.demand.late(instance.n_gpus))
+        late, within = floor.demand.late(instance.n_gpus), floor.tolerance.within
+        words = demand_in_words(floor.models, instance.n_gpus, floor.demand, late, within)
         if instance.n_tasks > LONG_TRACE:
             return SizeRefutation(mix, "fluid", None, None, None, words)
         # Computed again at this size: a certificate speaks of one, the floor of all of them.

@@ -103,6 +103,7 @@ class AlternativeSize(Spreading):
     work: WorkDone
     information_used: str
     requests_at_once: int | None = ABSENT
+    value_with_spare_gone: Figures = ABSENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +162,20 @@ class FailuresDrawn:
 
 @dataclass(frozen=True, slots=True)
 class FormOfFleet:
-    """What a form of fleet takes: servers, how many of each kind, and the policy; None where none met the level."""
+    """What a form of fleet takes: servers, how many of each kind, and the policy; None where none met the level.
+
+    There, what came closest and what was reached, or the dearest size and why it is refuted; and of nodes apart about
+    what share of the time until the last arrival each role takes.
+    """
 
     servers: int | None
     kinds: Mapping[str, int] | None
     policy: str | None
     price_per_hour: float | None = ABSENT
+    closest: Mapping[str, int] = ABSENT
+    reached: Figures = ABSENT
+    refuted: str = ABSENT
+    loads: Mapping[str, float] = ABSENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,13 +354,17 @@ class IntervalRow:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleCosts:
-    """What a schedule costs, beside a fleet that stays; None where there is none."""
+    """What a schedule costs, beside a fleet that stays; None where there is none.
+
+    Intervals end with the one of the last arrival: what its servers do after it is `unpaid_server_hours`.
+    """
 
     tried: int
     server_hours: float | None
     price: float | None
     fixed_server_hours: float | None
     fixed_price: float | None
+    unpaid_server_hours: float = field(default=ABSENT, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,6 +386,7 @@ class AutoscalerCosts:
     server_hours: float
     price: float | None
     met: bool
+    unpaid_server_hours: float = ABSENT
 
 
 @dataclass(frozen=True, slots=True)

@@ -252,11 +252,12 @@ def _undominated(ways: dict[int, Fraction]) -> dict[int, Fraction]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _JobDemands:
-    """What a tolerance asks of an interval: no more late jobs than so many."""
+    """What a tolerance asks of an interval: no more late jobs than so many; `said` is what the others are within."""
 
     instance: Instance
     due_us: Ints
     late: int
+    said: str | None
 
     def least_gpus_within(self, begin_us: int, end_us: int) -> tuple[int, fluid.Demand | None]:
         """Return how many GPUs an interval cannot do without, and the demand that says so."""
@@ -282,7 +283,8 @@ def _jobs_asked(sizes: Sizes, levels: ServiceLevels) -> list[_JobDemands]:
     except InstanceError:
         return []
     parts = torn(instance)
-    return [_JobDemands(parts, of.due_us(instance), of.most_late(instance)) for of in tolerances(levels)]
+    asked = tolerances(levels)
+    return [_JobDemands(parts, of.due_us(instance), of.most_late(instance), of.within) for of in asked]
 
 
 class _ScheduleSearch:
@@ -316,7 +318,7 @@ class _ScheduleSearch:
         for asked in self._asked if self._left_s > reserve_s else ():
             gpus, demand = asked.least_gpus_within(*self.day.span(interval))
             if gpus > best.gpus:
-                best = IntervalFloor(gpus, demand)
+                best = IntervalFloor(gpus, demand, asked.said if isinstance(asked, _JobDemands) else "their limits")
         return best
 
     def lower_bound(self) -> Fraction:
@@ -357,7 +359,8 @@ class _ScheduleSearch:
 
         descent = Descent(self.day, [floor.gpus for floor in self.floors], met, lambda: self._left_s > until_s)
         found = descent.run(self.day.constant(fixed))
-        return Scheduled(found, fixed, descent.tried, self._attained(policy, found, until_s))
+        attained = self._attained(policy, found, until_s)
+        return Scheduled(found, fixed, descent.tried, attained, self._ends_us(policy, found))
 
     def _attained(self, policy: str, found: Schedule, until_s: float) -> tuple[Attained | None, ...] | None:
         """Return what a policy attains in each interval of a schedule; None if there is no time to simulate it."""
@@ -371,6 +374,11 @@ class _ScheduleSearch:
             return None
         latency, tokens = times
         return attained(day.instance, latency, self._levels, day.by_us, day.count, tokens)
+
+    def _ends_us(self, who: str, found: Schedule) -> int | None:
+        """Return when the last job of a schedule ends; None if no timeline of it is at hand."""
+        times = self._times.get((who, found))
+        return None if times is None else int((self.day.instance.job_release_us + times[0]).max())
 
     def autoscaled(self) -> Autoscaled | None:
         """Return what an autoscaler orders above the policy that meets the levels on the least fleet that stays."""
@@ -453,6 +461,7 @@ class _ScheduleSearch:
 
     def _planned(self, schedule: Schedule | None, policies: dict[str, Scheduled], tried: int) -> Scheduled:
         """Return the schedule of the optimum; what a policy attains on it, a plan does."""
-        own = None if schedule is None else self._by_interval(_PLAN, schedule)
-        same = (row.attained for row in policies.values() if row.schedule == schedule and row.attained is not None)
-        return Scheduled(schedule, self._fixed.mix, tried, own or next(same, None))
+        own = (None, None) if schedule is None else (self._by_interval(_PLAN, schedule), self._ends_us(_PLAN, schedule))
+        same = (row for row in policies.values() if row.schedule == schedule and row.attained is not None)
+        told = own if own[0] else next(((row.attained, row.ends_us) for row in same), own)
+        return Scheduled(schedule, self._fixed.mix, tried, *told)

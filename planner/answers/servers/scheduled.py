@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from truenorth.models.record import encode
+from truenorth.models.record import ABSENT, encode
 from truenorth.models.scenario import write_atomically
 from truenorth.planner.answers.servers.answer import ServersAnswer, origin_of
 from truenorth.planner.answers.servers.day import TARGET, Attained, Autoscaled, Day, Schedule
@@ -35,10 +35,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class IntervalFloor:
-    """The fewest GPUs that an interval can do with, and the demand that says so; None: nothing does."""
+    """The fewest GPUs that an interval can do with, and the demand that says so; None: nothing does.
+
+    What jobs that are not late are within says `within`, None: their deadlines.
+    """
 
     gpus: int
     demand: fluid.Demand | None
+    within: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +59,15 @@ class Scheduled:
         How many schedules were looked at.
     attained
         What the jobs of each interval come to by themselves; None if no timeline of the schedule is at hand.
+    ends_us
+        When its last job ends; None likewise.
     """
 
     schedule: Schedule | None
     fixed: Mix | None
     tried: int
     attained: tuple[Attained | None, ...] | None = None
+    ends_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +128,8 @@ class ScheduleAnswer(Answer):
         fewer = self.day.sizes.at(self._fewer(floor.gpus - 1)).instance if floor.gpus > 1 else None
         if fewer is None:
             return None
-        return demand_in_words(fewer.models, fewer.n_gpus, floor.demand, floor.demand.late(fewer.n_gpus))
+        late = floor.demand.late(fewer.n_gpus)
+        return demand_in_words(fewer.models, fewer.n_gpus, floor.demand, late, floor.within)
 
     def _fewer(self, gpus: int) -> Mix:
         """Return a mix of as many GPUs, or fewer where servers have several."""
@@ -144,15 +152,25 @@ class ScheduleAnswer(Answer):
             )
             for k in range(day.count)
         ]
-        optimum = OptimumCosts(*self._figures(self.optimum), *self._bound(), self.proved)
-        costs = {name: ScheduleCosts(*self._figures(found)) for name, found in self.policies.items()}
+        unpaid = self._unpaid(self.optimum.schedule, self.optimum.ends_us)
+        optimum = OptimumCosts(*self._figures(self.optimum), *self._bound(), self.proved, unpaid_server_hours=unpaid)
+        costs = {
+            name: ScheduleCosts(*self._figures(found), unpaid_server_hours=self._unpaid(found.schedule, found.ends_us))
+            for name, found in self.policies.items()
+        }
         schedules = SchedulesFound(optimum, costs, None if self.autoscaler is None else self._scaled(self.autoscaler))
         return ScheduleRecord(self.fixed.record(), day.by_us / 1e6, intervals, schedules)
 
     def _scaled(self, made: Autoscaled) -> AutoscalerCosts:
         hours, price = float(self.day.server_hours(made.schedule)), _number(self.day.price(made.schedule))
         busy = self.day.instance.streams is None
-        return AutoscalerCosts(made.policy, TARGET, "GPU time" if busy else "seats or KV", hours, price, made.met)
+        unpaid, of = self._unpaid(made.schedule, made.ends_us), "GPU time" if busy else "seats or KV"
+        return AutoscalerCosts(made.policy, TARGET, of, hours, price, made.met, unpaid)
+
+    def _unpaid(self, schedule: Schedule | None, ends_us: int | None) -> Any:
+        """Return what nobody pays as the intervals end before the work; absent where that is nothing, or not known."""
+        hours = 0 if schedule is None or ends_us is None else self.day.unpaid_hours(schedule, ends_us)
+        return float(hours) if hours else ABSENT
 
     def _figures(self, found: Scheduled) -> tuple[int, float | None, float | None, float | None, float | None]:
         """Return how many schedules were tried, and hours and price of the best and of a fleet that stays."""

@@ -18,12 +18,13 @@ from typing import Any, NamedTuple
 
 from truenorth.models import GPU, Cluster, Instance, InstanceError, Job, MLModel, Restrictions, ServiceLevels, Workflow
 from truenorth.models.branches import branch_of
-from truenorth.models.cluster import Interval
+from truenorth.models.cluster import MICROSECONDS_PER_SECOND, Interval
 from truenorth.models.errors import QuestionError
 from truenorth.models.features import HELD, LOADED, MOLDABLE, Feature, require
 from truenorth.models.places import Places
 from truenorth.models.scenario import InputError, Scenario, ScenarioDocument
 from truenorth.models.scenario.build import build_cluster, build_initial, build_restrictions
+from truenorth.models.scenario.disaggregated import DECODE, PREFILL
 from truenorth.models.scenario.document import ClusterSection, PlaceSection
 from truenorth.models.scenario.errors import FieldError
 from truenorth.models.streams import Tokens
@@ -404,6 +405,19 @@ class Sizes:
     def explains(self, mix: Mix) -> tuple[Fraction, int, int]:
         """Return what sizes below a floor are compared by: the dearest says most, of those the one of most groups."""
         return self.cost(mix), sum(map(bool, mix)), -sum(mix)
+
+    def loads(self, mix: Mix) -> dict[str, float]:
+        """Return about what share of the time until the last arrival prefill and decode take; empty if not apart.
+
+        Above 1 the queue of a role grows until then, whatever the policy.
+        """
+        until_s = float(self.scenario.instance.job_release_us[-1]) / MICROSECONDS_PER_SECOND
+        if not self.split or not until_s:
+            return {}
+        windows = {PREFILL: 0.0, DECODE: 0.0}  # as a role's nodes do in a second
+        for gpu, count, taken_s in zip(self.sorts.values(), self.engines(mix), self._taken_s, strict=True):
+            windows[gpu.kind.rpartition(" ")[2]] += count / taken_s
+        return {role: 1 / (each * until_s) for role, each in windows.items() if each}
 
     def size(self, mix: Mix | None) -> Size:
         """Return how many servers, and of priced groups also how many of each and for how much an hour."""

@@ -207,7 +207,7 @@ def _cut_off(ask: Sizing, cuts: Sequence[Cut], mix: Mix) -> SizeRefutation | Non
 
 
 def _in_words(sizes: Sizes, cut: Cut, engines: Sequence[int]) -> str:
-    """Return what requests in time need of a window, counted in GPUs, or in engines of the sort that weighs least."""
+    """Return what requests within the levels need, counted in GPUs, or in engines of the sort that weighs least."""
     by_gpus = [weight / sort.gpus for weight, sort in zip(cut.weights, sizes.sorts, strict=True)]
     alike = len(set(by_gpus)) == 1
     unit = by_gpus[0] if alike else min(cut.weights)
@@ -223,4 +223,4 @@ def _in_words(sizes: Sizes, cut: Cut, engines: Sequence[int]) -> str:
     needed = f"{float(cut.least / unit):.4g} {what} all the time{''.join(f', {each}' for each in counting)}"
     window = f"Between {cut.begin_us / 1e6:.6g} s and {cut.end_us / 1e6:.6g} s"
     has = f"there {'is' if there == 1 else 'are'} {there:.4g}"
-    return f"{window} the {_WAYS[cut.way]} of requests in time need {needed}; {has}"
+    return f"{window} the {_WAYS[cut.way]} of requests that keep to the level need {needed}; {has}"

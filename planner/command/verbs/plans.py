@@ -149,10 +149,7 @@ def verify(
         write_atomically(window, canonical_text(loaded.instance))
     verdict = verify_file(loaded, certificate)
     found = verdict_record(loaded, verdict)
-    how = "" if found.how is None else f" ({found.how})"
-    proved = f"the lower bound {found.lower_bound} of {loaded.objective} is proved{how}"
-    proved = proved if found.lower_bound is not None else f"{found.how}"
-    manners.show(found, lambda: f"valid: {proved}" if verdict.valid else f"refused: {verdict.reason}", as_json)
+    manners.show(found, manners.lazily("summaries.verdict_view", (loaded.objective, found)), as_json)
     return manners.ended(verdict.valid)
 
 

@@ -21,7 +21,7 @@ from truenorth.models.errors import QuestionError
 from truenorth.models.instance import Ints
 from truenorth.models.scenario import scenario_from
 from truenorth.models.scenario.disaggregated import disaggregated_sections
-from truenorth.models.scenario.errors import Plain, quote
+from truenorth.models.scenario.errors import InputError, Plain, allowed, quote
 from truenorth.models.slo import ServiceLevel, ServiceLevels
 from truenorth.models.units import gigabytes, gigabytes_per_s, seconds
 from truenorth.models.workload import WHOLE, BatchClass, Task, Workflow
@@ -341,8 +341,21 @@ class Catalogued(Target):
         return {"options": {"initial_residency": initial}} if initial else {}
 
     def _levels(self, workload: Workload) -> dict[str, Any]:
-        """Return the section of service levels; those of a model are over every workflow that was made of it."""
+        """Return the section of service levels; those of a model are over every workflow that was made of it.
+
+        Raises
+        ------
+        InputError
+            At a level over what is neither a model nor a workflow.
+        """
         names = {workflow.name for workflow in workload.workflows}
+        for level in self.document.slo or ():
+            over, known = level.workflow, {**self.document.models, **dict.fromkeys(sorted(names))}
+            if over is not None and over not in self.document.models and not any(map(level.names, names)):
+                problem = (
+                    f"the level '{level}' is over {quote(over)}, no model of the catalogue and no workflow of the log"
+                )
+                raise InputError(self.file, None, "slo", f"{problem}; {allowed(over, known)}")
         asked = [level for level in self.document.slo or () if level not in self._vacuous(workload)]
         levels = tuple(
             replace(level, workflow=f"{level.workflow} *")

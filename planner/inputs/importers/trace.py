@@ -518,7 +518,8 @@ def _assert_fits(
     if split and chosen.name != TOKENS:
         raise QuestionError("is about tokens; allowed is with the format tokens", "split")
     if chosen.name == TOKENS and (catalogue is None or runtime_classes != "auto"):
-        raise QuestionError("tokens takes --catalogue with streams; allowed is with it, and without runtime classes")
+        problem = "tokens takes a catalogue that says how engines serve the models, and no runtime classes"
+        raise QuestionError(f"{problem}; add --catalogue FILE (truenorth fit writes one), and leave the others out")
     if not 0 < rate_factor <= MAX_JOBS:
         allowed_is = f"allowed is up to {MAX_JOBS}, above 0"
         raise QuestionError(f"{float(rate_factor):g} is out of range; {allowed_is}", "rate_factor")

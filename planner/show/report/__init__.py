@@ -174,6 +174,11 @@ def _section(folder: Path) -> PageSection:
     for name, read in _SECTIONS.items():
         if (folder / name).is_file():
             return read(folder)
+    if not folder.is_dir():
+        why = "is a file" if folder.exists() else "does not exist"
+        raise QuestionError(
+            f"{folder}: {why}; allowed are folders that compare, servers, sweep, replay, trial -o wrote"
+        )
     expected = " or ".join(_SECTIONS)
     raise QuestionError(
         f"{folder}: holds no {expected}; allowed are folders that compare, servers, sweep, replay, trial -o wrote"

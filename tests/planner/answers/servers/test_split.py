@@ -16,6 +16,7 @@ import truenorth as tn
 from tests.night import by_day
 from tests.planner.answers.servers.test_manifests import documents, validate
 from truenorth.models import InstanceError, ServiceLevels
+from truenorth.models.record import encode
 from truenorth.models.scenario import InputError, scenario_from
 from truenorth.planner.answers.servers.answer import write
 from truenorth.planner.answers.servers.engines import NoEnginesError
@@ -270,6 +271,24 @@ def test_what_no_kind_does_alone_two_may_do_apart() -> None:
             scenario_from(given), ServiceLevels.parse(level), policies=[POLICY], split=True, time_limit=10
         )
         assert answer.mix == ((1, 0, 0, 1) if "slowdown" in level else (0, 1))
+
+
+def test_a_role_with_too_few_nodes_is_named() -> None:
+    """Until 1.9 s come 20 prompts of 300 tokens, at 1000 a second 6 s of work, or 60 steps of 4 in 25 ms, 0.375 s.
+
+    With few tokens of prompt and many of answers it is the other way round: 20 prompts of 10 take 0.2 s, and 900 tokens
+    in steps of 4 take 5.625 s. Of nodes that do both, two have as much to do.
+    """
+    levels = ServiceLevels.parse("p95 latency <= 2 s")
+    for tokens, role, share in (((300, 4), "prefill", 6 / 1.9), ((10, 46), "decode", 5.625 / 1.9)):
+        given = together([(100 * job, *tokens) for job in range(20)], {"A": 1000}, {"A": 2.0}, [2])
+        answer = tn.servers(scenario_from(given), levels, policies=[POLICY], split=True, time_limit=10)
+        form = encode(answer.record())["split"]["apart"]
+        assert form["closest"] == {"A prefill": 1, "A decode": 1}
+        assert form["loads"][role] == pytest.approx(share, rel=1e-4)
+        assert [name for name, load in form["loads"].items() if load > 1] == [role]
+        said = f"overloaded: {role} has {share:.0%} of the work that its nodes can do until the last arrival)"
+        assert said in answer_in_words(answer.record())
 
 
 def test_agents_are_refused() -> None:

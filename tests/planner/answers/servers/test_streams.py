@@ -79,7 +79,8 @@ def test_energy_and_gateway_agree_by_hand() -> None:
     assert [row.mix for row in answer.policies] == [(2,)] * 4
     assert answer.refutation is not None
     assert answer.refutation.forces == (
-        "Between 0 s and 0.2 s the prompts and steps of requests in time need 2 GPUs all the time; there is 1"
+        "Between 0 s and 0.2 s the prompts and steps of requests that keep to the level need 2 GPUs all the time; "
+        "there is 1"
     )
 
 

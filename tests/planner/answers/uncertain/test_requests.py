@@ -285,3 +285,20 @@ def test_what_is_no_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "is no import of a log with jobs of one task each" in capsys.readouterr().err
     assert run(app, ["estimate", trace, trace, "--only", "gpus=2"]) == 2
     assert "the history is a scenario, whose jobs stand by release" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--progress", "0,1"), "--progress: '0,1' is no share; write 0.1, with a point"),
+        (("--progress", "of,jobs"), "--progress: './of,jobs' has a comma, which no file or folder here may have"),
+        (("--estimates", "a,b.csv"), "--estimates: 'a,b.csv' has a comma, which no file or folder here may have"),
+        (("--noise", "run=lognormal:0,2"), "'2' stands alone behind a comma; write numbers with a point, as in 0.1"),
+    ],
+)
+def test_commas_where_a_point_belongs_are_answered_with_what_to_write(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, str], said: str
+) -> None:
+    imported(tmp_path, LOG)
+    assert run(app, ["simulate", str(tmp_path / "trace.yaml"), "--policy", "srpt", *options]) == 2
+    assert said in capsys.readouterr().err

@@ -223,6 +223,11 @@ def test_what_is_no_such_log(tmp_path: Path, log: str, message: str) -> None:
         ("4: 20 ms", "4: 9 ms", r"yaml:12: models.chat.stream.step.H100.4: a step of 4 takes 9000 us, less than"),
         ("8000 /s", "0 /s", r"yaml:9: models.chat.stream.prefill.H100: "),
         ("L40S: 2000", "L4: 2000", r"yaml:\d+: models.chat.stream"),
+        (
+            "slo: p95 first token",
+            "slo: p95 latency of chatt",
+            r"yaml: slo: the level .* is over 'chatt', no model of the",
+        ),
         ("16 GB\n", "16 GB\n    share: 0.5\n", r"yaml:\d+: models.chat: has a stream, and share or memory"),
     ],
 )
@@ -234,7 +239,7 @@ def test_what_is_wrong_with_a_catalogue(tmp_path: Path, old: str, new: str, mess
 def test_what_is_asked_for_in_vain(tmp_path: Path) -> None:
     with pytest.raises(QuestionError, match=r"ideal takes the hashes of blocks, which are not read"):
         imported(tmp_path, AZURE, cache="ideal")
-    with pytest.raises(QuestionError, match="tokens takes --catalogue with streams"):
+    with pytest.raises(QuestionError, match="tokens takes a catalogue that says how engines serve"):
         import_trace("tokens", [tmp_path / "log"])
     with pytest.raises(
         QuestionError, match="chat is served in a stream, by tokens; allowed is truenorth import tokens"

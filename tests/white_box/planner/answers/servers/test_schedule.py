@@ -26,6 +26,7 @@ from truenorth.planner.answers.servers.schedule import cheapest_counts
 from truenorth.planner.answers.servers.sizes import Sizes
 from truenorth.planner.answers.simulate import simulate
 from truenorth.planner.questions.sizes import ScheduleQuestion
+from truenorth.planner.show.servers import intervals_table
 from truenorth.planner.show.servers import schedule_sentences as sentences
 from truenorth.solvers.bounds import fluid
 from truenorth.solvers.exact import cp_sat
@@ -63,6 +64,41 @@ def test_a_peak_takes_more_servers_for_its_own_interval() -> None:
     assert (optimum["server_hours"], optimum["fixed_server_hours"]) == (25 / 3600, 45 / 3600)
     assert (optimum["price"], optimum["price_lower_bound"]) == pytest.approx((0.36 * 25 / 3600,) * 2)
     assert "1 GPU gives" in (told["intervals"][1]["forces"] or "") or "2 GPUs give" in told["intervals"][1]["forces"]
+
+
+def test_work_behind_the_last_interval_is_told_and_not_counted() -> None:
+    # One server runs the job of 0 s until 3 s. Those of 6 s take two, as each must start at once, until 16 s: 6 s more
+    # than the intervals of 5 s until 10 s, for both.
+    built = frames(0, 6000, 6000, run_ms=10_000, deadline_ms=10_000)
+    answer = ask(ScheduleQuestion(by_us=5 * SECOND, policies=("srpt",), time_limit_s=60, workers=1), built)
+    schedule = answer.policies["srpt"].schedule
+    assert schedule is not None
+    assert schedule[-1] == (3,)
+    told = encode(answer.record)["schedule"]
+    assert told["policies"]["srpt"]["unpaid_server_hours"] == told["optimum"]["unpaid_server_hours"] == 18 / 3600
+    assert any(
+        said.endswith("(not counted: 0.005 server-hours of work after the last interval)")
+        for said in sentences(answer.record)
+    )
+    ends = ask(ScheduleQuestion(by_us=8 * SECOND, policies=("srpt",), time_limit_s=60, workers=1), frames(0, 6000))
+    assert "unpaid_server_hours" not in encode(ends.record)["schedule"]["optimum"]
+
+
+@pytest.mark.parametrize(
+    ("level", "column"),
+    [
+        ("mean latency <= 450 ms", "level under srpt"),
+        ("p50 latency <= 400 ms", "srpt within the limit"),
+        ("50 % within deadline", "srpt in time"),
+    ],
+)
+def test_what_an_interval_misses_is_said_in_the_words_of_the_level(level: str, column: str) -> None:
+    # Three jobs of 300 ms at 6 s on one server end after 300, 600 and 900 ms; the three before them are alone.
+    asked = ScheduleQuestion(
+        by_us=5 * SECOND, policies=("srpt",), time_limit_s=60, workers=1, slo=ServiceLevels.parse(level)
+    )
+    found = ask(asked, frames(0, 1000, 2000, 6000, 6000, 6000, count=1)).record
+    assert [each.name for each in intervals_table(found, "").columns][-1] == column
 
 
 def test_one_interval_is_a_fleet_that_stays() -> None:

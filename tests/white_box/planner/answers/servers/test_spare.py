@@ -36,6 +36,16 @@ def test_any_server_may_be_gone(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert json.loads(capsys.readouterr().out)["open_sizes"] == 0
 
 
+def test_what_is_reached_with_a_server_gone_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # Two tasks of 400 ms at once: three L4 take 400 ms, and so do the two left of them; one left of two takes 800 ms.
+    path = tmp_path / "dear.yaml"
+    path.write_text(TEXT.replace("p100 latency <= 500 ms", "mean latency <= 700 ms"))
+    assert run(app, ["servers", str(path), "--policies", "jit", "--spare", "1"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    figures = "(at worst mean latency 0.6 s then; mean latency 0.4 s with all there)"
+    assert f"2 L4 at 1.6 per hour, any one of which may be gone {figures}" in said
+
+
 def test_a_server_that_may_be_gone_is_not_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "pinned.yaml"
     groups = TEXT[TEXT.index("  groups") : TEXT.index("  network")]

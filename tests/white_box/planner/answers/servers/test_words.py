@@ -13,6 +13,7 @@ from truenorth.models import ServiceLevels
 from truenorth.models.record import encode
 from truenorth.models.scenario import load_scenario
 from truenorth.planner.answers.servers import ServersAnswer
+from truenorth.planner.answers.servers.forces import demand_in_words
 from truenorth.planner.answers.servers.goal import tolerances
 from truenorth.planner.answers.servers.hunt import floor_of
 from truenorth.planner.show.curves import draw
@@ -153,6 +154,25 @@ def test_what_to_order_comes_first_with_its_floor_and_how_much_more_traffic_it_t
         ("redundancy", "N+0: one failure breaks the target; --spare 1 sizes for N+1"),
         ("lower bound", "1.60 per hour (proved)"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("level", "within", "late"),
+    [
+        ("p100 latency <= 500 ms", "jobs within 500 ms need", "are not within 500 ms"),
+        ("p100 slowdown <= 1.5", "jobs within a slowdown of 1.5 need", "are not within a slowdown of 1.5"),
+        ("mean latency <= 140 ms", "jobs within 280 ms (2 times the mean allowed) need", "are not within 280 ms"),
+        ("no late jobs", "jobs on time need", "are late"),
+    ],
+)
+def test_what_forces_a_size_is_said_in_the_words_of_the_level(level: str, within: str, late: str) -> None:
+    # Four tasks of 200 ms at once: one GPU runs two of them within 500 ms, one within 300 ms or 280 ms.
+    built = scenario({"w": {"runtime": "200 ms"}}, [(0, "w", 500)] * 4)
+    floor = floor_of(built.instance, tolerances(ServiceLevels.parse(level)), 60.0)
+    assert floor.demand is not None
+    said = demand_in_words(floor.models, 1, floor.demand, 2, floor.tolerance.within)
+    assert within in said
+    assert said.endswith(f"at least 2 jobs {late}")
 
 
 def test_a_bound_that_may_take_longer_than_the_limit_is_not_begun(tmp_path: Path) -> None:

@@ -161,6 +161,8 @@ def test_timelines_without_room_are_named(folder: Path, monkeypatch: pytest.Monk
 
 
 def test_a_folder_without_results_is_refused(tmp_path: Path, folder: Path) -> None:
+    with pytest.raises(QuestionError, match=r"nowhere: does not exist; allowed are folders"):
+        tn.report([tmp_path / "nowhere"])
     with pytest.raises(QuestionError, match=r"holds no comparison\.json"):
         tn.report([tmp_path])
     (tmp_path / "comparison.json").write_text('{"rows": [],\n  "objective":}')
