@@ -61,8 +61,8 @@ class ComparedPolicy:
 
     Parameters
     ----------
-    clairvoyant, knows
-        Whether it knows the future, and what it knows of run times.
+    clairvoyant, knows, information_used
+        Whether it knows the future, what it knows of run times, and all that it decides by, in words.
     twin
         Whether it ran on an instance of its own.
     objective, metrics, ratio_to_best, ratio_to_bound, gap_to_bound
@@ -77,6 +77,7 @@ class ComparedPolicy:
     policy: str
     clairvoyant: bool
     knows: Knows
+    information_used: str
     twin: bool
     objective: float | None
     metrics: CacheMetrics | StreamMetrics | Metrics | None
@@ -113,6 +114,7 @@ def rows_of(
             name,
             knows is Knows.FUTURE,
             knows,
+            Knows.FUTURE.information if name == PLAN else parse(name, scenario).uses,
             twin,
             reported_value(scenario.objective, value),
             metrics,
@@ -124,11 +126,11 @@ def rows_of(
         )
         for name, value, metrics, knows, twin in sorted(entries, key=lambda entry: entry[1])
     ]
-    known = {policy: parse(policy, scenario).knows for policy in broken}
+    parsed = {policy: parse(policy, scenario) for policy in broken}
     none = (None,) * 5  # no figure of a timeline that breaks a rule is true
     refused = [
-        ComparedPolicy(name, known[name] is Knows.FUTURE, known[name], False, *none, *proved, why)
-        for name, why in broken.items()
+        ComparedPolicy(name, of.knows is Knows.FUTURE, of.knows, of.uses, False, *none, *proved, broken[name])
+        for name, of in parsed.items()
     ]
     return *ranked, *refused
 
