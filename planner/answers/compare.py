@@ -24,7 +24,7 @@ from truenorth.models.scenario import Scenario
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.bound import Certifiable
 from truenorth.planner.answers.plan import Plan, starts_for
-from truenorth.planner.answers.policies.parse import parse
+from truenorth.planner.answers.policies.parse import OFFLINE, parse
 from truenorth.planner.answers.regret import Regret, RegretRecord
 from truenorth.planner.answers.shown import (
     Shown,
@@ -170,10 +170,8 @@ KNOWS_LENGTHS = (
     "when it is released, and of its answer as it comes, unless they say `known=yes`. "
     "The gap combines two costs: greedy decisions, and not knowing."
 )
-TOLD_WRONGLY = (
-    "Everyone but the plan is told wrong run times ({noise}); what is shown happened under the true "
-    "ones. Policies named offline know every arrival, and plan with the run times that they are told."
-)
+TOLD_WRONGLY = "Everyone but the plan is told wrong run times ({noise}); what is shown happened under the true ones."
+OFFLINE_TOLD = "Policies named offline know every arrival, and plan with the run times that they are told."
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +239,10 @@ class Comparison(WithTimelines, WithRows):
     @property
     def told(self) -> str | None:
         """That policies are told wrong run times, and which; None if they are not."""
-        return None if self.asked.noise is None else TOLD_WRONGLY.format(noise=self.asked.noise)
+        if self.asked.noise is None:
+            return None
+        offline = any(row.policy.partition(":")[0] == OFFLINE for row in self.rows)
+        return " ".join([TOLD_WRONGLY.format(noise=self.asked.noise), *([OFFLINE_TOLD] if offline else [])])
 
     @property
     def proof(self) -> str:

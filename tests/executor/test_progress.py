@@ -138,7 +138,7 @@ def test_the_future_changes_no_past_action(policy: str) -> None:
 
 def test_policies_that_do_not_ask_again_are_refused() -> None:
     singles = instance([Job(Workflow("w", (task("run", 5),)), 0)], on=cluster(1))
-    allowed = "with progress allowed are fifo, easy, conservative, sjf, qssf$"
+    allowed = "with progress allowed are policies such as fifo, easy, conservative, sjf, qssf$"
     with pytest.raises(PolicyError, match=f"policy srpt does not ask again while jobs run; {allowed}"):
         simulate(singles, parse_policy("srpt"), progress=TENTH)
     simulate(window(job(2, 5), on=servers(1, 2)), parse_policy("srpt"), progress=TENTH)  # by its rule on places
