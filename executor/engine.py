@@ -136,7 +136,7 @@ class Engine:
             if not some:
                 problem += ", nor has any other beside what else this window has"
                 raise PolicyError(f"{problem}; allowed is a scenario without one of both")
-            raise PolicyError(f"{problem}; allowed are {some}")
+            raise PolicyError(f"{problem}; allowed are policies such as {some}")
         if self._device.shows and not self._policy.hears_progress:
             self._refuse_progress()
         self._policy.begin(self._site)
@@ -176,7 +176,7 @@ class Engine:
         """Say who asks again while jobs run."""
         name = self._policy.name or type(self._policy).__name__.lower()
         able = ", ".join(each for each, of in self._rules() if of.hears_progress)
-        raise PolicyError(f"policy {name} does not ask again while jobs run; with progress allowed are {able}")
+        raise PolicyError(f"policy {name} does not ask again while jobs run; allowed are policies such as {able}")
 
     def _rules(self) -> Iterator[tuple[str, type[Policy]]]:
         """Yield the policies that have a name, each with what decides in its place in such a window."""

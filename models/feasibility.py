@@ -231,7 +231,7 @@ def _runs(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
 
     for run in np.flatnonzero(allowed == NEVER).tolist():
         where = instance.place_name(int(runs.gpu[run]))
-        yield Violation("T1", name(run), "GPU is not eligible", where, "an eligible GPU")
+        yield Violation("T1", name(run), "GPU is not eligible", where, _eligible(instance, int(template[run])))
     # Batches and requests have times of their own rules.
     own_time = instance.template_batch[template] == NONE
     if instance.streams is not None:
@@ -241,6 +241,13 @@ def _runs(instance: Instance, timeline: Timeline) -> Iterator[Violation]:
         yield Violation("T1", name(run), "runs for the wrong time", int(took[run]), int(allowed[run]))
     for run in np.flatnonzero(runs.start_us < release).tolist():
         yield Violation("T1", name(run), "starts before its release", int(runs.start_us[run]), int(release[run]))
+
+
+def _eligible(instance: Instance, template: int) -> str:
+    """Return where tasks of a template may run, in words."""
+    able = np.flatnonzero(instance.run_us[template, instance.place_class] != NEVER).tolist()
+    sizes = sorted({len(instance.places.gpus[place]) for place in able})
+    return "an eligible GPU" if sizes == [1] else f"an eligible place of {' or '.join(map(str, sizes))} GPUs"
 
 
 def _precedence(instance: Instance, timeline: Timeline) -> Iterator[Violation]:

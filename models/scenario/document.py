@@ -302,7 +302,9 @@ class TaskModeSection(Section):
     gpus: GPUCount = Field(description="How many GPUs it takes, all from its start to its end.")
     runtime: RuntimeByKind = Field(description="One time for every kind of GPU, or a time per kind.")
     across: PositiveNumber = Field(
-        default=1, validate_default=True, description="Factor on the run time where its GPUs are in several servers."
+        default=1,
+        validate_default=True,
+        description="Factor on the run time where its GPUs are in several servers, at least 1; of several GPUs only.",
     )
     weights: WeightRule = Field(default="split", description=_WEIGHTS)
 
@@ -314,8 +316,10 @@ class TaskModeSection(Section):
 
 def _check_mode(across: Fraction, weights: str, gpus: int) -> None:
     """Refuse a factor below 1, and what only runs on several GPUs have."""
-    if across < 1 or (across != 1 and gpus == 1):
-        raise problem(f"is {across}; allowed is at least 1, of a task on several gpus", "across")
+    if across < 1:
+        raise problem(f"is {float(across):g}; allowed is at least 1", "across")
+    if across != 1 and gpus == 1:
+        raise problem(f"is {float(across):g}; allowed is that of a task on several gpus", "across")
     if weights == "copy" and gpus == 1:
         raise problem("is copy; allowed is that of a task on several gpus", "weights")
 

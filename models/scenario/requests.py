@@ -88,6 +88,8 @@ class RequestForm:
         if uncached > prompt or (not uncached and not self.takes_kv):
             least = 0 if self.takes_kv else 1
             raise QuantityError(f"{uncached} uncached tokens of {prompt}; allowed are {least} to {prompt}")
+        if not self.longest:
+            raise QuantityError("no GPU has memory for KV beside its models and adapters; allowed are smaller ones")
         if prompt + output > self.longest:
             most = f"allowed are at most {self.longest} together, the longest that fits"
             raise QuantityError(f"{prompt} prompt and {output} output tokens of KV fit no GPU; {most}")

@@ -117,7 +117,7 @@ def ask(question: Question, scenario: Scenario) -> Any:
     ray = getattr(question, "ray", None)
     refuse_absent(ray)
     if needs_kernels(question, scenario.instance):
-        compile_once(scenario.instance, method=getattr(question, "method", None))
+        compile_once(scenario.instance, method=method_of(question))
     with farm_at(ray) as farm:
         if getattr(question, "stop", None) is not None:  # whoever stops it knows that it was stopped
             return answerer.answer(question, scenario, budget_of(question, farm))
@@ -129,6 +129,11 @@ def ask(question: Question, scenario: Scenario) -> Any:
 def needs_kernels(question: Question, instance: Instance) -> bool:
     """Say whether answering takes kernels: fleets of language models are sized by floors and simulations alone."""
     return not isinstance(question, ServersQuestion) or instance.streams is None
+
+
+def method_of(question: Question) -> str | None:
+    """Return how plans are searched for, which refuses a window before anything is compiled; None if none are."""
+    return "auto" if isinstance(question, CompareQuestion) else getattr(question, "method", None)
 
 
 def ask_within(question: Question, scenario: Scenario, budget: Budget) -> Any:

@@ -24,7 +24,7 @@ from truenorth.models.scenario import Scenario
 from truenorth.models.timeline import Timeline
 from truenorth.planner.answers.bound import Certifiable
 from truenorth.planner.answers.plan import Plan, starts_for
-from truenorth.planner.answers.policies.parse import parse
+from truenorth.planner.answers.policies.parse import OFFLINE, parse
 from truenorth.planner.answers.regret import Regret, RegretRecord
 from truenorth.planner.answers.shown import (
     Shown,
@@ -61,8 +61,8 @@ class ComparedPolicy:
 
     Parameters
     ----------
-    clairvoyant, knows
-        Whether it knows the future, and what it knows of run times.
+    clairvoyant, knows, information_used
+        Whether it knows the future, what it knows of run times, and all that it decides by, in words.
     twin
         Whether it ran on an instance of its own.
     objective, metrics, ratio_to_best, ratio_to_bound, gap_to_bound
@@ -77,6 +77,7 @@ class ComparedPolicy:
     policy: str
     clairvoyant: bool
     knows: Knows
+    information_used: str
     twin: bool
     objective: float | None
     metrics: CacheMetrics | StreamMetrics | Metrics | None
@@ -113,6 +114,7 @@ def rows_of(
             name,
             knows is Knows.FUTURE,
             knows,
+            Knows.FUTURE.information if name == PLAN else parse(name, scenario).uses,
             twin,
             reported_value(scenario.objective, value),
             metrics,
@@ -124,11 +126,11 @@ def rows_of(
         )
         for name, value, metrics, knows, twin in sorted(entries, key=lambda entry: entry[1])
     ]
-    known = {policy: parse(policy, scenario).knows for policy in broken}
+    parsed = {policy: parse(policy, scenario) for policy in broken}
     none = (None,) * 5  # no figure of a timeline that breaks a rule is true
     refused = [
-        ComparedPolicy(name, known[name] is Knows.FUTURE, known[name], False, *none, *proved, why)
-        for name, why in broken.items()
+        ComparedPolicy(name, of.knows is Knows.FUTURE, of.knows, of.uses, False, *none, *proved, broken[name])
+        for name, of in parsed.items()
     ]
     return *ranked, *refused
 
@@ -168,10 +170,8 @@ KNOWS_LENGTHS = (
     "when it is released, and of its answer as it comes, unless they say `known=yes`. "
     "The gap combines two costs: greedy decisions, and not knowing."
 )
-TOLD_WRONGLY = (
-    "Everyone but the plan is told wrong run times ({noise}); what is shown happened under the true "
-    "ones. Policies named offline know every arrival, and plan with the run times that they are told."
-)
+TOLD_WRONGLY = "Everyone but the plan is told wrong run times ({noise}); what is shown happened under the true ones."
+OFFLINE_TOLD = "Policies named offline know every arrival, and plan with the run times that they are told."
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,10 @@ class Comparison(WithTimelines, WithRows):
     @property
     def told(self) -> str | None:
         """That policies are told wrong run times, and which; None if they are not."""
-        return None if self.asked.noise is None else TOLD_WRONGLY.format(noise=self.asked.noise)
+        if self.asked.noise is None:
+            return None
+        offline = any(row.policy.partition(":")[0] == OFFLINE for row in self.rows)
+        return " ".join([TOLD_WRONGLY.format(noise=self.asked.noise), *([OFFLINE_TOLD] if offline else [])])
 
     @property
     def proof(self) -> str:

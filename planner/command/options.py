@@ -142,9 +142,9 @@ def stoppable(shown: AbstractContextManager[Shown]) -> Iterator[tuple[threading.
 @contextmanager
 def watched(question: Asked, scenario: Scenario, line: Line) -> Iterator[tuple[Asked, threading.Event]]:
     """Yield a question whose answer may be interrupted, and what is set then; the line says how far it has come."""
-    from truenorth.planner.answers.ask import needs_kernels
+    from truenorth.planner.answers.ask import method_of, needs_kernels
 
     if needs_kernels(question, scenario.instance):
-        manners.compile_kernels(scenario.instance, getattr(question, "method", None))
+        manners.compile_kernels(scenario.instance, method_of(question))
     with stoppable(line.shown()) as (stop, _):
         yield replace(question, watch=line.watch, stop=stop), stop  # type: ignore[call-arg]

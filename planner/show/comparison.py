@@ -53,7 +53,7 @@ def contenders(record: ComparisonRecord) -> Table[ComparedPolicy]:
     objective = record.objective
     columns: list[Column[ComparedPolicy]] = [
         Column("policy", lambda row: name_with_marks(row.policy, row.twin, row.problem, row.converged), words=True),
-        Column("information used", lambda row: row.knows.information, words=True),
+        Column("information used", lambda row: row.information_used, words=True),
         Column(in_words(objective), lambda row: row.objective, ".5g", objective.unit),
         Column("ratio to best", lambda row: row.ratio_to_best, ".3f"),
         Column("ratio to bound", lambda row: row.ratio_to_bound, ".3f"),

@@ -150,7 +150,7 @@ def test_the_site_refuses_batches_that_are_none(message: str) -> None:
 @pytest.mark.parametrize("noise", by_day(["run=uniform:0.9,load=lognormal:0.7", None], 1))
 def test_every_policy_serves_batches_shares_and_memory(policy: str, noise: str | None) -> None:
     batched = 0
-    for seed in range(25):
+    for seed in range(12):
         parsed = parse_policy(policy)
         on = instance_for(random_serving_instance(random.Random(seed), max_tasks=9), parsed)
         try:

@@ -204,9 +204,9 @@ def test_a_run_that_ends_early_moves_up_what_is_bound_behind_it() -> None:
 
 def test_a_policy_without_such_runs_refuses_them_and_names_those_with() -> None:
     named = "compass, srpt, ahead, dally, hadar, rltune, fifo, easy, conservative, sjf, qssf$"
-    with pytest.raises(PolicyError, match=f"policy jit has no support for runs on several GPUs; allowed are {named}"):
+    with pytest.raises(PolicyError, match=f"no support for runs on several GPUs; allowed are policies such as {named}"):
         simulate(_four(), parse_policy("jit"))
-    with pytest.raises(PolicyError, match=r"for priorities; allowed are srpt, dally, fifo, easy, sjf, qssf$"):
+    with pytest.raises(PolicyError, match=r"for priorities; .* such as srpt, dally, fifo, easy, sjf, qssf$"):
         simulate(_with_an_urgent_one(), parse_policy("compass"))
 
 

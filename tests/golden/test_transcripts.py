@@ -16,7 +16,7 @@ from tests.golden.transcript import replayed
 from tests.night import by_day
 
 HERE = Path(__file__).parent
-AT_NIGHT = ("devices",)
+AT_NIGHT = ("devices", "replications")
 STORIES = sorted((HERE / "stories").glob("*.txt"), key=lambda story: (story.stem in AT_NIGHT, story.stem))
 
 

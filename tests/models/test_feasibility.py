@@ -567,7 +567,7 @@ def test_timelines_that_are_feasible_by_construction_pass(seed: int) -> None:
 def test_the_brute_force_checker_agrees_on_thousands_of_mutants() -> None:
     rng = random.Random(2)
     seen: Counter[str] = Counter()
-    for round_ in range(800):
+    for round_ in range(500):
         instance = make.random_instance(rng, 6, restricted=round_ % 3 == 0)
         instance = make.with_delays(rng, instance) if round_ % 2 else instance
         timeline = simple_timeline(rng, instance)
@@ -584,7 +584,7 @@ def test_the_brute_force_checker_agrees_on_thousands_of_mutants() -> None:
                 assert found - taste == expected - taste
             seen.update(expected or {"feasible"})
     # The comparison means something only if it saw every rule broken, and enough timelines that break none.
-    assert {rule for rule, count in seen.items() if count >= 80} >= {
+    assert {rule for rule, count in seen.items() if count >= 50} >= {
         "feasible", "R1", "R2", "R3", "R4", "R5", "R6", "T1", "T2", "T3", "X"
     }  # fmt: skip
 

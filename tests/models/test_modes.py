@@ -92,7 +92,7 @@ def test_one_mode_is_a_task_without_a_choice(tmp_path: Path) -> None:
         ),
         (
             "[{gpus: 1, runtime: 1 s, across: 2}]",
-            "run.modes[0].across: is 2; allowed is at least 1, of a task on several",
+            "run.modes[0].across: is 2; allowed is that of a task on several",
         ),
         ("[{gpus: 2}]", "run.modes[0]: key 'runtime' is missing"),
         (

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.night import by_day
+
 SCENARIO = Path(__file__).parents[2] / "experiments" / "scenarios" / "compass_edge.yaml"
 
 INTERRUPTED_WHILE_LOADING = """
@@ -55,7 +57,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("verb", ["simulate", "compare"])
+@pytest.mark.parametrize("verb", by_day(["compare", "simulate"], 1))
 def test_what_needs_no_device_needs_no_package_of_devices(verb: str, tmp_path: Path) -> None:
     asked = {"simulate": ["--policy", "jit"], "compare": ["--policies", "jit", "--time-limit", "1"]}[verb]
     _run_without(("torch", "transformers", "safetensors", "pynvml", "ray"), verb, *asked, made=tmp_path / "made")

@@ -55,12 +55,12 @@ def test_cp_sat_proves_what_the_oracle_finds(seed: int) -> None:
     _proved(*drawn(seed, seed % 2 == 1), Method.CP_SAT)
 
 
-@pytest.mark.parametrize("seed", by_day(range(1_000, 1_200), 10))
+@pytest.mark.parametrize("seed", by_day(range(1_000, 1_200), 5))
 def test_the_milp_proves_what_the_oracle_finds(seed: int) -> None:
     _proved(*drawn(seed, seed % 2 == 1), Method.MILP)
 
 
-@pytest.mark.parametrize("seed", by_day(range(2_000, 2_300), 12))
+@pytest.mark.parametrize("seed", by_day(range(2_000, 2_300), 6))
 def test_orders_reach_the_optimum_and_bounds_stay_below(seed: int) -> None:
     made, objective, best = drawn(seed)
     found = portfolio.solve(made, objective, Budget(3.0, Method.SEARCH, workers=1, iterations=2_000))

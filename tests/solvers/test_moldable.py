@@ -48,7 +48,7 @@ def test_cp_sat_proves_what_the_oracle_finds(seed: int) -> None:
     assert check(made, found.timeline) == []
 
 
-@pytest.mark.parametrize("seed", by_day(range(1_000, 1_400), 12))
+@pytest.mark.parametrize("seed", by_day(range(1_000, 1_400), 6))
 def test_orders_and_modes_reach_the_optimum_and_bounds_stay_below(seed: int) -> None:
     made, objective = _draw(seed)
     best = moldable_optimum(made, objective)
@@ -59,7 +59,7 @@ def test_orders_and_modes_reach_the_optimum_and_bounds_stay_below(seed: int) -> 
     assert found.lower_bound is None or found.lower_bound <= best
 
 
-@pytest.mark.parametrize("seed", by_day(range(2_000, 2_400), 15))
+@pytest.mark.parametrize("seed", by_day(range(2_000, 2_400), 8))
 def test_bounds_of_formulas_and_prices_hold_and_verify(seed: int) -> None:
     made, objective = _draw(seed)
     best, twin = moldable_optimum(made, objective), torn(made)
@@ -135,7 +135,7 @@ def test_a_hint_of_another_mode_is_taken_up() -> None:
     assert found.value == moldable_optimum(made, Objective.MEAN_LATENCY)
 
 
-@pytest.mark.parametrize("seed", by_day(range(3_000, 3_200), 10))
+@pytest.mark.parametrize("seed", by_day(range(3_000, 3_200), 5))
 def test_the_milp_proves_what_the_oracle_finds(seed: int) -> None:
     made, objective = _draw(seed)
     best = moldable_optimum(made, objective)

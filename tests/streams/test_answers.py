@@ -183,7 +183,7 @@ def just_met(rng: random.Random, built: Instance, timeline: Timeline) -> Service
 
 
 @pytest.mark.parametrize(
-    ("world", "seed"), by_day([(w, s) for s in range(500) for w in ("split", "hold", "steps", "chats")], 40)
+    ("world", "seed"), by_day([(w, s) for s in range(500) for w in ("split", "hold", "steps", "chats")], 20)
 )
 def test_no_floor_lies_above_what_is_served(world: str, seed: int) -> None:
     """Whatever levels a policy meets, and no more, no window asks for more than there is, nor does the verifier."""

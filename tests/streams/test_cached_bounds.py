@@ -21,8 +21,8 @@ from truenorth.solvers.bounds.least_computed import least_computed
 from truenorth.solvers.bounds.recomputed import RECOMPUTED
 from truenorth.solvers.bounds.stream_floor import NO_DUE, WAYS, Limit, StreamFloor
 
-DRAWS = 10
-"""Instances of a test; 50 of them are 500."""
+DRAWS = 4
+"""Instances of a test; 125 of them are 500."""
 SIMULATED = (*POLICIES, "prefix_affinity:precise=on", "least_tokens:limit=1")
 
 
@@ -44,7 +44,7 @@ def served(instance: Instance, seed: int) -> list[Timeline]:
 
 
 @WORLDS
-@pytest.mark.parametrize("seed", by_day(range(50), 1))
+@pytest.mark.parametrize("seed", by_day(range(125), 1))
 def test_no_bound_lies_above_what_is_served(seed: int, world: Draw) -> None:
     rng = random.Random(seed)
     for number in range(DRAWS):
@@ -67,7 +67,7 @@ def test_no_bound_lies_above_what_is_served(seed: int, world: Draw) -> None:
 
 
 @WORLDS
-@pytest.mark.parametrize("seed", by_day(range(50), 1))
+@pytest.mark.parametrize("seed", by_day(range(125), 1))
 def test_no_floor_lies_above_what_is_served(seed: int, world: Draw) -> None:
     """The limits are what a simulation reached, exactly: neither cuts nor windows at random refute its nodes."""
     rng = random.Random(seed)

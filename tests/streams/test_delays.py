@@ -79,7 +79,7 @@ def test_as_one_iteration_after_the_other(seed: int) -> None:
     assert happened.end_us.tolist() == timeline.end_us.tolist()
 
 
-@pytest.mark.parametrize("seed", by_day(range(DRAWS), 6))
+@pytest.mark.parametrize("seed", by_day(range(DRAWS), 3))
 def test_bounds_lie_below_all_plans_and_policies_above(seed: int) -> None:
     rng = random.Random(seed)
     while True:

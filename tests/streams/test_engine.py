@@ -55,7 +55,7 @@ def agrees(instance: Instance, timeline: Timeline) -> bool:
     return serve(plain_nodes(instance), requests, queues(instance, timeline)) == as_served(timeline)
 
 
-@pytest.mark.parametrize("seed", by_day(range(20), 8))
+@pytest.mark.parametrize("seed", by_day(range(20), 4))
 def test_engine_equals_one_iteration_after_the_other(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(20):

@@ -42,7 +42,7 @@ from truenorth.planner.answers.plan import solve, starts_for
 from truenorth.solvers.bounds import closed_form
 from truenorth.solvers.budget import Budget
 
-DRAWS = int(os.environ.get("DRAWS", "250"))
+DRAWS = int(os.environ.get("DRAWS", "120"))
 """DRAWS=2000 is for the night."""
 PLAIN = StreamSpeed(Fraction(1_000_000), 10, 4, {1: 5, 4: 5})
 """1 us per prompt token, 10 tokens per iteration, steps of 5 us."""

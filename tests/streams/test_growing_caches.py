@@ -31,7 +31,7 @@ def measured(instance: Instance, timeline: Timeline) -> CacheMetrics:
     return found
 
 
-@pytest.mark.parametrize("seed", by_day(range(50), 4))
+@pytest.mark.parametrize("seed", by_day(range(50), 2))
 def test_engine_checker_and_replay_equal_one_iteration_after_the_other(seed: int) -> None:
     rng = random.Random(seed)
     hits = preempted = 0

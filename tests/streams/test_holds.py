@@ -104,7 +104,7 @@ def test_a_model_that_is_loaded_takes_the_room_of_what_is_held() -> None:
     assert cached(timeline) == [0, 0, 0]
 
 
-@pytest.mark.parametrize("seed", by_day(range(500), 25))
+@pytest.mark.parametrize("seed", by_day(range(500), 13))
 def test_served_as_by_one_iteration_after_the_other(seed: int) -> None:
     rng = random.Random(seed)
     built = random_holds(rng, rng.randint(4, 14))

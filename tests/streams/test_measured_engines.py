@@ -24,7 +24,7 @@ from truenorth.solvers.bounds.certificate import closed_form_document
 from truenorth.solvers.bounds.verify import verify
 from truenorth.solvers.search import queues as queues_of
 
-DRAWS = int(os.environ.get("DRAWS", "100"))
+DRAWS = int(os.environ.get("DRAWS", "60"))
 """DRAWS=1000 is for the night."""
 MILLION = Fraction(1_000_000)
 

@@ -112,7 +112,7 @@ def optimum(instance: Instance, objective: Objective) -> Fraction | float:
     return Oracle(instance, LATENCY_US, cost).best(HORIZON_US)
 
 
-@pytest.mark.parametrize("seed", by_day(range(DRAWS), 8))
+@pytest.mark.parametrize("seed", by_day(range(DRAWS), 4))
 def test_bounds_lie_below_all_plans_and_policies_above(seed: int) -> None:
     rng = random.Random(seed)
     instance = tiny(rng)
@@ -148,7 +148,7 @@ def random_values(rng: random.Random, instance: Instance, objective: Objective, 
             yield objective_value(objective, instance, np.maximum.reduceat(end_us, instance.job_first_task[:-1]))
 
 
-@pytest.mark.parametrize("seed", by_day(range(MEASURED_DRAWS), 8))
+@pytest.mark.parametrize("seed", by_day(range(MEASURED_DRAWS), 4))
 def test_so_they_do_on_engines_as_they_are_measured(seed: int) -> None:
     """Contexts, mixed iterations, shared budgets and KV that grows: the bounds, the policies, and any other plans."""
     rng = random.Random(1_000 + seed)

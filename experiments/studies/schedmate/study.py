@@ -29,9 +29,9 @@ from truenorth.planner.inputs.told import read_told
 HERE = Path(__file__).parent
 DATA = Path(__file__).parents[4] / "shared" / "data"
 ELASTICFLOW, GENTD26 = DATA / "elasticflow", DATA / "gentd26" / "lora_request_trace.csv.gz"
-ON_CLUSTERS = ("fifo", "easy", "conservative", "sjf", "qssf", "dally", "hadar", "rltune", "ahead")
 ON_SINGLES = ("fifo", "easy", "sjf", "qssf", "dally", "hadar", "rltune", "srpt", "ahead", "receding")
-"""Policies for jobs on several GPUs, where `srpt` is `sjf`; and for jobs on one, where `conservative` is `fifo`."""
+ON_CLUSTERS = (*ON_SINGLES, "conservative")
+"""Policies for jobs on one GPU, where `conservative` is `fifo`, and for jobs on several."""
 BLIND = ("fifo", "dally")
 """Who asks for no run time."""
 OFF_BY_DRAW = ("easy", "sjf", "qssf")

@@ -46,7 +46,7 @@ def in_words(goal: Goal, method: str, bound: object) -> str:
     if method == "critical_path":
         return "Loads and run times alone: even with every GPU idle, some jobs take too long"
     work = float(_work_us(goal.relaxed) / 1e6)
-    return f"Compute over the whole workload: {work:.4g} GPU-seconds of work queue on {_gpus(gpus)} for too long"
+    return f"Compute over the whole workload: {_figure(work)} GPU-seconds of work queue on {_gpus(gpus)} for too long"
 
 
 def demand_in_words(named: Sequence[MLModel], gpus: int, demand: Demand, late: int, within: str | None) -> str:
@@ -62,12 +62,12 @@ def demand_in_words(named: Sequence[MLModel], gpus: int, demand: Demand, late: i
     offered, asked = float(gpus * demand.rate / demand.parts), float(demand.amount.sum()) / demand.parts
     if demand.resource == "compute":
         jobs = "jobs on time" if within is None else f"jobs within {within}"
-        what = f"{jobs} need {asked / 1e6:.4g} GPU-seconds of compute{models and f' (most for {models})'}"
-        has = f"{_gpus(gpus)} {'gives' if gpus == 1 else 'give'} {offered / 1e6:.4g}"
+        what = f"{jobs} need {_figure(asked / 1e6)} GPU-seconds of compute{models and f' (most for {models})'}"
+        has = f"{_gpus(gpus)} {'gives' if gpus == 1 else 'give'} {_figure(offered / 1e6)}"
     elif demand.resource == "copy engine":
         what, has = (
-            f"models {models} take {asked / 1e6:.4g} s to load",
-            (f"the copy engines of {_gpus(gpus)} give {offered / 1e6:.4g} s"),
+            f"models {models} take {_figure(asked / 1e6)} s to load",
+            (f"the copy engines of {_gpus(gpus)} give {_figure(offered / 1e6)} s"),
         )
     else:
         what, has = (
@@ -133,6 +133,11 @@ def _work_us(instance: Instance) -> int:
 def _names(named: Sequence[MLModel], models: tuple[int, ...]) -> str:
     names = [named[m].name for m in models[:_NAMED]]
     return ", ".join(names) + (f" and {len(models) - _NAMED} more" if len(models) > _NAMED else "")
+
+
+def _figure(value: float) -> str:
+    """Return a figure in four digits, or all that stand before its point: nobody reads exponents."""
+    return f"{value:,.0f}" if value >= 1e4 else f"{value:.4g}"
 
 
 def _gpus(count: int) -> str:

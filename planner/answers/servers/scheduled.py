@@ -123,18 +123,12 @@ class ScheduleAnswer(Answer):
     def forces(self, interval: int) -> str | None:
         """Return, in words, what forces the floor of an interval; None where nothing does."""
         floor = self.floors[interval]
-        if floor.demand is None:
+        per_server = min(self.day.sizes.gpus_per_server)
+        fewer = (floor.gpus - 1) // per_server * per_server
+        if floor.demand is None or not fewer:
             return None
-        fewer = self.day.sizes.at(self._fewer(floor.gpus - 1)).instance if floor.gpus > 1 else None
-        if fewer is None:
-            return None
-        late = floor.demand.late(fewer.n_gpus)
-        return demand_in_words(fewer.models, fewer.n_gpus, floor.demand, late, floor.within)
-
-    def _fewer(self, gpus: int) -> Mix:
-        """Return a mix of as many GPUs, or fewer where servers have several."""
-        first, *others = self.day.sizes.gpus_per_server
-        return (max(1, gpus // first), *(0 for _ in others))
+        late = floor.demand.late(fewer)
+        return demand_in_words(self.day.instance.models, fewer, floor.demand, late, floor.within)
 
     @property
     def record(self) -> ScheduleRecord:

@@ -66,6 +66,7 @@ def test_rows_are_sorted_and_relative_to_the_best_and_to_the_bound(scenario: Sce
         "policy": "plan",
         "clairvoyant": True,
         "knows": "the future",
+        "information_used": "clairvoyant",
         "twin": False,
         "objective": 1.4,
         "metrics": None,

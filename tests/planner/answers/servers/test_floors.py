@@ -164,7 +164,7 @@ def served(asked: Scenario, answer: ServersAnswer) -> list[tuple[int, ...]]:
     return found
 
 
-@pytest.mark.parametrize("seed", by_day(range(20), 8))
+@pytest.mark.parametrize("seed", by_day(range(20), 4))
 def test_no_floor_above_what_is_served_where_places_are_restricted(seed: int) -> None:
     asked = drawn(random.Random(seed))
     answer = tn.servers(asked, policies=["least_tokens"])

@@ -68,6 +68,18 @@ def test_a_run_on_two_servers_needs_two() -> None:
     assert {(done.mix, done.method) for done in answer.refutations} == {((1,), "eligibility")}
 
 
+def test_what_forces_the_peak_is_said_of_whole_servers_also_on_fewer_than_a_job_takes() -> None:
+    """60 GPU-seconds in 10 s take three servers of two GPUs; 15 take two, and no server has fewer."""
+    answer = tn.servers_by(training([(4, 10, 0), (2, 10, 0)]), by="10 s", slo="p100 latency <= 10 s", max=4)
+    assert answer.optimum.schedule == ((3,),)
+    assert answer.forces(0) == (
+        "Between 0 s and 10 s jobs within 10 s need 60 GPU-seconds of compute, but 4 GPUs give 40: "
+        "at least 1 job is not within 10 s"
+    )
+    small = tn.servers_by(training([(1, 10, 0), (1, 5, 0)]), by="10 s", slo="p100 latency <= 10 s")
+    assert (small.optimum.schedule, small.forces(0)) == (((1,),), None)
+
+
 def test_what_can_run_nowhere_is_known_at_once() -> None:
     """Places of 8 GPUs begin at four servers; there is no time for anything else."""
     jobs = [(8, 10, 0), *((1, 1 + at % 7, at) for at in range(150))]
@@ -114,7 +126,7 @@ def _hold_against_the_oracle(answer: ServersAnswer) -> None:
     assert all(row.mix is None or enough[row.mix] for row in answer.policies)
 
 
-@pytest.mark.parametrize("seed", by_day(range(60), 4))
+@pytest.mark.parametrize("seed", by_day(range(60), 2))
 def test_no_size_is_refuted_that_has_a_plan_of_tasks_that_wait_for_others(seed: int) -> None:
     """Gigabytes take seconds between servers, half of that inside one."""
     rng = random.Random(seed)
@@ -240,7 +252,7 @@ def test_any_server_may_be_gone() -> None:
         tn.servers(training([(4, 10, 0)]), slo="p100 latency <= 10 s", spare=1)
 
 
-@pytest.mark.parametrize(("seed", "choosing"), by_day([(seed, seed % 2 == 1) for seed in range(120)], 10))
+@pytest.mark.parametrize(("seed", "choosing"), by_day([(seed, seed % 2 == 1) for seed in range(120)], 5))
 def test_no_mix_of_groups_is_refuted_that_has_a_plan(seed: int, choosing: bool) -> None:
     rng = random.Random(seed)
     groups = [(kind, rng.choice((1, 2, 2)), rng.choice((1, 2, 3))) for kind in ("A", "B")]

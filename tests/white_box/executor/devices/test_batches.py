@@ -95,7 +95,7 @@ def test_shares_run_at_the_same_time_with_one_model() -> None:
     assert check(on, run.timeline) == []
 
 
-@pytest.mark.parametrize("seed", by_day(range(12), 4))
+@pytest.mark.parametrize("seed", by_day(range(12), 2))
 def test_random_serving_keeps_the_rules(seed: int) -> None:
     made = random_serving_instance(random.Random(seed), max_tasks=9)
     try:

@@ -140,7 +140,7 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize(("do", "said"), ENDS.values(), ids=ENDS)
+@pytest.mark.parametrize(("do", "said"), by_day(ENDS.values(), 3), ids=ENDS)
 @pytest.mark.parametrize("count", by_day([2, 1], 1))
 def test_what_ends_a_process_costs_the_job_that_it_was_at(
     play: Callable[..., LiveRun], count: int, do: Callable[[], None], said: str

@@ -61,7 +61,7 @@ def loads(timeline: Timeline, n_gpus: int) -> list[list[int]]:
     return [[r.model for r in ordered if r.gpu == gpu] for gpu in range(n_gpus)]
 
 
-@pytest.mark.parametrize("seed", by_day(range(25), 3))
+@pytest.mark.parametrize("seed", by_day(range(25), 2))
 def test_random_plans_keep_rules_order_and_placement(seed: int) -> None:
     """Slots and bytes, overlap on and off, initial residencies, several models per task, restrictions."""
     made = random_instance(random.Random(seed), restricted=seed % 2 == 1)
@@ -83,7 +83,7 @@ def _any_plan(made: Instance) -> Timeline | None:
     return None
 
 
-@pytest.mark.parametrize("policy", by_day(POLICIES, 3))
+@pytest.mark.parametrize("policy", by_day(POLICIES, 2))
 @pytest.mark.parametrize("seed", by_day(range(3), 1))
 def test_policies_keep_the_rules_live(policy: str, seed: int) -> None:
     made = random_instance(random.Random(seed + 100))

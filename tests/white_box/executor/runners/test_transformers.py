@@ -53,7 +53,7 @@ def distinct_bytes(tensors: Mapping[str, Tensor]) -> int:
     return sum({tensor.data_ptr(): tensor.nbytes for tensor in tensors.values() if tensor.nbytes}.values())
 
 
-@pytest.mark.parametrize("name", by_day(NAMES, 4))
+@pytest.mark.parametrize("name", by_day(NAMES, 2))
 def test_weights_are_all_parameters_and_buffers(name: str, weights: Mapping[str, Mapping[str, Tensor]]) -> None:
     module = build(ARCHITECTURES[name], "small")
     expected = sum(parameter.nbytes for parameter in module.parameters())

@@ -245,7 +245,7 @@ def _as_read(document: object) -> Any:
     return json.loads(json.dumps(document))
 
 
-@pytest.mark.parametrize("seed", by_day(range(30), 10))
+@pytest.mark.parametrize("seed", by_day(range(30), 5))
 def test_no_bound_exceeds_the_optimum_and_the_verifier_finds_the_same(seed: int) -> None:
     rng = random.Random(11_000 + seed)
     built = random_serving_instance(rng, rng.choice((3, 4)), restricted=seed % 3 == 0)
