@@ -24,8 +24,9 @@ import torch
 from torch import Tensor
 
 from truenorth.executor.devices.addresses import Move
-from truenorth.executor.devices.decoding import Answer, Read, SentKV
+from truenorth.executor.devices.decoding import TOKEN_BYTES, Answer, Read, SentKV
 from truenorth.executor.devices.lane import LARGEST_MESSAGE, Do, Ended, pack, unpack
+from truenorth.executor.devices.moved_kv import kv_moves, most_sent_bytes
 from truenorth.executor.devices.physical import Physical
 from truenorth.executor.devices.reference import run_job_alone
 from truenorth.executor.devices.runner import Runner
@@ -48,7 +49,7 @@ _SWITCH_S = 0.0005
 _LATEST = 3
 """Runs of a lane whose outputs are there for those behind them, before the head knows of them."""
 _TRIED_BYTES = 65_536
-"""Of the transfers while warming up."""
+"""Of the transfers while warming up, at least."""
 _Results = tuple[Span, Sequence[int]]
 """When the device was busy with an order, and what came of it in numbers."""
 _Finish = Callable[[], _Results]
@@ -284,8 +285,7 @@ class GpuProcess:
         run_us = int(instance.run_us[template, instance.gpu_class[gpu]])
         station.load_alone(instance.needs[template])
         if (template, int(instance.gpu_class[gpu])) in self._seatings:
-            moves_kv = instance.streams is not None and bool(instance.streams.kv_edge.any())
-            _try_requests(station, self._seating(template, gpu), moves_kv)
+            _try_requests(station, self._seating(template, gpu), moves_kv=bool(kv_moves(instance)))
             return _let_be
         workflow, position = instance.locate(template)
         batch, work = workflow.tasks[position].batch, self._tried(template, run_us)
@@ -318,9 +318,10 @@ class GpuProcess:
         return StationWork(0, workflow.name, task.name, run_us, self._instance.needs[template], inputs)
 
     def _try_transfer(self, lane: _ServedLane, gpu: int, asked_ns: int, args: Sequence[int]) -> _Finish:
-        """Bring something here, so that the first transfer that counts finds its way open."""
-        sent = torch.zeros(_TRIED_BYTES, dtype=torch.uint8)
-        self._stations[gpu].receive(sent, _TRIED_BYTES, self._instance.cluster.network.staged)
+        """Bring something here, so that the first transfer that counts finds its way open, and wide enough for KV."""
+        size_bytes = max(_TRIED_BYTES, TOKEN_BYTES + most_sent_bytes(self._instance))
+        sent = torch.zeros(size_bytes, dtype=torch.uint8)
+        self._stations[gpu].receive(sent, size_bytes, self._instance.cluster.network.staged)
         return _let_be
 
     def _measure_copies(self, lane: _ServedLane, gpu: int, asked_ns: int, args: Sequence[int]) -> _Finish:

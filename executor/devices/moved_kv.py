@@ -18,6 +18,12 @@ def kv_moves(instance: Instance) -> list[tuple[int, int]]:
     return list(zip(source[moved].tolist(), target[moved].tolist(), strict=True))
 
 
+def most_sent_bytes(instance: Instance) -> int:
+    """Return the bytes of the most KV that may move at a time; 0 if none does."""
+    gpus = np.unique(instance.gpu_class, return_index=True)[1].tolist()  # one of each class
+    return max((instance.kv_sent_bytes(source, gpu) for source, _ in kv_moves(instance) for gpu in gpus), default=0)
+
+
 def require_continued_answers(instance: Instance) -> None:
     """Raise if KV moves to a request that does more, or less, than go on with the answer that another has begun.
 

@@ -14,9 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from tests.executor.devices.faulty import Raise, be_killed, failing_transfers
+from tests.executor.devices.pretended import PretendedCard
 from tests.executor.devices.small import KV_BYTES, WORDS, Decoding, decoder
 from tests.night import by_day
 from tests.streams.worlds import cluster
+from tests.white_box.executor.devices.test_cards_live import cards
 from tests.white_box.executor.devices.test_streams import by_hand, module
 from truenorth.executor import parse_policy, replay, simulate
 from truenorth.executor.devices.alone import different_outputs
@@ -27,11 +29,13 @@ from truenorth.executor.devices.physical import physical_devices
 from truenorth.executor.devices.records import STARTED_AGAIN
 from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
 from truenorth.executor.devices.shelf import Ref
+from truenorth.executor.devices.station import Station
+from truenorth.executor.devices.weights import HostWeights
 from truenorth.executor.errors import DeviceError
 from truenorth.models import Edge, Instance, Job, MLModel, StreamClass, Task, Tokens, Workflow, check
 from truenorth.models.streams import StreamSpeed
 
-__all__ = ["module"]
+__all__ = ["cards", "module"]
 
 KEPT = LiveSettings(sharing="serial", keep_outputs=True)
 SAID_BYTES = 3 * KV_BYTES
@@ -148,16 +152,13 @@ def freed(monkeypatch: pytest.MonkeyPatch) -> list[Ref]:
 
 def test_kv_is_sent_and_the_answer_is_that_of_a_request_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     """What arrives are n times the bytes of a token, and the first token; nobody goes on before; nothing stays."""
-    made = moved([*lengths(5), (Tokens(12, 5, 1), Tokens(13, 0, 4))])
+    made = moved(lengths(6))
     assert made.streams is not None
     arrived, given_back = sent_sizes(monkeypatch), freed(monkeypatch)
     run = run_live(made, parse_policy("least_requests"), Decoding, KEPT)
     assert run.records.failures == []
     assert check(made, run.timeline) == []
-    by_hand_of = in_one(made, whole_model())
-    assert {task: run.outputs[task].tolist() for task in range(10)} == {task: by_hand_of[task] for task in range(10)}
-    # Of the last one seven tokens of the prompt are cached, as zeros, which nobody computes by hand.
-    assert different_outputs(made, Decoding, "cpu", run.outputs, 30) == []
+    assert {task: answer.tolist() for task, answer in run.outputs.items()} == in_one(made, whole_model())
     sent = {transfer.target: transfer for transfer in run.records.transfers}
     assert set(sent) == {1, 3, 5, 7, 9, 11}
     for decode, transfer in sent.items():
@@ -170,6 +171,7 @@ def test_kv_is_sent_and_the_answer_is_that_of_a_request_in_one_piece(monkeypatch
     assert len(given_back) == len(set(given_back)) == 2 * len(sent)  # where it was computed, and where it arrived
 
 
+@pytest.mark.nightly
 def test_on_the_same_gpu_nothing_is_sent() -> None:
     """One class on one GPU does both: the answer goes on with KV that lies there, beside prompts of others."""
     made = moved(lengths(5), TOGETHER, gpus=1)
@@ -180,10 +182,14 @@ def test_on_the_same_gpu_nothing_is_sent() -> None:
 
 @pytest.mark.nightly
 def test_a_plan_keeps_its_nodes_and_its_order() -> None:
-    made = moved(lengths(8))
+    """Seven tokens of the last prompt are cached, as zeros, which nobody computes by hand."""
+    made = moved([*lengths(7), (Tokens(12, 5, 1), Tokens(13, 0, 4))])
     plan = simulate(made, parse_policy("least_tokens"))
     run = run_live(made, replay(made, plan), Decoding, KEPT, plan=plan)
     assert (run.records.failures, check(made, run.timeline)) == ([], [])
+    assert different_outputs(made, Decoding, "cpu", run.outputs, 30) == []
+    one_token_off = {**run.outputs, 15: run.outputs[15] + torch.tensor([0, 0, 0, 1])}
+    assert different_outputs(made, Decoding, "cpu", one_token_off, 30) == [15]
     assert run.timeline.place.tolist() == plan.place.tolist()
     assert (run.timeline.start_us >= plan.start_us).all()
 
@@ -198,7 +204,8 @@ def faults(run: LiveRun) -> list[str]:
     return [fault.what for fault in run.records.faults]
 
 
-@pytest.mark.parametrize(("tries", "failed"), by_day([(99, [1]), (2, [])], 1))
+@pytest.mark.nightly
+@pytest.mark.parametrize(("tries", "failed"), [(99, [1]), (2, [])])
 def test_kv_that_does_not_arrive_is_sent_again_and_then_fails_its_job(tries: int, failed: list[int]) -> None:
     """The second of three requests has a prompt of its own length."""
     made = moved([(Tokens(n, n, 1), Tokens(n + 1, 0, 3)) for n in (5, 9, 5)])
@@ -277,7 +284,25 @@ def test_kv_of_another_model_or_of_several_requests_or_sent_on_is_refused() -> N
 
 
 def test_more_kv_than_the_scenario_says_is_not_sent() -> None:
-    made = moved(lengths(1), kv_bytes=KV_BYTES - 1)
+    made, runner, physical = moved(lengths(1), kv_bytes=KV_BYTES - 1), Decoding(), physical_devices("cpu")[0]
+    host = HostWeights(made.models, runner, physical.host_memory)
+    station = Station(made.cluster.gpus[0], made.models, host, runner, physical)
+    station.load_alone([0])
+    first, rest = (seatings_of(made)[template, gpu_class] for template, gpu_class in ((0, 0), (1, 1)))
     said = f"^stream prefill: a token of llm holds {KV_BYTES} B of KV, which is sent, and kv_per_token is 127 B;"
     with pytest.raises(DeviceError, match=said):
-        run_live(made, parse_policy("least_requests"), Decoding, KEPT)
+        station.decoder(first)
+    assert station.decoder(rest).kv_bytes == KV_BYTES
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("staged", [True, False])
+def test_kv_travels_between_cards(cards: tuple[PretendedCard, PretendedCard], staged: bool) -> None:
+    """A race would fail its job."""
+    made = moved(lengths(4))
+    network = replace(made.cluster.network, staged=staged)
+    made = replace(made, cluster=replace(made.cluster, network=network))
+    run = run_live(made, parse_policy("least_requests"), Decoding, LiveSettings("cuda", keep_outputs=True))
+    assert (run.records.failures, check(made, run.timeline)) == ([], [])
+    assert len(run.records.transfers) == 4
+    assert {task: answer.tolist() for task, answer in run.outputs.items()} == in_one(made, whole_model())
