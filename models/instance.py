@@ -515,10 +515,16 @@ class Instance:
         """Return how long the KV of a request's prompt takes between two GPUs: zero on the same one (T2)."""
         if source == target or self.streams is None:
             return 0
-        speed = self.streams.speeds[self.streams.template[self.task_template[task]]][self.gpu_class[source]]
-        size_bytes = 0 if speed is None else int(self.streams.prompt[task]) * speed.kv_bytes
+        size_bytes = self.kv_sent_bytes(task, source)
         gpus, same_server = self.cluster.gpus, bool(self.gpu_server[source] == self.gpu_server[target])
         return self.cluster.network.transfer_us(size_bytes, gpus[source], gpus[target], same_server)
+
+    def kv_sent_bytes(self, task: int, source: int) -> int:
+        """Return the bytes of the KV of a request's prompt that a GPU sends."""
+        if self.streams is None:
+            return 0
+        speed = self.streams.speeds[self.streams.template[self.task_template[task]]][self.gpu_class[source]]
+        return 0 if speed is None else int(self.streams.prompt[task]) * speed.kv_bytes
 
     def earliest_start(self, task: int, place: int) -> int:
         """Return when a task's job is released and its input bytes have reached a place (T1, T2), in microseconds."""

@@ -11,7 +11,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Literal, get_args
 
@@ -21,6 +21,7 @@ from truenorth.executor.devices.addresses import AddressSpace, Move
 from truenorth.executor.devices.decoding import served_model
 from truenorth.executor.devices.gpu_process import FORGET, READY, WITHDRAW
 from truenorth.executor.devices.lane import LARGEST_MESSAGE, REPORT, Do, Ended, Lane, Order, join, let_be, pack
+from truenorth.executor.devices.moved_kv import kv_moves, require_continued_answers
 from truenorth.executor.devices.physical import Physical
 from truenorth.executor.devices.processes import Contact, Equipment, ProcessSource, ProcessStart, Template
 from truenorth.executor.devices.runner import MakeRunner
@@ -582,16 +583,16 @@ def seatings_of(instance: Instance) -> dict[tuple[int, int], Seating]:
     Raises
     ------
     DeviceError
-        If a class has not one model, or KV is to move between GPUs, or to be held.
+        If a class has not one model, or KV moves in a way that devices do not know, or is to be held.
     """
     streams, found = instance.streams, dict[tuple[int, int], Seating]()
     if streams is None:
         return found
-    if streams.kv_edge.any():
-        raise DeviceError("KV that moves between GPUs (after: {...: kv}) runs on no device yet; allowed is simulate")
     if isinstance(streams.prefixes, Holds):
         raise DeviceError("KV that is held between requests (hold: true) runs on no device yet; allowed is simulate")
     models = {model.name: index for index, model in enumerate(instance.models)}
+    require_continued_answers(instance)
+    sending = {int(instance.task_template[source]) for source, _ in kv_moves(instance)}
     of_task = streams.template[instance.task_template]
     for index, stream in enumerate(streams.classes):
         model = models[served_model(stream)]
@@ -602,7 +603,9 @@ def seatings_of(instance: Instance) -> dict[tuple[int, int], Seating]:
                 continue
             seats = min(speed.seats, len(fitting))
             seating = Seating(stream.name, model, seats, int(fitting.max()), speed.chunk)
-            found.update({(at, gpu_class): seating for at in np.flatnonzero(streams.template == index).tolist()})
+            for at in np.flatnonzero(streams.template == index).tolist():
+                sent_bytes = speed.kv_bytes if at in sending else None
+                found[at, gpu_class] = replace(seating, sent_bytes=sent_bytes)
     return found
 
 

@@ -1,7 +1,8 @@
 """A decoder with memory for KV that serves several requests at once: the iterations of continuous batching.
 
 A decoder of `transformers` is handed positions, a mask and a cache that lies in seats; so requests of any lengths share
-a step, and join and leave between steps.
+a step, and join and leave between steps. What lies in a seat can be put out and laid into a seat elsewhere: so one node
+computes a prompt, and another goes on with its answer.
 """
 
 from __future__ import annotations
@@ -31,11 +32,24 @@ class Read(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a request is to put out: the tokens from one on, and how many."""
+    """What a request is to put out: so many tokens from one on, and the KV of those before if that is sent."""
 
     request: int
     begin: int
     tokens: int
+    with_kv: bool = False
+
+
+class SentKV(NamedTuple):
+    """KV of a prompt that was computed elsewhere: who goes on with it, its tokens, and what was put out there."""
+
+    request: int
+    tokens: int
+    data: Tensor
+
+
+TOKEN_BYTES = torch.long.itemsize
+"""Of the first token, which travels before the KV of its prompt."""
 
 
 def served_model(stream: StreamClass) -> str:
@@ -93,7 +107,8 @@ class SeatedDecoder:
         kind = next(module.parameters()).dtype
         shape = (config.num_hidden_layers, 2, seats, heads, longest, width)
         self._module, self._device, self._vocabulary = module, physical.device, int(config.vocab_size)
-        self._words = torch.zeros((seats, longest), dtype=torch.long, device=physical.device)
+        # One more: to who goes on from elsewhere the first token is no answer.
+        self._words = torch.zeros((seats, longest + 1), dtype=torch.long, device=physical.device)
         # The last to be made: whoever makes it waits for the device, after which any stream may use all of this.
         self._kv = physical.memory(prod(shape) * kind.itemsize).view(kind).view(shape)
         self._least = torch.finfo(kind).min
@@ -106,8 +121,14 @@ class SeatedDecoder:
         return self._kv[:, :, 0, :, 0].nbytes
 
     @torch.inference_mode()
-    def iterate(self, reads: Sequence[Read], writes: Collection[int], answers: Sequence[Answer] = ()) -> list[Tensor]:
-        """Take an iteration; return the answers that are wanted, complete with its tokens.
+    def iterate(
+        self,
+        reads: Sequence[Read],
+        writes: Collection[int],
+        answers: Sequence[Answer] = (),
+        sent: Sequence[SentKV] = (),
+    ) -> list[Tensor]:
+        """Take an iteration; return the answers that are wanted, complete with its tokens, each before its KV if asked.
 
         Parameters
         ----------
@@ -115,8 +136,10 @@ class SeatedDecoder:
             Prompt tokens to be worked off. Behind the last of a prompt comes its request's first token.
         writes
             Requests that get one token more; their prompts have been worked off before.
+        sent
+            KV of those among them whose prompts were worked off elsewhere, as they join.
         """
-        self._seat(reads, writes)
+        self._seat(reads, writes, sent)
         for request, begin, tokens in reads:
             seat = self._sitting.index(request)
             if self._lengths[seat] != begin:  # it begins: what of its prompt is cached counts as there, all zeros
@@ -127,16 +150,37 @@ class SeatedDecoder:
         if writes:
             ends = torch.tensor(self._lengths[: len(writes)], device=self._device)
             self._pass(0, len(writes), self._words[: len(writes)].gather(1, ends[:, None]))
-        return [
-            self._words[self._sitting.index(request), begin : begin + tokens].clone()
-            for request, begin, tokens in answers
-        ]
+        made: list[Tensor] = []
+        for request, begin, tokens, with_kv in answers:
+            seat = self._sitting.index(request)
+            made.append(self._words[seat, begin : begin + tokens].clone())
+            if with_kv:
+                made.append(self._lift(seat, begin))
+        return made
 
-    def _seat(self, reads: Sequence[Read], writes: Collection[int]) -> None:
+    def _lift(self, seat: int, tokens: int) -> Tensor:
+        """Return the KV of a prompt behind its first token, as bytes."""
+        kv = self._kv[:, :, seat, :, :tokens]
+        lifted = torch.empty(TOKEN_BYTES + kv.nbytes, dtype=torch.uint8, device=self._device)
+        lifted[:TOKEN_BYTES].view(torch.long).copy_(self._words[seat, tokens : tokens + 1])
+        lifted[TOKEN_BYTES:].view(kv.dtype).view(kv.shape).copy_(kv)
+        return lifted
+
+    def _lay(self, sent: SentKV, seat: int) -> None:
+        """Lay into a seat what was lifted elsewhere; bytes behind it, with which it came, say nothing."""
+        kv = self._kv[:, :, seat, :, : sent.tokens]
+        self._words[seat, sent.tokens : sent.tokens + 1] = sent.data[:TOKEN_BYTES].view(torch.long)
+        kv.copy_(sent.data[TOKEN_BYTES : TOKEN_BYTES + kv.nbytes].view(kv.dtype).view(kv.shape))
+        self._sitting[seat], self._lengths[seat] = sent.request, sent.tokens
+
+    def _seat(self, reads: Sequence[Read], writes: Collection[int], sent: Sequence[SentKV]) -> None:
         """Let go who takes no part any more, have those who write sit in front, and the others anywhere."""
         wanted, reading = set(writes), [read.request for read in reads]
-        stay = wanted.union(reading)
+        # Who comes from elsewhere may have sat here in an earlier run.
+        stay = wanted.union(reading).difference(one.request for one in sent)
         self._sitting = [one if one in stay else None for one in self._sitting]
+        for one in sent:
+            self._lay(one, self._sitting.index(None))
         behind = [seat for seat in range(len(writes), len(self._sitting)) if self._sitting[seat] in wanted]
         for seat in range(len(writes)):
             if self._sitting[seat] not in wanted:

@@ -17,15 +17,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import count
+from itertools import count, islice
 from queue import SimpleQueue
 
 import torch
 from torch import Tensor
 
 from truenorth.executor.devices.addresses import Move
-from truenorth.executor.devices.decoding import Answer, Read
+from truenorth.executor.devices.decoding import TOKEN_BYTES, Answer, Read, SentKV
 from truenorth.executor.devices.lane import LARGEST_MESSAGE, Do, Ended, pack, unpack
+from truenorth.executor.devices.moved_kv import kv_moves, most_sent_bytes
 from truenorth.executor.devices.physical import Physical
 from truenorth.executor.devices.reference import run_job_alone
 from truenorth.executor.devices.runner import Runner
@@ -48,7 +49,7 @@ _SWITCH_S = 0.0005
 _LATEST = 3
 """Runs of a lane whose outputs are there for those behind them, before the head knows of them."""
 _TRIED_BYTES = 65_536
-"""Of the transfers while warming up."""
+"""Of the transfers while warming up, at least."""
 _Results = tuple[Span, Sequence[int]]
 """When the device was busy with an order, and what came of it in numbers."""
 _Finish = Callable[[], _Results]
@@ -245,13 +246,15 @@ class GpuProcess:
         return work
 
     def _iterate(self, lane: _ServedLane, gpu: int, asked_ns: int, args: Sequence[int]) -> _Finish:
-        template, reading, writing, *rest = args
-        reads = [Read(*rest[at : at + 3]) for at in range(0, 3 * reading, 3)]
-        writes = rest[3 * reading : 3 * reading + writing]
-        ends = rest[3 * reading + writing :]
-        answers = [Answer(*ends[at : at + 3]) for at in range(0, len(ends), 3)]
+        template, reading, writing, ending, joining, *rest = args
+        numbers = iter(rest)
+        reads = [Read(*row) for row in _rows(numbers, reading, 3)]
+        writes = [*islice(numbers, writing)]
+        ends, arrived = _rows(numbers, ending, 4), _rows(numbers, joining, 4)
+        answers = [Answer(request, begin, tokens, bool(with_kv)) for request, begin, tokens, with_kv in ends]
+        sent = [SentKV(request, tokens, self._output(piece, at)) for request, tokens, piece, at in arrived]
         seating, station = self._seating(template, gpu), self._stations[gpu]
-        outputs, span = station.iterate(seating, reads, writes, answers, asked_ns, lane.number)
+        outputs, span = station.iterate(seating, reads, writes, answers, sent, asked_ns, lane.number)
         return lambda: (span, self._put_out(outputs))
 
     def _load(self, lane: _ServedLane, gpu: int, asked_ns: int, args: Sequence[int]) -> _Finish:
@@ -282,7 +285,7 @@ class GpuProcess:
         run_us = int(instance.run_us[template, instance.gpu_class[gpu]])
         station.load_alone(instance.needs[template])
         if (template, int(instance.gpu_class[gpu])) in self._seatings:
-            _try_requests(station, self._seating(template, gpu))
+            _try_requests(station, self._seating(template, gpu), moves_kv=bool(kv_moves(instance)))
             return _let_be
         workflow, position = instance.locate(template)
         batch, work = workflow.tasks[position].batch, self._tried(template, run_us)
@@ -315,9 +318,10 @@ class GpuProcess:
         return StationWork(0, workflow.name, task.name, run_us, self._instance.needs[template], inputs)
 
     def _try_transfer(self, lane: _ServedLane, gpu: int, asked_ns: int, args: Sequence[int]) -> _Finish:
-        """Bring something here, so that the first transfer that counts finds its way open."""
-        sent = torch.zeros(_TRIED_BYTES, dtype=torch.uint8)
-        self._stations[gpu].receive(sent, _TRIED_BYTES, self._instance.cluster.network.staged)
+        """Bring something here, so that the first transfer that counts finds its way open, and wide enough for KV."""
+        size_bytes = max(_TRIED_BYTES, TOKEN_BYTES + most_sent_bytes(self._instance))
+        sent = torch.zeros(size_bytes, dtype=torch.uint8)
+        self._stations[gpu].receive(sent, size_bytes, self._instance.cluster.network.staged)
         return _let_be
 
     def _measure_copies(self, lane: _ServedLane, gpu: int, asked_ns: int, args: Sequence[int]) -> _Finish:
@@ -436,13 +440,28 @@ class _ServedLane:
                 self._untold -= 1
 
 
+def _rows(numbers: Iterator[int], rows: int, width: int) -> list[list[int]]:
+    """Take so many rows of numbers.
+
+    >>> _rows(iter(range(9)), 2, 3)
+    [[0, 1, 2], [3, 4, 5]]
+    """
+    return [[*islice(numbers, width)] for _ in range(rows)]
+
+
 def _let_be() -> _Results:
     """Return what comes of nothing."""
     return _NEVER, ()
 
 
-def _try_requests(station: Station, seating: Seating) -> None:
-    """Work off a prompt as long as they come, or a chunk of it; take a step with the most requests, and with one."""
+def _try_requests(station: Station, seating: Seating, moves_kv: bool) -> None:
+    """Work off a prompt as long as they come, or a chunk of it; take a step with the most requests, and with one.
+
+    Where KV moves it is put out, and taken in, too.
+    """
+    if moves_kv:
+        (_, kv), _ = station.iterate(seating, [Read(0, 0, 1)], (), [Answer(0, 1, 1, with_kv=True)])
+        station.iterate(seating, (), [0], (), [SentKV(0, 1, kv)])
     station.iterate(seating, [Read(0, 0, min(seating.chunk, seating.longest - 1))], ())
     station.iterate(seating, [Read(request, 0, 1) for request in range(seating.seats)], ())
     for requests in (seating.seats, 1, 0):  # in the end all seats are empty

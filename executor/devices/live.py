@@ -23,6 +23,7 @@ from torch import Tensor
 from truenorth.executor.device import ARRIVAL, LOAD_END, LOST, RUN_END, STRIDE_END, Event
 from truenorth.executor.devices.addresses import Packing
 from truenorth.executor.devices.crew import POLL_S, Crew, DeviceProcess, Ending, load_arguments
+from truenorth.executor.devices.decoding import TOKEN_BYTES, Answer
 from truenorth.executor.devices.gpu_process import WITHDRAW
 from truenorth.executor.devices.lane import Do, Ended, Lane, Order, join, let_be
 from truenorth.executor.devices.outputs import Outputs
@@ -94,6 +95,30 @@ class _Queued:
         self.has_ended = True
 
 
+@dataclass(frozen=True, slots=True)
+class _DeviceIteration:
+    """An iteration as it was ordered.
+
+    Parameters
+    ----------
+    record, number, iteration
+        What is measured of it, its number for the engine, and who takes part.
+    members
+        Those whose jobs have not failed.
+    answers
+        What is put out at its end.
+    joining
+        Requests that take KV in.
+    """
+
+    record: IterationRecord
+    number: int
+    iteration: Iteration
+    members: Sequence[int]
+    answers: Sequence[Answer]
+    joining: Sequence[int]
+
+
 class LiveDevice:
     """Implements `executor.device.Device` on a wall clock.
 
@@ -146,6 +171,7 @@ class LiveDevice:
             self._stream: list[int] = instance.streams.template.tolist()
             self._prompt: list[int] = instance.streams.prompt.tolist()
             self._answer: list[int] = instance.streams.output.tolist()
+            self._goes_on: list[int] = instance.streams.goes_on.tolist()
         self._records = Records()
         self._unwritten: list[Callable[[], None]] = []
         self._latest: dict[int, tuple[Sequence[int], Order]] = {}
@@ -270,10 +296,20 @@ class LiveDevice:
         record = IterationRecord(stream, gpu, *times, prompt_tokens=prompt_tokens, decodes=decodes)
         reads = [(task, self._prompt[task] - rest, taken) for task, rest, taken in iteration.prompts if task in members]
         writes = [task for task in iteration.decodes if task in members]
-        answers = [(task, self._prompt[task], self._answer[task]) for task in iteration.last if task in members]
-        args = [template, len(reads), len(writes), *chain(*reads), *writes, *chain(*answers)]
-        done = partial(self._iteration_done, record, number, iteration, members)
+        answers = [self._answer_of(task) for task in iteration.last if task in members]
+        taken = {task: kv for task in writes if (kv := self.outputs.take_kv(task, gpu)) is not None}
+        self.outputs.note_place(list(taken), gpu)
+        sent = [(task, self._prompt[source], ref.piece, ref.offset) for task, (source, ref) in taken.items()]
+        counts = template, len(reads), len(writes), len(answers), len(sent)
+        args = [*counts, *chain(*reads), *writes, *chain(*answers), *chain(*sent)]
+        done = partial(self._iteration_done, _DeviceIteration(record, number, iteration, members, answers, list(taken)))
         self._give(self._crew.compute_lane(gpu), Order(Do.ITERATE, gpu, args, self._limit_s(stride.length_us), done))
+
+    def _answer_of(self, task: int) -> Answer:
+        """Return what a request is to put out: of one that goes on with an answer what comes after its first token."""
+        before = self._goes_on[task]
+        begin = self._prompt[task] if before == task else self._prompt[before] + 1
+        return Answer(task, begin, self._answer[task], self.outputs.sends_kv(task))
 
     def load(self, model: int, gpu: int, slot: int | None, expected_us: int) -> None:
         """Have a model copied to its address, after those that must make way; at a place a part to each of its GPUs."""
@@ -369,37 +405,32 @@ class LiveDevice:
         order.fail("its GPU is lost", self._origin_ns, time.perf_counter_ns())
         order.done(order)
 
-    def _iteration_done(
-        self, record: IterationRecord, number: int, iteration: Iteration, members: Sequence[int], order: Order
-    ) -> None:
+    def _iteration_done(self, ordered: _DeviceIteration, order: Order) -> None:
         """Take in how an iteration ended."""
         if order.error is not None:
-            self._iteration_failed(record, number, iteration, members, order, order.error)
+            self._iteration_failed(ordered, order, order.error)
             return
-        self._put_out([task for task in iteration.last if task in members], order)
-        self._faults.note_success(record.gpu, self._template[members[0]])
-        self._end_iteration(self._during(record, order.span), number, iteration)
+        piece, numbers = self._crew.process[order.gpu].index, iter(order.results)
+        for answer in ordered.answers:
+            self.outputs.of[answer.request] = Ref(piece, next(numbers), next(numbers))
+            if answer.with_kv:
+                self.outputs.keep_kv(answer.request, Ref(piece, next(numbers), next(numbers)))
+        self._faults.note_success(order.gpu, self._template[ordered.members[0]])
+        self._end_iteration(ordered, self._during(ordered.record, order.span))
 
-    def _iteration_failed(
-        self,
-        record: IterationRecord,
-        number: int,
-        iteration: Iteration,
-        members: Sequence[int],
-        order: Order,
-        error: str,
-    ) -> None:
+    def _iteration_failed(self, ordered: _DeviceIteration, order: Order, error: str) -> None:
         """Take in that an iteration has failed, and with it the jobs of all its requests."""
-        record = replace(self._until_now(record, order), error=error)
-        for task in members:
+        record = replace(self._until_now(ordered.record, order), error=error)
+        for task in ordered.members:
             self._fail(task, record.gpu, record.end_us, error)
-        self._end_iteration(record, number, iteration)
-        self._note_failed(record.gpu, members[0], order, error, record.end_us)
+        self._end_iteration(ordered, record)
+        self._note_failed(record.gpu, ordered.members[0], order, error, record.end_us)
 
-    def _end_iteration(self, record: IterationRecord, number: int, iteration: Iteration) -> None:
+    def _end_iteration(self, ordered: _DeviceIteration, record: IterationRecord) -> None:
         """Report the end of an iteration, and forget what the requests have needed that end with it."""
         self._records.iterations.append(record)
-        self._pass_on(record.gpu, number, iteration, record.end_us)
+        self._unwritten.extend(partial(self.outputs.forget_kv, task) for task in ordered.joining)
+        self._pass_on(record.gpu, ordered.number, ordered.iteration, record.end_us)
 
     def _pass_on(self, gpu: int, number: int, iteration: Iteration, end_us: int) -> None:
         self.at(end_us, STRIDE_END, gpu, number)
@@ -568,9 +599,12 @@ class LiveDevice:
 
     def _begin_transfer(self, record: DeviceRecord, lacking: Sequence[int], number: int, tries: int) -> None:
         """Have an output travel to some GPUs, from where everybody can read it."""
-        ref, limit_s = self.outputs.of[record.subject], self._limit_s(record.expected_us)
+        target, limit_s = record.target or 0, self._limit_s(record.expected_us)
+        ref = self.outputs.between(record.subject, target)
+        assert ref is not None  # noqa: S101  # its task waits for it
         source = self._places[self.outputs.ran_on[record.subject]][0]
-        args = ref.piece, ref.offset, record.size_bytes, self._instance.cluster.network.staged
+        first_token = TOKEN_BYTES if self.outputs.moves_kv(record.subject, target) else 0
+        args = ref.piece, ref.offset, record.size_bytes + first_token, self._instance.cluster.network.staged
         orders = [Order(Do.RECEIVE, gpu, args, limit_s, let_be) for gpu in lacking]
         done = partial(self._transfer_done, record, orders, number, tries - 1)
         join(orders, done)
@@ -608,7 +642,7 @@ class LiveDevice:
                     self._crew.free(copy)
         if error is None:
             record = self._during(record, order.span)
-        elif order.how == Ended.GIVEN_UP or record.subject not in self.outputs.of:
+        elif order.how == Ended.GIVEN_UP or self.outputs.between(record.subject, target) is None:
             return  # whoever waits for it goes elsewhere, or is over
         else:
             self._note_fault(f"transfer to {self._instance.task_name(target)}", order.gpu, error)

@@ -1,10 +1,11 @@
-"""What tasks have put out, to which GPUs it has travelled, and until when somebody needs it."""
+"""What tasks have put out, to which GPUs it has travelled, and until when somebody needs it; KV of prompts, too."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
 from truenorth.executor.devices.gpu_process import COMING
+from truenorth.executor.devices.moved_kv import kv_moves
 from truenorth.executor.devices.shelf import Ref
 from truenorth.models import Instance
 
@@ -40,6 +41,13 @@ class Outputs:
         self._others: dict[int, dict[int, Ref]] = {}
         self._received: dict[tuple[int, int], dict[int, Ref]] = {}
         self._uses_left = [len(instance.outputs[template]) for template in self._template]
+        moves = kv_moves(instance)
+        self._kv: dict[int, Ref] = {}
+        self._kv_source = {target: source for source, target in moves}
+        self._waiting = set(self._kv_source)  # who has yet to take in what moves
+        self._takers: dict[int, set[int]] = {source: set() for source, _ in moves}
+        for source, target in moves:
+            self._takers[source].add(target)
 
     def note_place(self, tasks: Sequence[int], gpu: int) -> None:
         """Take note of where tasks run, or would have."""
@@ -100,15 +108,55 @@ class Outputs:
         """Return the tasks whose outputs a task needs."""
         return [task + offset for offset, _ in self._instance.inputs[self._template[task]]]
 
+    def moves_kv(self, source: int, target: int) -> bool:
+        """Say whether KV is what travels between two tasks."""
+        return self._kv_source.get(target) == source
+
+    def between(self, source: int, target: int) -> Ref | None:
+        """Return where lies what travels between two tasks; None if nobody needs it any more."""
+        return (self._kv if self.moves_kv(source, target) else self.of).get(source)
+
     def edge_bytes(self, source: int, target: int) -> int:
         """Return what travels between two tasks."""
         job = self._job[target]
+        if self.moves_kv(source, target):
+            return self._instance.kv_sent_bytes(source, self.ran_on[source])
         tasks, first = self._instance.jobs[job].workflow.tasks, self._first[job]
         name = tasks[source - first].name
         return next(edge.size_bytes for edge in tasks[target - first].inputs if edge.source == name)
 
+    # -- KV ---------------------------------------------------------------------------------------------------------
+
+    def sends_kv(self, task: int) -> bool:
+        """Say whether the KV of a request's prompt is to move."""
+        return bool(self._takers.get(task))
+
+    def keep_kv(self, task: int, ref: Ref) -> None:
+        """Take note of where the KV of a request's prompt lies."""
+        self._kv[task] = ref
+
+    def take_kv(self, task: int, gpu: int) -> tuple[int, Ref] | None:
+        """Return for a request that joins whose answer it goes on with, and where the KV lies on its GPU; else None."""
+        if task not in self._waiting:
+            return None
+        self._waiting.discard(task)
+        source = self._kv_source[task]
+        return source, self._kv[source] if self.ran_on[source] == gpu else self._received[source, task][gpu]
+
+    def forget_kv(self, task: int) -> None:
+        """Forget KV that reached a request, which has taken it in, and that of a prompt if it was the last to."""
+        if task not in self._kv_source:
+            return
+        source = self._kv_source[task]
+        for copy in self._received.pop((source, task), {}).values():
+            self._free(copy)
+        self._takers[source].discard(task)
+        if not self._takers[source] and source in self._kv:
+            self._free(self._kv.pop(source))
+
     def forget_inputs(self, task: int) -> None:
         """Forget what reached a task that is over, and outputs that it was the last to use."""
+        self.forget_kv(task)
         for source in self.sources(task):
             for copy in self._received.pop((source, task), {}).values():
                 self._free(copy)
@@ -133,5 +181,8 @@ class Outputs:
         for copies in self._received.values():
             for copy in copies.values():
                 self._free(copy)
+        for ref in self._kv.values():
+            self._free(ref)
         self.of.clear()
+        self._kv.clear()
         self._received.clear()

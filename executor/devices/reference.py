@@ -45,7 +45,10 @@ def run_job_alone(
         if instance.streams is not None and task.stream is not None:
             template = int(instance.task_template[number])
             seating = max((of for (at, _), of in seatings.items() if at == template), key=lambda of: of.longest)
-            outputs[number] = _answer_alone(instance.streams.tokens(number), station, number, seating)
+            tokens, before = instance.streams.tokens(number), int(instance.streams.goes_on[number])
+            if before != number:  # with an answer that another has begun: what comes after it in one piece
+                tokens = instance.streams.tokens(before)._replace(output=1 + tokens.output)
+            outputs[number] = _answer_alone(tokens, station, before, seating)[before != number :]
             continue
         sources = {edge.source: first + workflow.position[edge.source] for edge in task.inputs}
         inputs = {

@@ -21,12 +21,13 @@ from torch import Tensor, nn
 
 from truenorth.executor.devices.addresses import AddressSpace, Move
 from truenorth.executor.devices.cuda import CardEvent
-from truenorth.executor.devices.decoding import Answer, Read, SeatedDecoder
+from truenorth.executor.devices.decoding import Answer, Read, SeatedDecoder, SentKV
 from truenorth.executor.devices.physical import Physical, activation_bytes
 from truenorth.executor.devices.runner import Runner, RunnerCall, TeamRunner
 from truenorth.executor.devices.streams import Pending, Span, Stream
 from truenorth.executor.devices.team import Team
 from truenorth.executor.devices.weights import ENTIRE, Binding, HostWeights, Part
+from truenorth.executor.errors import DeviceError
 from truenorth.models import GPU, MLModel
 
 T = TypeVar("T")
@@ -79,6 +80,8 @@ class Seating:
         Most tokens of a request, prompt and answer.
     chunk
         Most prompt tokens of an iteration.
+    sent_bytes
+        What a token of KV takes on its way to another GPU; None: no KV is sent from here.
     """
 
     stream: str
@@ -86,6 +89,7 @@ class Seating:
     seats: int
     longest: int
     chunk: int
+    sent_bytes: int | None = None
 
 
 class _Use:
@@ -317,6 +321,7 @@ class Station:
         reads: Sequence[Read],
         writes: Sequence[int],
         answers: Sequence[Answer] = (),
+        sent: Sequence[SentKV] = (),
         asked_ns: int = 0,
         lane: int = 0,
     ) -> tuple[list[Tensor], Span]:
@@ -325,10 +330,11 @@ class Station:
         Raises
         ------
         DeviceError
-            If the model is no decoder for such requests, or their KV has no room beside the arena.
+            If the model is no decoder for such requests, their KV has no room beside the arena, or more of it would
+            have to be sent than is given.
         """
         decoder = self.decoder(seating)
-        work = partial(decoder.iterate, reads, writes, answers)
+        work = partial(decoder.iterate, reads, writes, answers, sent)
         pending = self._begin((seating.model,), work, asked_ns, lane, f"iteration of {seating.stream}")
         return pending.result, pending.wait()
 
@@ -336,7 +342,13 @@ class Station:
         """Return the decoder of a stream class whose model is here, with seats of its own; it is set up once."""
         if seating.stream not in self._decoders:
             name, module = self._models[seating.model].name, self._bindings[seating.model].module
-            self._decoders[seating.stream] = SeatedDecoder(name, module, seating.seats, seating.longest, self.physical)
+            made = SeatedDecoder(name, module, seating.seats, seating.longest, self.physical)
+            if seating.sent_bytes is not None and made.kv_bytes > seating.sent_bytes:
+                raise DeviceError(
+                    f"stream {seating.stream}: a token of {name} holds {made.kv_bytes} B of KV, which is sent, and "
+                    f"kv_per_token is {seating.sent_bytes} B; allowed is {made.kv_bytes} B or more"
+                )
+            self._decoders[seating.stream] = made
         return self._decoders[seating.stream]
 
     def _begin(self, models: Sequence[int], work: Callable[[], T], asked_ns: int, lane: int, label: str) -> Pending[T]:

@@ -169,7 +169,13 @@ class TokensBoth:
 
 @dataclass(frozen=True, slots=True)
 class RequestMeasured:
-    """A request of a stream: when it joined, had its first token, and ended."""
+    """A request of a stream: when it joined, had its first token, and ended.
+
+    Parameters
+    ----------
+    kv_bytes, kv_arrived_s
+        KV that came in from another GPU, and when it had arrived; absent if none did.
+    """
 
     job: int
     task: str
@@ -180,6 +186,23 @@ class RequestMeasured:
     start_s: float
     first_s: float
     end_s: float
+    kv_bytes: int = field(default=ABSENT, kw_only=True)
+    kv_arrived_s: float = field(default=ABSENT, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class KVSent:
+    """KV that was sent from GPU to GPU, and how long that took, in total."""
+
+    requests: int
+    bytes: int
+    predicted_s: float
+    measured_s: float
+
+    def __str__(self) -> str:
+        """Say it."""
+        times = f"in {self.measured_s:.4f} s, predicted {self.predicted_s:.4f} s"
+        return f"{say_size(self.bytes)} sent for {self.requests} requests {times}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,3 +314,4 @@ class ReplayRecord:
     iterations: list[IterationMeasured] = field(default_factory=list)
     clocks: list[ClockCompared] = ABSENT
     memory: MemoryMeasured = ABSENT
+    kv_sent: KVSent = ABSENT

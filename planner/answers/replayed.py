@@ -237,6 +237,7 @@ def replay_record(replayed: Replayed) -> report.ReplayRecord:
         iterations=[_iteration(instance, iteration) for iteration in records.iterations],
         clocks=compare_clocks(live.clocks) or ABSENT,
         memory=measured_memory([replayed]),
+        kv_sent=_kv_sent(replayed),
     )
 
 
@@ -409,6 +410,27 @@ def _load(replayed: Replayed, load: DeviceRecord) -> report.LoadMeasured:
     return take(report.LoadMeasured, load, **named, **_timed(instance, load))
 
 
+def _kv_transfers(replayed: Replayed) -> dict[int, DeviceRecord]:
+    """Return the transfers of KV that arrived, by the request that goes on with it."""
+    streams = replayed.instance.streams
+    if streams is None:
+        return {}
+    return {
+        sent.target: sent
+        for sent in replayed.live.records.transfers
+        if sent.error is None and sent.target is not None and streams.goes_on[sent.target] == sent.subject
+    }
+
+
+def _kv_sent(replayed: Replayed) -> report.KVSent:
+    """Return what was sent of KV; absent if nothing was."""
+    sent = _kv_transfers(replayed).values()
+    if not sent:
+        return ABSENT  # type: ignore[no-any-return]
+    took = _durations(list(sent))
+    return report.KVSent(len(sent), sum(each.size_bytes for each in sent), took.predicted_s, took.measured_s)
+
+
 def _requests(replayed: Replayed) -> list[report.RequestMeasured]:
     instance, streams = replayed.instance, replayed.instance.streams
     timelines, failed = (replayed.predicted, replayed.timeline), {one.job for one in replayed.live.records.failures}
@@ -420,12 +442,19 @@ def _requests(replayed: Replayed) -> list[report.RequestMeasured]:
         first_us = NONE if served is None else int(served.first_us[task])
         return tuple(_seconds(int(us)) for us in (timeline.start_us[task], first_us, timeline.end_us[task]))
 
+    sent = _kv_transfers(replayed)
+
+    def arrived(task: int) -> dict[str, Any]:
+        kv = sent.get(task)
+        return {} if kv is None else {"kv_bytes": kv.size_bytes, "kv_arrived_s": _seconds(kv.end_us)}
+
     return [
         report.RequestMeasured(
             int(instance.task_job[task]),
             instance.task_name(task),
             _gpu(instance, int(replayed.timeline.place[task])),
             *(at for timeline in timelines for at in times(timeline, task)),
+            **arrived(task),
         )
         for task in np.flatnonzero(streams.template[instance.task_template] != NONE).tolist()
         if int(instance.task_job[task]) not in failed

@@ -164,6 +164,8 @@ def _facts(replayed: Replayed, found: ReplayRecord) -> dict[str, str]:
         rows["outputs"] = f"{len(outputs.different)} of {outputs.compared} differ from those of models alone"
         if outputs.of_batches:
             rows["outputs"] += f"; {outputs.of_batches} ran in batches and may differ by rounding"
+    if found.kv_sent is not ABSENT:
+        rows["KV"] = str(found.kv_sent)
     if found.not_finite_outputs:
         rows["not finite"] = f"{len(found.not_finite_outputs)} outputs hold what is no finite number"
     if found.memory is not ABSENT:

@@ -15,8 +15,10 @@ from tests.executor.scripted import Listed, runs
 from tests.instances import chain, task
 from tests.night import by_day
 from tests.white_box.planner.test_command import Command, command
+from truenorth.executor import parse_policy
+from truenorth.executor.devices.machine import Observed
 from truenorth.executor.devices.records import DeviceRecord, Records, measured
-from truenorth.executor.devices.run import LiveSettings
+from truenorth.executor.devices.run import LiveRun, LiveSettings
 from truenorth.executor.devices.runner import MakeRunner, RunnerCall
 from truenorth.executor.simulation import Durations, simulate_recorded
 from truenorth.models import Placement, Residency, Timeline, check
@@ -137,6 +139,48 @@ def test_requests_are_reported_token_by_token(chats: Scenario, tmp_path: Path) -
     assert document["causes_s"]["mean_latency"].keys() == set(CAUSES)
     replayed.save_measured(tmp_path / "measured.json")
     assert tn.check(chats, tmp_path / "measured.json").violations == []
+
+
+MOVED = """\
+name: moved
+cluster:
+  groups:
+    - {count: 1, gpu: {kind: early, memory: 1 MB, load_bandwidth: 100 MB/s}}
+    - {count: 1, gpu: {kind: late, memory: 1 MB, load_bandwidth: 100 MB/s}}
+  network: {bandwidth: 100 MB/s, latency: 100 us}
+models: {llm: {weights: 100 KB}}
+workflows:
+  chat:
+    tasks:
+      prefill: {stream: first, output_tokens: 1, first_token: true}
+      decode: {stream: rest, output_tokens: 4, after: {prefill: kv}}
+streams:
+  first: {models: [llm], prefill: 10000 /s, chunk: 64, concurrency: 1, step: {early: {1: 1 ms}}, kv_per_token: 1 KB}
+  rest: {models: [llm], prefill: 10000 /s, chunk: 64, concurrency: 1, step: {late: {1: 1 ms}}, kv_per_token: 1 KB}
+workload:
+  jobs:
+    - {release: 0 ms, workflow: chat, tokens: {prefill: [20, 20, 1], decode: [21, 0, 4]}}
+    - {release: 9 ms, workflow: chat, tokens: {prefill: [30, 30, 1], decode: [31, 0, 4]}}
+"""
+
+
+def test_kv_that_was_sent_is_reported_with_its_bytes_and_its_arrival(tmp_path: Path) -> None:
+    """20 KB and 30 KB, given 300 and 400 us, took 500 and 300; a third transfer came to nothing."""
+    (tmp_path / "moved.yaml").write_text(MOVED)
+    scenario = load_scenario(tmp_path / "moved.yaml")
+    happened = simulate_recorded(scenario.instance, parse_policy("least_requests"), Durations())
+    transfers = [
+        DeviceRecord(0, 1, 5_000, 5_100, 5_600, 300, 20_000, 1),
+        DeviceRecord(2, 1, 14_000, 14_000, 14_100, 400, 30_000, 3, error="no"),
+        DeviceRecord(2, 1, 14_000, 14_200, 14_500, 400, 30_000, 3),
+    ]
+    live = LiveRun(happened, Records(transfers=transfers), (), 0, Observed(), ("core 0", "core 1"), {}, {})
+    replayed = Replayed(scenario, "least_requests", None, "none", SERIAL, happened, live, None, None)
+    document = encode(replayed.record)
+    assert document["kv_sent"] == {"requests": 2, "bytes": 50_000, "predicted_s": 0.0007, "measured_s": 0.0008}
+    assert str(replayed.record.kv_sent) == "50 KB sent for 2 requests in 0.0008 s, predicted 0.0007 s"
+    arrived = [(each.get("kv_bytes"), each.get("kv_arrived_s")) for each in document["requests"]]
+    assert arrived == [(None, None), (20_000, 0.0056), (None, None), (30_000, 0.0145)]
 
 
 def test_recorded_times_take_the_place_of_given_ones() -> None:

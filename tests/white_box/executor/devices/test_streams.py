@@ -26,7 +26,7 @@ from truenorth.executor.devices.records import STARTED_AGAIN
 from truenorth.executor.devices.run import LiveRun, LiveSettings, run_live
 from truenorth.executor.errors import DeviceError
 from truenorth.executor.simulation import Durations, simulate_recorded
-from truenorth.models import Edge, Instance, Job, MLModel, StreamClass, Task, Tokens, Workflow, check
+from truenorth.models import Instance, MLModel, Tokens, check
 from truenorth.models.streams import StreamSpeed
 
 GATEWAYS = ("round_robin", "least_requests", "least_tokens", "prefix_affinity")
@@ -219,14 +219,6 @@ def test_what_ends_a_process_costs_the_requests_that_it_served(do: Callable[[], 
 
 
 def test_what_devices_do_not_serve_is_refused_in_one_line(module: nn.Module) -> None:
-    of = StreamClass("chat", {"*": speed()}, ("llm",))
-    prefill, decode = Task.of_stream("prefill", of), Task.of_stream("decode", of, None, (Edge("prefill", 0, kv=True),))
-    tokens = {"prefill": Tokens(4, 4, 1), "decode": Tokens(4, 0, 3)}
-    moved = Instance(
-        cluster(1, 10_000_000), (MLModel("llm", 9),), (Job(Workflow("w", (prefill, decode)), 0, tokens=tokens),)
-    )
-    with pytest.raises(DeviceError, match=r"^KV that moves between GPUs .* allowed is simulate$"):
-        run_live(moved, parse_policy("least_requests"), Decoding, KEPT)
     without = chats(cluster(1), {"A": speed()}, [(0, Tokens(4, 4, 2))])
     with pytest.raises(DeviceError, match=r"^stream chat: names 0 models; a device serves those of one$"):
         run_live(without, parse_policy("least_requests"), Decoding, KEPT)
