@@ -1,12 +1,13 @@
 """A Gantt chart as a picture: rows of lanes of bars on one axis of time, drawn so that nothing short is lost.
 
-A batch is one run, and a run as high as its share.
+A batch is one run, and a run as high as its share. Without models a row is its runs alone, and a run on several GPUs is
+one box over their rows, if these lie side by side.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -22,8 +23,12 @@ from truenorth.models.units import say_size
 from truenorth.models.workload import WHOLE
 from truenorth.planner.show.canvas import AS_DATA, PLAIN, PNG_DPI, blank, colour_of, fade, ink_on, lay_out
 
-MOST_ROWS = 16
-"""A picture shows at most so many GPUs, the busiest; more would be too thin to read."""
+MOST_ROWS, MOST_OF_RUNS = 16, 48
+"""A picture shows at most so many GPUs, the busiest, or of rows of runs alone; more would be too thin to read."""
+_FILLED, _TOP = 0.9, 0.97
+"""Share of a row that its lanes take, and where the first begins."""
+_DOWN = 1 - 1 / _FILLED
+"""Where, as a share of a row's only lane, that of the row below begins."""
 _HELD, _LOADING = 0.85, 0.4
 """Strengths of a model in memory."""
 
@@ -146,9 +151,11 @@ class BarRows:
 
 def rows_of(instance: Instance, timeline: Timeline) -> BarRows:
     """Return the chart of a timeline: per GPU what runs, what is copied, and the models in memory."""
-    gpus, left_out = _drawn_gpus(instance, [timeline])
+    gpus, left_out = _drawn_gpus(instance, [timeline], MOST_ROWS if instance.models else MOST_OF_RUNS)
     until_us = _last_us([timeline])
     runs = runs_by_gpu(instance, timeline)
+    if not instance.models:
+        return BarRows(tuple(_rows_of_runs(instance, gpus, runs, until_us)), until_us, {}, left_out)
     rows = []
     for gpu in gpus:
         device = instance.cluster.gpus[gpu]
@@ -162,10 +169,27 @@ def rows_of(instance: Instance, timeline: Timeline) -> BarRows:
     return BarRows(tuple(rows), until_us, _named(instance, [timeline]), left_out)
 
 
+def _rows_of_runs(
+    instance: Instance, gpus: Sequence[int], runs: Sequence[Sequence[ShownRun]], until_us: int
+) -> Iterator[GPUBars]:
+    """Yield the rows of GPUs that hold no models; a run that is on the GPU below, too, reaches down to it."""
+    above: frozenset[tuple[int, ...]] = frozenset()
+    for gpu, below in zip(gpus, [*gpus[1:], None], strict=True):
+        shared = frozenset() if below is None else frozenset(run.tasks for run in runs[below])
+        bars = tuple(
+            replace(bar, low=_DOWN if run.tasks in shared else bar.low, text="" if run.tasks in above else bar.text)
+            for run, bar in zip(runs[gpu], _runs(instance, runs[gpu]), strict=True)
+        )
+        device = instance.cluster.gpus[gpu]
+        lane = BarLane("", 1.0, bars)
+        yield GPUBars(f"{device.id} ({device.kind})", (lane,), tuple(device.available.absences(until_us)))
+        above = frozenset(run.tasks for run in runs[gpu])
+
+
 def rows_of_both(instance: Instance, predicted: Timeline, measured: Timeline) -> BarRows:
     """Return the chart of a run on devices: per GPU its runs and its loads, predicted over measured."""
     both = {"predicted": predicted, "measured": measured}
-    gpus, left_out = _drawn_gpus(instance, list(both.values()))
+    gpus, left_out = _drawn_gpus(instance, list(both.values()), MOST_ROWS)
     run = {how: runs_by_gpu(instance, line) for how, line in both.items()}
     rows = []
     for gpu in gpus:
@@ -192,7 +216,7 @@ def _named(instance: Instance, timelines: Sequence[Timeline]) -> dict[int, str]:
     return {model: instance.models[model].name for model in used}
 
 
-def _drawn_gpus(instance: Instance, timelines: Sequence[Timeline]) -> tuple[list[int], str]:
+def _drawn_gpus(instance: Instance, timelines: Sequence[Timeline], most: int) -> tuple[list[int], str]:
     """Return the GPUs that are drawn, in order, and in words which are not: idle ones, and the least busy."""
     work = np.zeros(instance.n_gpus)
     for timeline in timelines:
@@ -204,7 +228,7 @@ def _drawn_gpus(instance: Instance, timelines: Sequence[Timeline]) -> tuple[list
             loaded_us = 0 if residency.initial else residency.ready_us - residency.load_start_us
             work[list(instance.places.gpus[residency.gpu])] += loaded_us
     busy = int(np.count_nonzero(work))
-    kept = sorted(np.argsort(-work, kind="stable")[: max(1, min(busy, MOST_ROWS))].tolist())
+    kept = sorted(np.argsort(-work, kind="stable")[: max(1, min(busy, most))].tolist())
     parts = [f"{busy - len(kept)} that are less busy"] if busy > len(kept) else []
     parts += [f"{instance.n_gpus - busy} that neither run nor load anything"] if busy < instance.n_gpus else []
     return kept, f"{len(kept)} of {instance.n_gpus} GPUs; not drawn: {' and '.join(parts)}." if parts else ""
@@ -282,7 +306,8 @@ def _stack(instance: Instance, stays: Sequence[_ShownResidency]) -> list[_Piece]
     return pieces
 
 
-_ROW_INCHES, _AROUND_INCHES = 1.15, 1.9
+_ROW_INCHES, _LANE_INCHES, _AROUND_INCHES = 1.15, 0.4, 1.9
+"""Height of a row of lanes, of a row of one lane, and of all around them."""
 _GAP, _WIDE = 1.5, 5.0
 """A bar that is wider than the second of these leaves the first free at its right; in pixels."""
 _CHARACTER, _LETTERS = 7.0, 13.0
@@ -295,7 +320,8 @@ _MOST_NAMES, _LINE = 24, 190
 
 def gantt(instance: Instance, timeline: Timeline, title: str) -> Figure:
     """Return a Gantt chart: per GPU, runs on the compute engine, loads on the copy engine, and the models in memory."""
-    return draw(rows_of(instance, timeline), title, "Memory: models held, up to the line that is the GPU's memory.")
+    memory = "Memory: models held, up to the line that is the GPU's memory." if instance.models else ""
+    return draw(rows_of(instance, timeline), title, memory)
 
 
 def predicted_over_measured(instance: Instance, predicted: Timeline, measured: Timeline, title: str) -> Figure:
@@ -306,7 +332,8 @@ def predicted_over_measured(instance: Instance, predicted: Timeline, measured: T
 @AS_DATA
 def draw(chart: BarRows, title: str, note: str) -> Figure:
     """Return the picture of a chart."""
-    figure, axes = blank(16, _AROUND_INCHES + _ROW_INCHES * len(chart.rows))
+    row_inches = _ROW_INCHES if chart.models or len(chart.rows[0].lanes) > 1 else _LANE_INCHES
+    figure, axes = blank(16, _AROUND_INCHES + row_inches * len(chart.rows))
     axes.set_ylim(0, len(chart.rows))
     axes.set_xlim(0, chart.until_us / MICROSECONDS_PER_SECOND)
     axes.set_xlabel("time in seconds")
@@ -355,12 +382,12 @@ def _place_lanes(axes: Axes, chart: BarRows) -> list[tuple[BarLane, float, float
         spans = [(gone / MICROSECONDS_PER_SECOND, (back - gone) / MICROSECONDS_PER_SECOND) for gone, back in row.away]
         axes.broken_barh(spans, (below, 1), facecolor="none", edgecolor="#BBBBBB", hatch="///", linewidth=0, zorder=0.5)
         # A tenth of a row's height is for what stands between its lanes.
-        unit, top = 0.9 / sum(lane.height for lane in row.lanes), below + 0.97
+        unit, top = _FILLED / sum(lane.height for lane in row.lanes), below + _TOP
         for lane in row.lanes:
             height = lane.height * unit
             top -= height
             placed.append((lane, top, height))
-            names.append(f"{row.name}  {lane.name}" if lane is row.lanes[0] else lane.name)
+            names.append(f"{row.name}  {lane.name}".rstrip() if lane is row.lanes[0] else lane.name)
             top -= 0.07 / len(row.lanes)
     axes.set_yticks([floor + height / 2 for _, floor, height in placed], names, fontsize=8)
     return placed
@@ -410,10 +437,14 @@ def _name_models(figure: Figure, chart: BarRows) -> None:
     patches = [Patch(color=colour_of(model), label=name) for model, name in named[:_MOST_NAMES]]
     if len(named) > len(patches):
         patches.append(Patch(color="none", label=f"and {len(named) - len(patches)} models more, colours in turn"))
-    patches.append(Patch(color=PLAIN, label="no model"))
+    if named:
+        patches.append(Patch(color=PLAIN, label="no model"))
     if any(row.away for row in chart.rows):
         patches.append(Patch(facecolor="white", edgecolor="#BBBBBB", hatch="///", linewidth=0, label="away"))
-    patches.append(Patch(facecolor="white", edgecolor="black", hatch="/////", label="load"))
+    if named:
+        patches.append(Patch(facecolor="white", edgecolor="black", hatch="/////", label="load"))
+    if not patches:
+        return
     columns = max(1, _LINE // (6 + max(len(str(patch.get_label())) for patch in patches)))
     figure.legend(
         handles=patches, loc="outside lower left", ncols=min(len(patches), columns), frameon=False, fontsize=9

@@ -10,6 +10,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+from tests import gangs
 from tests.instances import chain, cluster, instance, task
 from truenorth.models import Job, Placement, Residency, Timeline
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
@@ -18,7 +19,17 @@ from truenorth.planner.answers.replications import Replicated
 from truenorth.planner.show.canvas import COLOURS, PLAIN, PNG_DPI, contrast, fade, ink_on, lay_out
 from truenorth.planner.show.curves import draw as draw_curves
 from truenorth.planner.show.curves import slowdown_ecdf
-from truenorth.planner.show.gantt import MOST_ROWS, Bar, BarLane, BarRows, GPUBars, draw, gantt, rows_of, rows_of_both
+from truenorth.planner.show.gantt import (
+    MOST_OF_RUNS,
+    Bar,
+    BarLane,
+    BarRows,
+    GPUBars,
+    draw,
+    gantt,
+    rows_of,
+    rows_of_both,
+)
 from truenorth.planner.show.replicated import draw_intervals
 from truenorth.planner.show.timelines import trace_events
 
@@ -86,12 +97,32 @@ def test_idle_gpus_take_no_room_and_are_counted() -> None:
 
 
 def test_the_busiest_are_drawn_and_the_others_counted() -> None:
-    gpus = MOST_ROWS + 3
+    gpus = MOST_OF_RUNS + 3
     window = instance([Job(chain(task("a", 99)), 0)] * gpus, on=cluster(gpus + 1))
     # GPU g runs for g + 1; the last one runs nothing.
     chart = rows_of(window, Timeline.build(gpus, [Placement(g, g, 0, g + 1) for g in range(gpus)], []))
     assert [row.name for row in chart.rows] == [f"s{g}/g0 (A)" for g in range(3, gpus)]
-    assert chart.left_out == "16 of 20 GPUs; not drawn: 3 that are less busy and 1 that neither run nor load anything."
+    assert chart.left_out == "48 of 52 GPUs; not drawn: 3 that are less busy and 1 that neither run nor load anything."
+
+
+def test_without_models_a_run_on_several_gpus_is_one_box_over_their_rows() -> None:
+    """Job 0 on three of four GPUs, then job 1 on all of them; job 2 beside job 0: three texts, and gaps around it."""
+    on = gangs.servers(1, 4, "any")
+    made = gangs.window(gangs.job(3, 6), gangs.job(4, 2), gangs.job(1, 4), on=on)
+    place = made.places.number
+    placed = [Placement(0, place[0, 1, 2], 0, 6), Placement(1, place[0, 1, 2, 3], 6, 8), Placement(2, 3, 0, 4)]
+    chart = rows_of(made, Timeline.build(3, placed, []))
+    assert [len(row.lanes) for row in chart.rows] == [1, 1, 1, 1]
+    bars = [[(bar.text, bar.low < 0) for bar in row.lanes[0].bars] for row in chart.rows]
+    assert bars == [
+        [("0", True), ("1", True)],
+        [("", True), ("", True)],
+        [("", False), ("", True)],
+        [("2", False), ("", False)],
+    ]
+    (boxes,) = (part for part in axes_of(gantt(made, Timeline.build(3, placed, []), "")).collections[-4:][:1])
+    lowest = min(point[1] for path in boxes.get_paths() for point in path.vertices)
+    assert lowest == pytest.approx(2.97)  # where the lane of the row below begins
 
 
 def test_gantt_draws_every_run_load_and_band_in_its_lane() -> None:
