@@ -17,11 +17,12 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from truenorth.executor.errors import PolicyError
 from truenorth.executor.policies.line import Line, Waiting
 from truenorth.executor.policies.options import duration, option, switch
 from truenorth.executor.policies.place_loads import PlaceLoads
@@ -30,7 +31,7 @@ from truenorth.executor.policy import Knows, Policy
 from truenorth.executor.site import Site
 from truenorth.models import NEVER
 from truenorth.models.cluster import FOREVER
-from truenorth.models.features import LOADED, MOLDABLE, NO_RULES, Features
+from truenorth.models.features import LOADED, NO_RULES, Features
 from truenorth.models.instance import Ints
 
 _FIRST = (-(1 << 62), 0)
@@ -136,7 +137,7 @@ class _Reservation:
         return True
 
 
-class _Answer(Enum):
+class Answer(Enum):
     """What comes of asking a task.
 
     It starts; there is no place; it would delay whoever has a reservation; it waits for where it ends sooner; or what
@@ -194,7 +195,7 @@ class GangQueue(OneByOne):
         By class of places: how many GPUs one has.
     """
 
-    supports: ClassVar[Features] = MOLDABLE - NO_RULES
+    supports: ClassVar[Features] = LOADED - NO_RULES
     hears_progress: ClassVar[bool] = True
 
     def begin(self, site: Site) -> None:
@@ -239,7 +240,17 @@ class GangQueue(OneByOne):
         return self._since_us[task]
 
     def ready(self, task: int) -> None:
-        """Queue a task up."""
+        """Queue a task up.
+
+        Raises
+        ------
+        PolicyError
+            If it needs models where servers come and go.
+        """
+        if self.site.needs[self.site.template[task]] and not self.site.stays:
+            who = self.name or type(self).__name__.lower()
+            problem = "models where servers are not always available; choose another policy"
+            raise PolicyError(f"policy {who} has no support for {problem}, or leave them out of the scenario")
         self.waits[task] = None
         self._since_us[task] = self.site.now
         self._new.add(task)
@@ -473,17 +484,17 @@ class InOrder(GangQueue):
             kinds = min(following, key=following.__getitem__)
             entry = following.pop(kinds)
             answer = self._ask(entry.task, kinds)
-            if answer is not _Answer.STARTS and self._blocking:
+            if answer is not Answer.STARTS and self._blocking:
                 return
-            if answer is _Answer.STARTS:
+            if answer is Answer.STARTS:
                 # Lines whose next ones were refused may find another place now.
                 again = {other: line.after(entry) for other, line in lines.items()}
-            elif answer is _Answer.WAITS:
+            elif answer is Answer.WAITS:
                 again = {kinds: lines[kinds].after(entry)}
-            elif answer is _Answer.GOES:
+            elif answer is Answer.GOES:
                 longest_us = self._choice(kinds).longest_us(self._free_us, self.site)
                 again = {kinds: lines[kinds].after(entry, longest_us)}
-            elif answer is _Answer.DELAYS and self._held is not None:
+            elif answer is Answer.DELAYS and self._held is not None:
                 again = {kinds: lines[kinds].after(entry, self._held.start_us - self.site.now)}
             else:
                 again = {}
@@ -499,9 +510,9 @@ class InOrder(GangQueue):
             kinds = self._entry[entry.task][0]
             refused = entry is before or kinds in full
             answer = self._refuse(entry.task) if refused else self._ask(entry.task, kinds)
-            if answer is _Answer.NO_PLACE:
+            if answer is Answer.NO_PLACE:
                 full.add(kinds)
-            if self._blocking and answer is not _Answer.STARTS:
+            if self._blocking and answer is not Answer.STARTS:
                 return
 
     def _first_old(self, line: Line) -> Waiting | None:
@@ -511,23 +522,23 @@ class InOrder(GangQueue):
             entry = line.after(entry)
         return entry
 
-    def _ask(self, task: int, kinds: tuple[int, ...]) -> _Answer:
+    def _ask(self, task: int, kinds: tuple[int, ...]) -> Answer:
         """Start a task if there is a place where it delays nobody with a reservation."""
         held, choosy = self._held, self.chooses(kinds)
         if held is None and choosy and self.reserves(task):
             return self._ask_first(task, kinds)
-        answer = _Answer.NO_PLACE
+        answer = Answer.NO_PLACE
         # Where one number of GPUs would delay somebody another one may not.
         for place in self._free_places(task, [(kind,) for kind in kinds] if choosy else [kinds]):
             ends_before = held is None or self.ends_us(task, place) <= held.start_us
             if ends_before or (held is not None and held.leaves_room(place)):
                 self.start(task, place)
-                return _Answer.STARTS
-            answer = _Answer.DELAYS
-        if answer is _Answer.NO_PLACE:
+                return Answer.STARTS
+            answer = Answer.DELAYS
+        if answer is Answer.NO_PLACE:
             answer = self._refuse(task)
-            if answer is _Answer.NO_PLACE and not self.site.stays and self.room.find(kinds) != NO_PLACE:
-                return _Answer.GOES
+            if answer is Answer.NO_PLACE and not self.site.stays and self.room.find(kinds) != NO_PLACE:
+                return Answer.GOES
         return answer
 
     def _free_places(self, task: int, choices: Sequence[tuple[int, ...]]) -> Iterable[int]:
@@ -545,14 +556,14 @@ class InOrder(GangQueue):
         free = (place for place in self._choice(kinds).place if self.room.is_free(place))
         return min((first, *free), key=lambda place: self.ends_us(task, place))
 
-    def _ask_first(self, task: int, kinds: tuple[int, ...]) -> _Answer:
+    def _ask_first(self, task: int, kinds: tuple[int, ...]) -> Answer:
         """Start a task that may reserve, and chooses, if it would end first in a place that is free."""
         kind, start_us = self._first_to_end(task, kinds)
         place = self._find(task, (kind,)) if start_us == self.site.now else NO_PLACE
         if place == NO_PLACE:
             return self._refuse(task)
         self.start(task, place)
-        return _Answer.STARTS
+        return Answer.STARTS
 
     def _first_to_end(self, task: int, kinds: tuple[int, ...]) -> tuple[int, int]:
         """Return where a task would end first, by the class of places, of equal ones the fewest GPUs; and its start."""
@@ -561,10 +572,10 @@ class InOrder(GangQueue):
         first = min(kinds, key=lambda kind: (opens[kind] + row[kind], self.size_of[kind], kind))
         return first, opens[first]
 
-    def _refuse(self, task: int) -> _Answer:
+    def _refuse(self, task: int) -> Answer:
         """Reserve for a task without a place if nobody before it has a reservation, and it may have one."""
         if self._held is not None or not self.reserves(task):
-            return _Answer.NO_PLACE
+            return Answer.NO_PLACE
         kinds, last, now = self._entry[task][0], self._reservation, self.site.now
         choosy = self.chooses(kinds)
         # As before, as long as all runs end when they should.
@@ -575,7 +586,7 @@ class InOrder(GangQueue):
         if self._reservation is not None and self._reservation.start_us < _NEVER_US:
             self._held = self._reservation
         # Who chooses may leave room for others that can take the same places.
-        return _Answer.WAITS if choosy else _Answer.NO_PLACE
+        return Answer.WAITS if choosy else Answer.NO_PLACE
 
     def _choice(self, kinds: tuple[int, ...]) -> _Choice:
         if kinds not in self._choices:
@@ -600,20 +611,32 @@ class Easy(InOrder):
         return True
 
 
+class _Reserved(NamedTuple):
+    """A place that a task has reserved, from when until when."""
+
+    start_us: int
+    end_us: int
+    place: int
+
+
 class Conservative(GangQueue):
     """Conservative backfill: everybody reserves on arrival, as early as delays nobody before.
 
     Reservations are made anew, in the order of release, when a run does not end when it should.
+
+    Who needs models reserves where it would end first if it found there what is there now. Nobody knows what it finds
+    at a later start, so that the reservation has room for loads of all; if it finds some, others reserve anew.
     """
 
     def begin(self, site: Site) -> None:
         """Begin with nothing reserved."""
         super().begin(site)
-        self._reserved_at: dict[int, tuple[int, int]] = {}
+        self._reserved_at: dict[int, _Reserved] = {}
         # Whether each GPU is free from each instant on, by what runs and is reserved. Shape [instants, GPUs].
         self._times = np.zeros(0, np.int64)
         self._free = np.zeros((0, site.n_gpus), np.bool_)
         self._choices: dict[int, _Choice] = {}
+        self._longest: dict[tuple[int, int], Ints] = {}
         self._gpu_server = np.array(site.gpu_server, np.int64)
 
     def ending(self, task: int, end_us: int) -> None:
@@ -635,27 +658,33 @@ class Conservative(GangQueue):
     def act(self, gpus: Sequence[int]) -> None:
         """Start who has its reservation now, and reserve for who came."""
         super().act(gpus)
-        due = [start_us for start_us, _ in self._reserved_at.values() if self.site.now < start_us < _NEVER_US]
+        starts = (reserved.start_us for reserved in self._reserved_at.values())
+        due = [start_us for start_us in starts if self.site.now < start_us < _NEVER_US]
         if due:
             self.site.wake(min(due))
 
     def offer(self) -> None:
         """Reserve for those who have nothing reserved, in order, and start who is due."""
         now = self.site.now
-        late = any(start_us < now for start_us, _ in self._reserved_at.values())
+        late = any(reserved.start_us < now for reserved in self._reserved_at.values())
         if late or not self._reserved_at:
             self.reserve_anew()
-        for task in sorted(self.waits):
-            self.start_if_due(task)
+        while any(self.start_if_due(task) for task in sorted(self.waits)):
+            self.reserve_anew()
 
-    def start_if_due(self, task: int) -> None:
-        """Start a task if it has its reservation now, and reserve for it before if it has none."""
+    def start_if_due(self, task: int) -> bool:
+        """Start a task if it has its reservation now, and reserve for it before if it has none.
+
+        Say whether it starts and will end sooner than was reserved.
+        """
         if task not in self._reserved_at:
             self._reserve_early(task)
-        start_us, place = self._reserved_at[task]
-        if start_us == self.site.now and self.room.is_free(place):
-            del self._reserved_at[task]
-            self.start(task, place)
+        reserved = self._reserved_at[task]
+        if reserved.start_us != self.site.now or not self.room.is_free(reserved.place):
+            return False
+        del self._reserved_at[task]
+        self.start(task, reserved.place)
+        return self._end_of[task] < reserved.end_us
 
     def reserve_anew(self) -> None:
         """Forget all reservations, and see what is free from when on."""
@@ -687,6 +716,9 @@ class Conservative(GangQueue):
         # Until which instant each GPU stays free, from each instant on.
         taken = np.where(self._free, count, np.arange(count)[:, None])
         until = np.minimum.accumulate(taken[::-1], axis=0)[::-1]
+        if self.site.needs[self.site.template[task]]:
+            self._reserve_loading(task, until)
+            return
         first, best, kinds = count, NO_PLACE, self.kinds(task)
         choosy, begins, end_us = self.chooses(kinds), np.maximum(self._times, now), _NEVER_US
         for kind in sorted(kinds, key=self.size_of.__getitem__) if choosy else kinds:
@@ -705,9 +737,45 @@ class Conservative(GangQueue):
                 if not choosy or ended_us < end_us:
                     first, best, start_us, end_us = at, place, int(begins[at]), ended_us
         if best == NO_PLACE:
-            self._reserved_at[task] = _NEVER_US, NO_PLACE
+            self._reserved_at[task] = _Reserved(_NEVER_US, _NEVER_US, NO_PLACE)
             return
         self._book(task, best, start_us, end_us)
+
+    def _reserve_loading(self, task: int, until: Ints) -> None:
+        """Reserve where a task that needs models ends first by what is there now; of equal ends the fewest GPUs.
+
+        Parameters
+        ----------
+        until
+            Until which instant each GPU stays free, from each instant on. Shape [instants, GPUs].
+        """
+        begins, found = np.maximum(self._times, self.site.now), list[tuple[int, int, int, _Reserved]]()
+        for kind in self.kinds(task):
+            choice, run_us = self._choice(kind), self.site.run_us[self.site.template[task]][kind]
+            inputs_us, missing_us = self._inputs_after(task, choice), self.loads.missing_us
+            seen = np.maximum(inputs_us, [missing_us(task, place) for place in choice.place]) + run_us
+            most = np.maximum(inputs_us, self._longest_us(task, kind)) + run_us
+            # What is there is sure of a run that starts now alone.
+            took_us = np.where(np.arange(len(begins))[:, None], most, seen)
+            fits = choice.open_until(until) >= np.searchsorted(self._times, begins[:, None] + took_us)
+            at = fits.argmax(axis=0)
+            ends_us = np.where(fits.any(axis=0), begins[at] + seen, _NEVER_US)
+            first = int(at[ends_us == ends_us.min()].min())
+            free = until[first] >= np.searchsorted(self._times, begins[first] + run_us)
+            place = choice.best(free, self._gpu_server, np.flatnonzero((ends_us == ends_us.min()) & (at == first)))
+            start_us, took = int(begins[first]), took_us[first, choice.place.index(place)]
+            reserved = _Reserved(start_us, start_us + int(took), place)
+            found.append((int(ends_us.min()), self.size_of[kind], kind, reserved))
+        reserved = min(found)[-1]
+        self._book(task, reserved.place, reserved.start_us, reserved.end_us)
+
+    def _longest_us(self, task: int, kind: int) -> Ints:
+        """Return how long a task loads at each place of a class where it finds nothing. Shape [places]."""
+        key = self.site.template[task], kind
+        if key not in self._longest:
+            longest = [self.loads.longest_us(task, place) for place in self._choice(kind).place]
+            self._longest[key] = np.array(longest, np.int64)
+        return self._longest[key]
 
     def _inputs_after(self, task: int, choice: _Choice) -> Ints:
         """Return how long inputs take to each place of a choice, or one 0 if there are none. Shape [places] or [1]."""
@@ -729,7 +797,7 @@ class Conservative(GangQueue):
                 self._free = np.insert(self._free, after, self._free[after - 1], axis=0)
         begin, end = np.searchsorted(self._times, (start_us, end_us))
         self._free[begin:end, list(self.site.places[place])] = False
-        self._reserved_at[task] = start_us, place
+        self._reserved_at[task] = _Reserved(start_us, end_us, place)
 
 
 class Sjf(InOrder):

@@ -12,7 +12,7 @@ from tests.executor.test_split_models import POLICIES
 from tests.gangs import servers
 from tests.instances import MB, network, task
 from tests.split_models import broken_rules, draw_workflows, on_servers
-from truenorth.executor import PolicyError, parse_policy, replay, simulate
+from truenorth.executor import parse_policy, replay, simulate
 from truenorth.executor.noise import parse_noise
 from truenorth.executor.simulation import change_future, first_difference, past
 from truenorth.models import Instance, Job, Link, Workflow, check
@@ -43,12 +43,6 @@ def test_models_are_loaded_while_inputs_travel(policy: str, sent: int, starts: l
     assert timeline.start_us.tolist() == starts
     # Rerank finds a where preprocess had it.
     assert [(stay.model, stay.load_start_us) for stay in timeline.residencies] == [(0, 0), (1, 7)]
-
-
-@pytest.mark.parametrize("policy", ["conservative", "dally", "hadar", "rltune", "ahead"])
-def test_who_knows_no_models_refuses(policy: str) -> None:
-    with pytest.raises(PolicyError, match="no support for models, models beside runs on several GPUs"):
-        simulate(pipeline(1), parse_policy(policy))
 
 
 def test_gpus_where_something_waits_for_inputs_are_nobody_elses() -> None:
