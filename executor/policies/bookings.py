@@ -199,7 +199,8 @@ class PlaceRows(NamedTuple):
 
     def held_at(self, position: int) -> Floats:
         """Return the parts of memory at one place."""
-        return np.split(self.held, self.first[1:])[position]
+        end = self.first[position + 1] if position + 1 < len(self.first) else None
+        return self.held[self.first[position] : end]
 
 
 class PlaceTimes(NamedTuple):

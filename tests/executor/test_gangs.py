@@ -12,8 +12,8 @@ import pytest
 from tests.gangs import draw, job, servers, window
 from tests.instances import instance
 from truenorth.executor import PolicyError, parse_policy, simulate
+from truenorth.executor.policies.bound_to_places import HadarOnPlaces
 from truenorth.executor.policies.hadar import HadarOptions
-from truenorth.executor.policies.on_places import HadarOnPlaces
 from truenorth.executor.policies.replay import replay
 from truenorth.executor.simulation import change_future, first_difference, past
 from truenorth.models import Instance, check

@@ -11,8 +11,8 @@ import pytest
 from tests.split_models import broken_rules, draw, job, window
 from truenorth.executor import parse_policy, replay, simulate
 from truenorth.executor.noise import parse_noise
+from truenorth.executor.policies.bound_to_places import HadarOnPlaces
 from truenorth.executor.policies.hadar import Hadar, HadarOptions
-from truenorth.executor.policies.on_places import HadarOnPlaces
 from truenorth.models import Instance, Placement, Residency, Timeline, check
 from truenorth.models.restrictions import InitialResidency
 
@@ -129,6 +129,18 @@ def test_rltune_counts_what_leaves_and_the_queue_needs(reload: str, place: tuple
     made = window(*jobs, models={"a": 20, "b": 20, "c": 20}, held=4)
     timeline = _run(made, f"rltune:reload={reload},balance=0,room=0")
     assert made.places.gpus[int(timeline.place[2])] == place
+
+
+@pytest.mark.parametrize(("memory", "place"), [(10, (2, 3)), (1000, (0, 1))])
+def test_to_hadar_a_place_costs_what_models_take_of_its_gpus(memory: int, place: tuple[int, int]) -> None:
+    # One window of 100 us, of which a whole one costs 10 us at least and 1,000 at most. The first books .1 from 10 on,
+    # where its 10 bytes are, the second .2 on the other pair. There the third starts at 20, for 3 more; with the first
+    # it starts at 10, for 1.2 more and what 2 bytes take of memory that is full: .4 of 990.
+    jobs = job(2, 10, "m"), job(2, 20), job(2, 10, "n")
+    made = window(*jobs, models={"m": 20, "n": 4}, held=4, memory=memory)
+    timeline = _run(made, "hadar:window=100us")
+    assert [made.places.gpus[run] for run in timeline.place.tolist()] == [(0, 1), (2, 3), place]
+    assert timeline.start_us.tolist() == [10, 0, 22]
 
 
 def test_dally_prefers_to_load_where_nothing_leaves() -> None:
