@@ -1,7 +1,7 @@
 """Runs on several GPUs: one queue for the cluster, as in training clusters; jobs hold their GPUs from start to end.
 
-FIFO, EASY and conservative backfill (Lifka, 1995; Mu'alem and Feitelson, 2001), shortest job first, and least GPU-time
-first as Helios has it (QSSF, SC'21). Run times are those that they are told.
+FIFO, EASY backfill (Lifka, 1995), shortest job first, and least GPU-time first as Helios has it (QSSF, SC'21). Run
+times are those that they are told.
 
 A task waits for GPUs once all that it waits for has ended, and what has to pass behind that. It takes its GPUs when its
 turn comes; its inputs travel then, if they have to, models are loaded, and it starts when both are there.
@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,7 @@ _NEVER_US = FOREVER
 """Later than any end."""
 
 
-class _Choice:
+class Choice:
     """The places where tasks of some kinds can run.
 
     Attributes
@@ -117,7 +117,7 @@ class _Reservation:
         When there should be a place for it, _NEVER_US while none is known.
     """
 
-    def __init__(self, site: Site, task: int, choice: _Choice, free_us: Ints) -> None:
+    def __init__(self, site: Site, task: int, choice: Choice, free_us: Ints) -> None:
         self.task = task
         self._places, self._choice = site.places, choice
         self.start_us, self._open = choice.open_first(free_us, site, task)
@@ -391,7 +391,7 @@ class InOrder(GangQueue):
         super().begin(site)
         self._lines: dict[tuple[int, ...], Line] = {}
         self._entry: dict[int, tuple[tuple[int, ...], Waiting]] = {}
-        self._choices: dict[tuple[int, ...], _Choice] = {}
+        self._choices: dict[tuple[int, ...], Choice] = {}
         # When what runs on each GPU should end; _NEVER_US while it is away.
         self._free_us = np.array([_NEVER_US * site.is_away(gpu) for gpu in range(site.n_gpus)], np.int64)
         self._impatient = deque[int]()
@@ -588,9 +588,9 @@ class InOrder(GangQueue):
         # Who chooses may leave room for others that can take the same places.
         return Answer.WAITS if choosy else Answer.NO_PLACE
 
-    def _choice(self, kinds: tuple[int, ...]) -> _Choice:
+    def _choice(self, kinds: tuple[int, ...]) -> Choice:
         if kinds not in self._choices:
-            self._choices[kinds] = _Choice(self.site, kinds)
+            self._choices[kinds] = Choice(self.site, kinds)
         return self._choices[kinds]
 
 
@@ -609,195 +609,6 @@ class Easy(InOrder):
     def reserves(self, task: int) -> bool:
         """Say yes: whoever is asked first of those that do not fit."""
         return True
-
-
-class _Reserved(NamedTuple):
-    """A place that a task has reserved, from when until when."""
-
-    start_us: int
-    end_us: int
-    place: int
-
-
-class Conservative(GangQueue):
-    """Conservative backfill: everybody reserves on arrival, as early as delays nobody before.
-
-    Reservations are made anew, in the order of release, when a run does not end when it should.
-
-    Who needs models reserves where it would end first if it found there what is there now. Nobody knows what it finds
-    at a later start, so that the reservation has room for loads of all; if it finds some, others reserve anew.
-    """
-
-    def begin(self, site: Site) -> None:
-        """Begin with nothing reserved."""
-        super().begin(site)
-        self._reserved_at: dict[int, _Reserved] = {}
-        # Whether each GPU is free from each instant on, by what runs and is reserved. Shape [instants, GPUs].
-        self._times = np.zeros(0, np.int64)
-        self._free = np.zeros((0, site.n_gpus), np.bool_)
-        self._choices: dict[int, _Choice] = {}
-        self._longest: dict[tuple[int, int], Ints] = {}
-        self._gpu_server = np.array(site.gpu_server, np.int64)
-
-    def ending(self, task: int, end_us: int) -> None:
-        """Reserve anew."""
-        self._reserved_at.clear()
-        super().ending(task, end_us)
-
-    def finished(self, task: int, gpu: int) -> None:
-        """Have its GPUs free; reservations stand if the run ended when it should."""
-        if self._end_of[task] != self.site.now:
-            self._reserved_at.clear()
-        super().finished(task, gpu)
-
-    def came(self, gpu: int) -> None:
-        """Reserve anew."""
-        self._reserved_at.clear()
-        super().came(gpu)
-
-    def act(self, gpus: Sequence[int]) -> None:
-        """Start who has its reservation now, and reserve for who came."""
-        super().act(gpus)
-        starts = (reserved.start_us for reserved in self._reserved_at.values())
-        due = [start_us for start_us in starts if self.site.now < start_us < _NEVER_US]
-        if due:
-            self.site.wake(min(due))
-
-    def offer(self) -> None:
-        """Reserve for those who have nothing reserved, in order, and start who is due."""
-        now = self.site.now
-        late = any(reserved.start_us < now for reserved in self._reserved_at.values())
-        if late or not self._reserved_at:
-            self.reserve_anew()
-        while any(self.start_if_due(task) for task in sorted(self.waits)):
-            self.reserve_anew()
-
-    def start_if_due(self, task: int) -> bool:
-        """Start a task if it has its reservation now, and reserve for it before if it has none.
-
-        Say whether it starts and will end sooner than was reserved.
-        """
-        if task not in self._reserved_at:
-            self._reserve_early(task)
-        reserved = self._reserved_at[task]
-        if reserved.start_us != self.site.now or not self.room.is_free(reserved.place):
-            return False
-        del self._reserved_at[task]
-        self.start(task, reserved.place)
-        return self._end_of[task] < reserved.end_us
-
-    def reserve_anew(self) -> None:
-        """Forget all reservations, and see what is free from when on."""
-        self._reserved_at.clear()
-        self._foresee()
-
-    def _foresee(self) -> None:
-        """Note what is free from when on, by what runs and goes."""
-        ends = [(max(end_us, self.site.now), self.site.gpu[task]) for task, end_us in self._end_of.items()]
-        goes = [] if self.site.stays else [at for at in self.site.goes_us if self.site.now < at < FOREVER]
-        self._times = np.unique([self.site.now, *(end_us for end_us, _ in ends), *goes])
-        self._free = np.ones((len(self._times), self.site.n_gpus), np.bool_)
-        for end_us, place in ends:
-            self._free[: np.searchsorted(self._times, end_us), list(self.site.places[place])] = False
-        if not self.site.stays:
-            self._free &= self._times[:, None] < np.array(self.site.goes_us, np.int64)
-
-    def _reserve_early(self, task: int) -> None:
-        """Reserve the first place that is free for as long as a task runs; of equally early ones the fastest.
-
-        Who chooses how many GPUs it takes reserves where it ends first; of equal ones the fewest GPUs. Where all known
-        GPUs go too soon nothing is reserved until one comes.
-        """
-        now, row = self.site.now, self.site.run_us[self.site.template[task]]
-        start_us = _NEVER_US
-        past = int(np.searchsorted(self._times, now + 1)) - 1
-        self._times, self._free = self._times[past:], self._free[past:]
-        count = len(self._times)
-        # Until which instant each GPU stays free, from each instant on.
-        taken = np.where(self._free, count, np.arange(count)[:, None])
-        until = np.minimum.accumulate(taken[::-1], axis=0)[::-1]
-        if self.site.needs[self.site.template[task]]:
-            self._reserve_loading(task, until)
-            return
-        first, best, kinds = count, NO_PLACE, self.kinds(task)
-        choosy, begins, end_us = self.chooses(kinds), np.maximum(self._times, now), _NEVER_US
-        for kind in sorted(kinds, key=self.size_of.__getitem__) if choosy else kinds:
-            choice, run_us = self._choice(kind), row[kind]
-            # From when a place is taken until the end of the run, by place where inputs travel.
-            took_us = run_us + self._inputs_after(task, choice)
-            ends = np.searchsorted(self._times, begins[:, None] + took_us)
-            sooner = int(np.searchsorted(begins + took_us.min(), end_us)) if choosy else first
-            fits = choice.open_until(until[:sooner]) >= ends[:sooner]
-            able = np.flatnonzero(fits.any(axis=1))
-            if able.size:
-                at = int(able[0])
-                free = until[at] >= np.searchsorted(self._times, begins[at] + run_us)
-                place = choice.best(free, self._gpu_server, np.flatnonzero(fits[at]))
-                ended_us = int(begins[at]) + self.site.inputs_after(task, place) + run_us
-                if not choosy or ended_us < end_us:
-                    first, best, start_us, end_us = at, place, int(begins[at]), ended_us
-        if best == NO_PLACE:
-            self._reserved_at[task] = _Reserved(_NEVER_US, _NEVER_US, NO_PLACE)
-            return
-        self._book(task, best, start_us, end_us)
-
-    def _reserve_loading(self, task: int, until: Ints) -> None:
-        """Reserve where a task that needs models ends first by what is there now; of equal ends the fewest GPUs.
-
-        Parameters
-        ----------
-        until
-            Until which instant each GPU stays free, from each instant on. Shape [instants, GPUs].
-        """
-        begins, found = np.maximum(self._times, self.site.now), list[tuple[int, int, int, _Reserved]]()
-        for kind in self.kinds(task):
-            choice, run_us = self._choice(kind), self.site.run_us[self.site.template[task]][kind]
-            inputs_us, missing_us = self._inputs_after(task, choice), self.loads.missing_us
-            seen = np.maximum(inputs_us, [missing_us(task, place) for place in choice.place]) + run_us
-            most = np.maximum(inputs_us, self._longest_us(task, kind)) + run_us
-            # What is there is sure of a run that starts now alone.
-            took_us = np.where(np.arange(len(begins))[:, None], most, seen)
-            fits = choice.open_until(until) >= np.searchsorted(self._times, begins[:, None] + took_us)
-            at = fits.argmax(axis=0)
-            ends_us = np.where(fits.any(axis=0), begins[at] + seen, _NEVER_US)
-            first = int(at[ends_us == ends_us.min()].min())
-            free = until[first] >= np.searchsorted(self._times, begins[first] + run_us)
-            place = choice.best(free, self._gpu_server, np.flatnonzero((ends_us == ends_us.min()) & (at == first)))
-            start_us, took = int(begins[first]), took_us[first, choice.place.index(place)]
-            reserved = _Reserved(start_us, start_us + int(took), place)
-            found.append((int(ends_us.min()), self.size_of[kind], kind, reserved))
-        reserved = min(found)[-1]
-        self._book(task, reserved.place, reserved.start_us, reserved.end_us)
-
-    def _longest_us(self, task: int, kind: int) -> Ints:
-        """Return how long a task loads at each place of a class where it finds nothing. Shape [places]."""
-        key = self.site.template[task], kind
-        if key not in self._longest:
-            longest = [self.loads.longest_us(task, place) for place in self._choice(kind).place]
-            self._longest[key] = np.array(longest, np.int64)
-        return self._longest[key]
-
-    def _inputs_after(self, task: int, choice: _Choice) -> Ints:
-        """Return how long inputs take to each place of a choice, or one 0 if there are none. Shape [places] or [1]."""
-        site, template = self.site, self.site.template[task]
-        if not site.inputs[template] and not site.input_us[template]:
-            return np.zeros(1, np.int64)
-        return np.array([site.inputs_after(task, place) for place in choice.place], np.int64)
-
-    def _choice(self, kind: int) -> _Choice:
-        if kind not in self._choices:
-            self._choices[kind] = _Choice(self.site, (kind,))
-        return self._choices[kind]
-
-    def _book(self, task: int, place: int, start_us: int, end_us: int) -> None:
-        for instant in (start_us, end_us):
-            after = int(np.searchsorted(self._times, instant))
-            if after == len(self._times) or self._times[after] != instant:
-                self._times = np.insert(self._times, after, instant)
-                self._free = np.insert(self._free, after, self._free[after - 1], axis=0)
-        begin, end = np.searchsorted(self._times, (start_us, end_us))
-        self._free[begin:end, list(self.site.places[place])] = False
-        self._reserved_at[task] = _Reserved(start_us, end_us, place)
 
 
 class Sjf(InOrder):

@@ -14,8 +14,9 @@ from truenorth.executor.policies.ahead import Ahead
 from truenorth.executor.policies.bound_to_places import CompassOnPlaces, HadarOnPlaces, RltuneOnPlaces
 from truenorth.executor.policies.central import RemainingWork
 from truenorth.executor.policies.compass import Compass
+from truenorth.executor.policies.conservative import Conservative
 from truenorth.executor.policies.dally import AUTO, MOST_LOADS, RECENT, Dally
-from truenorth.executor.policies.gangs import Answer, Conservative, InOrder
+from truenorth.executor.policies.gangs import Answer, InOrder
 from truenorth.executor.policies.hadar import Hadar
 from truenorth.executor.policies.rltune import Rltune
 from truenorth.executor.policies.room import NO_PLACE

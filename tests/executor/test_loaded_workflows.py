@@ -11,6 +11,7 @@ import pytest
 from tests.executor.test_split_models import POLICIES
 from tests.gangs import servers
 from tests.instances import MB, network, task
+from tests.night import by_day
 from tests.split_models import broken_rules, draw_workflows, on_servers
 from truenorth.executor import parse_policy, replay, simulate
 from truenorth.executor.noise import parse_noise
@@ -56,7 +57,7 @@ def test_gpus_where_something_waits_for_inputs_are_nobody_elses() -> None:
         assert timeline.start_us.tolist() == [4, 13, 19, 22], policy
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", by_day(range(300), 10))
 def test_every_policy_keeps_the_rules_and_its_plan_replays(seed: int) -> None:
     made = draw_workflows(random.Random(seed), 6)
     for policy in (*POLICIES, "sjf:reserve_after=2us"):

@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 
+from tests.night import by_day
 from tests.split_models import broken_rules, draw, job, window
 from truenorth.executor import parse_policy, replay, simulate
 from truenorth.executor.noise import parse_noise
@@ -168,7 +169,7 @@ def test_on_places_of_one_gpu_hadar_prices_memory_as_hadar() -> None:
         assert one.place.tolist() == other.place.tolist()
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", by_day(range(300), 14))
 def test_all_rules_hold_and_plans_are_carried_out_again(seed: int) -> None:
     made = draw(random.Random(seed))
     for policy in POLICIES:
