@@ -230,15 +230,15 @@ class InOrderOfBinding(BoundToPlaces):
 
     def starts(self, task: int, free_us: Ints, loads_us: Ints) -> Ints:
         """Return, per place, when a task could start if it is bound now, and loads for so long."""
-        starts = self.earliest(task, free_us)
-        return np.maximum(starts, self.among(task).latest(free_us) + loads_us) if loads_us.any() else starts
+        starts: Ints = np.maximum(self.earliest(task, free_us), self.among(task).latest(free_us) + loads_us)
+        return starts
 
     def loads_us(self, task: int) -> Ints:
         """Return, per place, how long a task loads, by what is there now: twice as long if something has to leave."""
-        places = self.among(task).place.tolist()
+        places = self.among(task).place
         if not self.site.needs[self.site.template[task]]:
             return np.zeros(len(places), np.int64)
-        return np.array([self.loads.missing_us(task, place, evicting=2) for place in places], np.int64)
+        return np.array([self.loads.missing_us(task, place, evicting=2) for place in places.tolist()], np.int64)
 
     def bind(self, task: int, place: int) -> None:
         """Give a task a place behind all that is bound to its GPUs."""
@@ -282,7 +282,8 @@ class CompassOnPlaces(InOrderOfBinding):
     def seek(self, task: int) -> bool:
         """Bind a task; of equal places to the lowest."""
         site, among = self.site, self.among(task)
-        starts = self.starts(task, self.free_us() - site.now, self.loads_us(task))
+        free_us, loads_us = self.free_us() - site.now, self.loads_us(task)
+        starts = self.starts(task, free_us, loads_us) if loads_us.any() else self.earliest(task, free_us)
         in_time = site.now + starts <= among.latest_start(site)
         end_us = np.where(in_time, starts + among.run_us, FOREVER)
         best = int(end_us.argmin())
@@ -311,6 +312,7 @@ class RltuneOnPlaces(InOrderOfBinding):
         super().begin(site)
         self.loads = PlaceLoads(site)
         self._waiting: list[int] = []
+        self._memory = np.array([gpu.memory_bytes for gpu in site.cluster.gpus], np.int64)
 
     def act(self, gpus: Sequence[int]) -> None:
         """Start who is due, then place the first of the queue, again and again, while a place is idle for somebody."""
@@ -352,8 +354,9 @@ class RltuneOnPlaces(InOrderOfBinding):
         """Return the cheapest candidate; of equal ones the one that is found first."""
         among, weights, free = self.among(task), self._weights, self.free_us() - self.site.now
         loads = self.loads_us(task)
-        starts = self.starts(task, free, loads)
-        found = self._candidates(task, self.earliest(task, free), loads)
+        waits = self.earliest(task, free)
+        starts = self.starts(task, free, loads) if loads.any() else waits
+        found = self._candidates(task, waits, loads)
         room_us = sum(map(self._fastest_us, self._waiting)) / max(1, len(self._waiting))
 
         def cost(position: int) -> float:
@@ -361,20 +364,23 @@ class RltuneOnPlaces(InOrderOfBinding):
             after[list(self.site.places[int(among.place[position])])] = end_us
             stays = self._waiting and self._would_start(self._waiting[0], after)
             spread = weights.balance * int(after.max() - after.min())
-            again = weights.reload * self._reload_us(task, int(among.place[position]))
+            again = weights.reload * self._reload_us(task, int(among.place[position])) if self.site.models else 0.0
             return weights.finish * end_us + again + spread - (weights.room * room_us if stays else 0.0)
 
         return int(among.place[min(found, key=cost)])
 
     def _would_start(self, task: int, free_us: Ints) -> bool:
         """Say whether a place is idle that has all models of a task."""
-        return bool(((self.among(task).latest(free_us) == 0) & (self.loads_us(task) == 0)).any())
+        idle = self.among(task).latest(free_us) == 0
+        if self.site.needs[self.site.template[task]]:
+            idle &= self.loads_us(task) == 0
+        return bool(idle.any())
 
     def _candidates(self, task: int, waits: Ints, loads: Ints) -> list[int]:
         """Return the positions of the candidates, each once."""
         site, among = self.site, self.among(task)
         late = np.where(self._in_time(task), 0, FOREVER)
-        taken = among.latest(-np.array([self._unused_bytes(gpu) for gpu in range(site.n_gpus)], np.int64))
+        taken = among.latest(-self._unused_bytes())
         found = dict[int, None]()
         for alike in among.alike:
             orders = [(waits + late)[alike], (taken + late)[alike]]
@@ -388,10 +394,12 @@ class RltuneOnPlaces(InOrderOfBinding):
             found.update((int(alike[order.argmin()]), None) for order in orders)
         return list(found)
 
-    def _unused_bytes(self, gpu: int) -> int:
-        """Return the memory of a GPU that no model takes."""
-        memory = self.site.memory[gpu]
-        return self.site.cluster.gpus[gpu].memory_bytes - sum(map(memory.held_bytes, memory.residents))
+    def _unused_bytes(self) -> Ints:
+        """Return, per GPU, the memory that no model takes."""
+        unused = self._memory.copy()
+        for gpu, memory in enumerate(self.site.memory if self.site.models else ()):
+            unused[gpu] -= sum(map(memory.held_bytes, memory.residents))
+        return unused
 
     def _reload_us(self, task: int, place: int) -> int:
         """Return the load time of what leaves a place for a task, once per task of the queues that needs it there."""
