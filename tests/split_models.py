@@ -18,6 +18,7 @@ from tests.instances import instance
 from tests.random_instances import delay_between
 from truenorth.models import Cluster, Edge, Instance, Job, Mode, Objective, Residency, Task, Timeline, Workflow
 from truenorth.models.instance import InstanceError
+from truenorth.models.restrictions import Restrictions
 
 
 def window(*jobs: Job, models: dict[str, int], held: int = 2, rule: str = "aligned", memory: int = 10) -> Instance:
@@ -55,6 +56,12 @@ def draw(rng: random.Random, most_jobs: int = 3) -> Instance:
         return draw(rng, most_jobs)
 
 
+def limited(rng: random.Random, made: Instance) -> Instance:
+    """Return a window with limits on replicas, in which models may stay for ever."""
+    most = {model.name: rng.randint(1, 2) for model in made.models if rng.random() < 0.6}
+    return replace(made, restrictions=Restrictions(max_replicas=most, no_swaps=rng.random() < 0.5))
+
+
 def draw_workflows(rng: random.Random, most: int = 3) -> Instance:
     """Return a random window of two to `most` tasks that wait for each other, need models and take several GPUs."""
     count, held = rng.choice(((1, 2), (1, 2), (1, 3), (2, 1), (2, 2)))
@@ -89,6 +96,9 @@ def _draw_step(rng: random.Random, index: int, sizes: list[int], models: dict[st
     made = Task.of_modes(f"t{index}", modes, rng.choice((0, 0, 1)), needed)
     return replace(made, inputs=edges, input_bytes=given)
 
+
+NO_PLAN = 10**7
+"""More than any plan of these windows is worth."""
 
 _Pair = tuple[int, int]
 """A model and a place."""
@@ -241,8 +251,9 @@ def _ideal_us(instance: Instance, job: int) -> int:
 def optimum(instance: Instance, objective: Objective) -> Fraction:
     """Return the least value of any plan: whenever something is over any runs, loads and evictions, or none of them.
 
-    Whatever begins at another instant could begin earlier. A model leaves only where something begins that needs its
-    room, or the model itself in another form; it is loaded only for a run that is left and only where that can be.
+    More than NO_PLAN where an operator's limits allow none. Whatever begins at another instant could begin earlier. A
+    model leaves only where something begins that needs its room, or the model itself in another form, or one replica
+    less of it; it is loaded only for a run that is left and only where that can be.
     """
     search = _Search(instance, objective)
     return search.least(_State(frozenset(search.able), frozenset(), frozenset()), 0)
@@ -343,17 +354,25 @@ class _Search:
         # What was never used need not have been loaded.
         leaving = [
             stay
-            for stay in state.stays
-            if stay.used and (stay.model, stay.place) not in used and self.world.touch(stay.place, place)
+            for stay in (() if self.world.instance.restrictions.no_swaps else state.stays)
+            if stay.used
+            and (stay.model, stay.place) not in used
+            and (self.world.touch(stay.place, place) or stay.model == gone_model)
         ]
         enough: list[set[_Stay]] = []
         for gone in map(set, chain.from_iterable(combinations(leaving, count) for count in range(len(leaving) + 1))):
             after = state._replace(stays=state.stays - gone)
             same = any(stay.model == gone_model and self.world.touch(stay.place, place) for stay in after.stays)
             room = all(self.free(after, gpu) >= size for gpu in self.world.places[place])
+            room &= gone_model is None or self.allows(after, gone_model)
             if room and not same and not any(fewer <= gone for fewer in enough):
                 enough.append(gone)
                 yield after
+
+    def allows(self, state: _State, model: int) -> bool:
+        """Say whether the operator allows one more residency of a model, whatever its place."""
+        most = self.world.instance.restrictions.max_replicas.get(self.world.names[model])
+        return most is None or sum(stay.model == model for stay in state.stays) < most
 
     def free(self, state: _State, gpu: int) -> int:
         """Return the memory of a GPU that nothing holds."""

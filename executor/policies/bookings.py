@@ -7,12 +7,15 @@ from math import ceil, exp, inf, log
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from truenorth.executor.policies.view import CostRows, Row
 from truenorth.models.cluster import FOREVER
 from truenorth.models.instance import Ints
 
 _US_PER_S = 1_000_000
+
+Floats = NDArray[np.float64]
 
 
 class Bookings:
@@ -185,11 +188,19 @@ class PlaceRows(NamedTuple):
         The GPUs of all places, one place after the other, and where those of each begin.
     run_us
         How long the run takes at each.
+    held
+        Per GPU of each place: the part of its memory that the models of the run take there.
     """
 
     gpus: Ints
     first: Ints
     run_us: Ints
+    held: Floats
+
+    def held_at(self, position: int) -> Floats:
+        """Return the parts of memory at one place."""
+        end = self.first[position + 1] if position + 1 < len(self.first) else None
+        return self.held[self.first[position] : end]
 
 
 class PlaceTimes(NamedTuple):
@@ -212,7 +223,7 @@ class PlaceOffer(NamedTuple):
 
 
 class PlaceBookings:
-    """The same for runs on several GPUs without models: a place costs what its GPUs cost together.
+    """The same for runs on several GPUs: a place costs what its GPUs cost together.
 
     All places are looked at together, window by window.
     """
@@ -222,6 +233,7 @@ class PlaceBookings:
         # From the present window on; the last one stands for all beyond, where nothing is booked.
         self._width = 3 * windows
         self._booked = np.zeros((n_gpus, self._width + 1))
+        self._held = np.zeros((n_gpus, self._width + 1))
         self._until = np.full((n_gpus, self._width + 1), self._width, np.int64)
         self._now_us = self._here = 0
 
@@ -231,8 +243,9 @@ class PlaceBookings:
         passed = min(now_us // self._window_us - self._here, self._width)
         self._here = now_us // self._window_us
         if passed:
-            self._booked[:, : self._width - passed] = self._booked[:, passed : self._width]
-            self._booked[:, self._width - passed :] = 0.0
+            for booked in (self._booked, self._held):
+                booked[:, : self._width - passed] = booked[:, passed : self._width]
+                booked[:, self._width - passed :] = 0.0
             self._look(slice(None))
 
     def _look(self, gpus: slice | list[int]) -> None:
@@ -263,6 +276,11 @@ class PlaceBookings:
         size = np.diff(rows.first, append=len(rows.gpus))
         each_whole, each_rest = np.repeat(whole, size), np.repeat(rest, size)
         base = rate * rows.run_us + low * size * (whole + rest)
+        holds = bool(rows.held.any())
+        if holds:
+            base += low * np.add.reduceat(rows.held, rows.first) * (whole + 1)
+            # What memory costs above the least price, from the first window up to each.
+            dearer = np.cumsum(low * (np.exp(growth * self._held) - 1.0), axis=1)
         cost, start_us, first_us = np.full(len(size), inf), earliest_us.copy(), np.full(len(size), -1)
         begin_us = int(earliest_us.min())
         for ahead in range(self._windows):
@@ -279,6 +297,9 @@ class PlaceBookings:
                 starts = np.maximum(earliest_us, (window * window_us + within * window_us).astype(np.int64))
                 fits &= starts <= until_us
                 extra = np.add.reduceat(each_rest * (low * (np.exp(growth * share) - 1.0)), rows.first)
+                if holds:
+                    before = dearer[rows.gpus, at - 1] if at else 0.0
+                    extra += np.add.reduceat(rows.held * (dearer[rows.gpus, last] - before), rows.first)
                 offered = np.where(fits, rate * starts + extra + base, inf)
                 better = offered < cost
                 cost[better], start_us[better] = offered[better], starts[better]
@@ -300,10 +321,13 @@ class PlaceBookings:
             start_us[best] = behind_us[best]
         return PlaceOffer(best, int(start_us[best]), max(0, latest_us - int(start_us[best])), booked)
 
-    def book(self, gpus: tuple[int, ...], start_us: int, run_us: int) -> None:
-        """Book a run at a place; what lies far beyond the last window is not booked."""
+    def book(self, gpus: tuple[int, ...], start_us: int, run_us: int, held: Floats) -> None:
+        """Book a run at a place, and what its models hold; what lies far beyond the last window is not booked."""
         begin = start_us // self._window_us - self._here
         taken = np.clip(run_us / self._window_us - np.arange(max(0, self._width - begin)), 0.0, 1.0)
         row = self._booked[list(gpus), begin : self._width]
         self._booked[list(gpus), begin : self._width] = np.minimum(1.0, row + taken)
+        if held.any():
+            row = self._held[list(gpus), begin : self._width]
+            self._held[list(gpus), begin : self._width] = np.minimum(1.0, row + held[:, None] * (taken > 0.0))
         self._look(list(gpus))

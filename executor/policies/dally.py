@@ -26,7 +26,7 @@ AUTO = -1.0
 """Stands for a patience that follows the waits."""
 RECENT = 0.1
 """Weight of the latest wait in the mean of the waits."""
-_MOST_LOADS = 4
+MOST_LOADS = 4
 """Most load times of patience."""
 _WORST = 2
 """The level of an offer that takes an eviction."""
@@ -170,7 +170,7 @@ class Dally(CentralQueue):
         if tau == AUTO and needs:
             load_us = self._load_us[template]
             # Whole microseconds, since it is woken at them.
-            tau = min(2 * self._mean_wait.setdefault(needs, load_us), _MOST_LOADS * load_us) // 1
+            tau = min(2 * self._mean_wait.setdefault(needs, load_us), MOST_LOADS * load_us) // 1
         half = tau if tau == inf else tau // 2
         return (0, half, tau) if needs else (0, 0, 0)
 

@@ -1,7 +1,7 @@
 """Runs on several GPUs: one queue for the cluster, as in training clusters; jobs hold their GPUs from start to end.
 
-FIFO, EASY and conservative backfill (Lifka, 1995; Mu'alem and Feitelson, 2001), shortest job first, and least GPU-time
-first as Helios has it (QSSF, SC'21). Run times are those that they are told.
+FIFO, EASY backfill (Lifka, 1995), shortest job first, and least GPU-time first as Helios has it (QSSF, SC'21). Run
+times are those that they are told.
 
 A task waits for GPUs once all that it waits for has ended, and what has to pass behind that. It takes its GPUs when its
 turn comes; its inputs travel then, if they have to, models are loaded, and it starts when both are there.
@@ -22,6 +22,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from truenorth.executor.errors import PolicyError
 from truenorth.executor.policies.line import Line, Waiting
 from truenorth.executor.policies.options import duration, option, switch
 from truenorth.executor.policies.place_loads import PlaceLoads
@@ -30,7 +31,7 @@ from truenorth.executor.policy import Knows, Policy
 from truenorth.executor.site import Site
 from truenorth.models import NEVER
 from truenorth.models.cluster import FOREVER
-from truenorth.models.features import LOADED, MOLDABLE, NO_RULES, Features
+from truenorth.models.features import LOADED, NO_RULES, Features
 from truenorth.models.instance import Ints
 
 _FIRST = (-(1 << 62), 0)
@@ -39,7 +40,7 @@ _NEVER_US = FOREVER
 """Later than any end."""
 
 
-class _Choice:
+class Choice:
     """The places where tasks of some kinds can run.
 
     Attributes
@@ -116,7 +117,7 @@ class _Reservation:
         When there should be a place for it, _NEVER_US while none is known.
     """
 
-    def __init__(self, site: Site, task: int, choice: _Choice, free_us: Ints) -> None:
+    def __init__(self, site: Site, task: int, choice: Choice, free_us: Ints) -> None:
         self.task = task
         self._places, self._choice = site.places, choice
         self.start_us, self._open = choice.open_first(free_us, site, task)
@@ -136,7 +137,7 @@ class _Reservation:
         return True
 
 
-class _Answer(Enum):
+class Answer(Enum):
     """What comes of asking a task.
 
     It starts; there is no place; it would delay whoever has a reservation; it waits for where it ends sooner; or what
@@ -194,7 +195,7 @@ class GangQueue(OneByOne):
         By class of places: how many GPUs one has.
     """
 
-    supports: ClassVar[Features] = MOLDABLE - NO_RULES
+    supports: ClassVar[Features] = LOADED - NO_RULES
     hears_progress: ClassVar[bool] = True
 
     def begin(self, site: Site) -> None:
@@ -239,7 +240,17 @@ class GangQueue(OneByOne):
         return self._since_us[task]
 
     def ready(self, task: int) -> None:
-        """Queue a task up."""
+        """Queue a task up.
+
+        Raises
+        ------
+        PolicyError
+            If it needs models where servers come and go.
+        """
+        if self.site.needs[self.site.template[task]] and not self.site.stays:
+            who = self.name or type(self).__name__.lower()
+            problem = "models where servers are not always available; choose another policy"
+            raise PolicyError(f"policy {who} has no support for {problem}, or leave them out of the scenario")
         self.waits[task] = None
         self._since_us[task] = self.site.now
         self._new.add(task)
@@ -380,7 +391,7 @@ class InOrder(GangQueue):
         super().begin(site)
         self._lines: dict[tuple[int, ...], Line] = {}
         self._entry: dict[int, tuple[tuple[int, ...], Waiting]] = {}
-        self._choices: dict[tuple[int, ...], _Choice] = {}
+        self._choices: dict[tuple[int, ...], Choice] = {}
         # When what runs on each GPU should end; _NEVER_US while it is away.
         self._free_us = np.array([_NEVER_US * site.is_away(gpu) for gpu in range(site.n_gpus)], np.int64)
         self._impatient = deque[int]()
@@ -473,17 +484,17 @@ class InOrder(GangQueue):
             kinds = min(following, key=following.__getitem__)
             entry = following.pop(kinds)
             answer = self._ask(entry.task, kinds)
-            if answer is not _Answer.STARTS and self._blocking:
+            if answer is not Answer.STARTS and self._blocking:
                 return
-            if answer is _Answer.STARTS:
+            if answer is Answer.STARTS:
                 # Lines whose next ones were refused may find another place now.
                 again = {other: line.after(entry) for other, line in lines.items()}
-            elif answer is _Answer.WAITS:
+            elif answer is Answer.WAITS:
                 again = {kinds: lines[kinds].after(entry)}
-            elif answer is _Answer.GOES:
+            elif answer is Answer.GOES:
                 longest_us = self._choice(kinds).longest_us(self._free_us, self.site)
                 again = {kinds: lines[kinds].after(entry, longest_us)}
-            elif answer is _Answer.DELAYS and self._held is not None:
+            elif answer is Answer.DELAYS and self._held is not None:
                 again = {kinds: lines[kinds].after(entry, self._held.start_us - self.site.now)}
             else:
                 again = {}
@@ -499,9 +510,9 @@ class InOrder(GangQueue):
             kinds = self._entry[entry.task][0]
             refused = entry is before or kinds in full
             answer = self._refuse(entry.task) if refused else self._ask(entry.task, kinds)
-            if answer is _Answer.NO_PLACE:
+            if answer is Answer.NO_PLACE:
                 full.add(kinds)
-            if self._blocking and answer is not _Answer.STARTS:
+            if self._blocking and answer is not Answer.STARTS:
                 return
 
     def _first_old(self, line: Line) -> Waiting | None:
@@ -511,23 +522,23 @@ class InOrder(GangQueue):
             entry = line.after(entry)
         return entry
 
-    def _ask(self, task: int, kinds: tuple[int, ...]) -> _Answer:
+    def _ask(self, task: int, kinds: tuple[int, ...]) -> Answer:
         """Start a task if there is a place where it delays nobody with a reservation."""
         held, choosy = self._held, self.chooses(kinds)
         if held is None and choosy and self.reserves(task):
             return self._ask_first(task, kinds)
-        answer = _Answer.NO_PLACE
+        answer = Answer.NO_PLACE
         # Where one number of GPUs would delay somebody another one may not.
         for place in self._free_places(task, [(kind,) for kind in kinds] if choosy else [kinds]):
             ends_before = held is None or self.ends_us(task, place) <= held.start_us
             if ends_before or (held is not None and held.leaves_room(place)):
                 self.start(task, place)
-                return _Answer.STARTS
-            answer = _Answer.DELAYS
-        if answer is _Answer.NO_PLACE:
+                return Answer.STARTS
+            answer = Answer.DELAYS
+        if answer is Answer.NO_PLACE:
             answer = self._refuse(task)
-            if answer is _Answer.NO_PLACE and not self.site.stays and self.room.find(kinds) != NO_PLACE:
-                return _Answer.GOES
+            if answer is Answer.NO_PLACE and not self.site.stays and self.room.find(kinds) != NO_PLACE:
+                return Answer.GOES
         return answer
 
     def _free_places(self, task: int, choices: Sequence[tuple[int, ...]]) -> Iterable[int]:
@@ -545,14 +556,14 @@ class InOrder(GangQueue):
         free = (place for place in self._choice(kinds).place if self.room.is_free(place))
         return min((first, *free), key=lambda place: self.ends_us(task, place))
 
-    def _ask_first(self, task: int, kinds: tuple[int, ...]) -> _Answer:
+    def _ask_first(self, task: int, kinds: tuple[int, ...]) -> Answer:
         """Start a task that may reserve, and chooses, if it would end first in a place that is free."""
         kind, start_us = self._first_to_end(task, kinds)
         place = self._find(task, (kind,)) if start_us == self.site.now else NO_PLACE
         if place == NO_PLACE:
             return self._refuse(task)
         self.start(task, place)
-        return _Answer.STARTS
+        return Answer.STARTS
 
     def _first_to_end(self, task: int, kinds: tuple[int, ...]) -> tuple[int, int]:
         """Return where a task would end first, by the class of places, of equal ones the fewest GPUs; and its start."""
@@ -561,10 +572,10 @@ class InOrder(GangQueue):
         first = min(kinds, key=lambda kind: (opens[kind] + row[kind], self.size_of[kind], kind))
         return first, opens[first]
 
-    def _refuse(self, task: int) -> _Answer:
+    def _refuse(self, task: int) -> Answer:
         """Reserve for a task without a place if nobody before it has a reservation, and it may have one."""
         if self._held is not None or not self.reserves(task):
-            return _Answer.NO_PLACE
+            return Answer.NO_PLACE
         kinds, last, now = self._entry[task][0], self._reservation, self.site.now
         choosy = self.chooses(kinds)
         # As before, as long as all runs end when they should.
@@ -575,11 +586,11 @@ class InOrder(GangQueue):
         if self._reservation is not None and self._reservation.start_us < _NEVER_US:
             self._held = self._reservation
         # Who chooses may leave room for others that can take the same places.
-        return _Answer.WAITS if choosy else _Answer.NO_PLACE
+        return Answer.WAITS if choosy else Answer.NO_PLACE
 
-    def _choice(self, kinds: tuple[int, ...]) -> _Choice:
+    def _choice(self, kinds: tuple[int, ...]) -> Choice:
         if kinds not in self._choices:
-            self._choices[kinds] = _Choice(self.site, kinds)
+            self._choices[kinds] = Choice(self.site, kinds)
         return self._choices[kinds]
 
 
@@ -598,138 +609,6 @@ class Easy(InOrder):
     def reserves(self, task: int) -> bool:
         """Say yes: whoever is asked first of those that do not fit."""
         return True
-
-
-class Conservative(GangQueue):
-    """Conservative backfill: everybody reserves on arrival, as early as delays nobody before.
-
-    Reservations are made anew, in the order of release, when a run does not end when it should.
-    """
-
-    def begin(self, site: Site) -> None:
-        """Begin with nothing reserved."""
-        super().begin(site)
-        self._reserved_at: dict[int, tuple[int, int]] = {}
-        # Whether each GPU is free from each instant on, by what runs and is reserved. Shape [instants, GPUs].
-        self._times = np.zeros(0, np.int64)
-        self._free = np.zeros((0, site.n_gpus), np.bool_)
-        self._choices: dict[int, _Choice] = {}
-        self._gpu_server = np.array(site.gpu_server, np.int64)
-
-    def ending(self, task: int, end_us: int) -> None:
-        """Reserve anew."""
-        self._reserved_at.clear()
-        super().ending(task, end_us)
-
-    def finished(self, task: int, gpu: int) -> None:
-        """Have its GPUs free; reservations stand if the run ended when it should."""
-        if self._end_of[task] != self.site.now:
-            self._reserved_at.clear()
-        super().finished(task, gpu)
-
-    def came(self, gpu: int) -> None:
-        """Reserve anew."""
-        self._reserved_at.clear()
-        super().came(gpu)
-
-    def act(self, gpus: Sequence[int]) -> None:
-        """Start who has its reservation now, and reserve for who came."""
-        super().act(gpus)
-        due = [start_us for start_us, _ in self._reserved_at.values() if self.site.now < start_us < _NEVER_US]
-        if due:
-            self.site.wake(min(due))
-
-    def offer(self) -> None:
-        """Reserve for those who have nothing reserved, in order, and start who is due."""
-        now = self.site.now
-        late = any(start_us < now for start_us, _ in self._reserved_at.values())
-        if late or not self._reserved_at:
-            self.reserve_anew()
-        for task in sorted(self.waits):
-            self.start_if_due(task)
-
-    def start_if_due(self, task: int) -> None:
-        """Start a task if it has its reservation now, and reserve for it before if it has none."""
-        if task not in self._reserved_at:
-            self._reserve_early(task)
-        start_us, place = self._reserved_at[task]
-        if start_us == self.site.now and self.room.is_free(place):
-            del self._reserved_at[task]
-            self.start(task, place)
-
-    def reserve_anew(self) -> None:
-        """Forget all reservations, and see what is free from when on."""
-        self._reserved_at.clear()
-        self._foresee()
-
-    def _foresee(self) -> None:
-        """Note what is free from when on, by what runs and goes."""
-        ends = [(max(end_us, self.site.now), self.site.gpu[task]) for task, end_us in self._end_of.items()]
-        goes = [] if self.site.stays else [at for at in self.site.goes_us if self.site.now < at < FOREVER]
-        self._times = np.unique([self.site.now, *(end_us for end_us, _ in ends), *goes])
-        self._free = np.ones((len(self._times), self.site.n_gpus), np.bool_)
-        for end_us, place in ends:
-            self._free[: np.searchsorted(self._times, end_us), list(self.site.places[place])] = False
-        if not self.site.stays:
-            self._free &= self._times[:, None] < np.array(self.site.goes_us, np.int64)
-
-    def _reserve_early(self, task: int) -> None:
-        """Reserve the first place that is free for as long as a task runs; of equally early ones the fastest.
-
-        Who chooses how many GPUs it takes reserves where it ends first; of equal ones the fewest GPUs. Where all known
-        GPUs go too soon nothing is reserved until one comes.
-        """
-        now, row = self.site.now, self.site.run_us[self.site.template[task]]
-        start_us = _NEVER_US
-        past = int(np.searchsorted(self._times, now + 1)) - 1
-        self._times, self._free = self._times[past:], self._free[past:]
-        count = len(self._times)
-        # Until which instant each GPU stays free, from each instant on.
-        taken = np.where(self._free, count, np.arange(count)[:, None])
-        until = np.minimum.accumulate(taken[::-1], axis=0)[::-1]
-        first, best, kinds = count, NO_PLACE, self.kinds(task)
-        choosy, begins, end_us = self.chooses(kinds), np.maximum(self._times, now), _NEVER_US
-        for kind in sorted(kinds, key=self.size_of.__getitem__) if choosy else kinds:
-            choice, run_us = self._choice(kind), row[kind]
-            # From when a place is taken until the end of the run, by place where inputs travel.
-            took_us = run_us + self._inputs_after(task, choice)
-            ends = np.searchsorted(self._times, begins[:, None] + took_us)
-            sooner = int(np.searchsorted(begins + took_us.min(), end_us)) if choosy else first
-            fits = choice.open_until(until[:sooner]) >= ends[:sooner]
-            able = np.flatnonzero(fits.any(axis=1))
-            if able.size:
-                at = int(able[0])
-                free = until[at] >= np.searchsorted(self._times, begins[at] + run_us)
-                place = choice.best(free, self._gpu_server, np.flatnonzero(fits[at]))
-                ended_us = int(begins[at]) + self.site.inputs_after(task, place) + run_us
-                if not choosy or ended_us < end_us:
-                    first, best, start_us, end_us = at, place, int(begins[at]), ended_us
-        if best == NO_PLACE:
-            self._reserved_at[task] = _NEVER_US, NO_PLACE
-            return
-        self._book(task, best, start_us, end_us)
-
-    def _inputs_after(self, task: int, choice: _Choice) -> Ints:
-        """Return how long inputs take to each place of a choice, or one 0 if there are none. Shape [places] or [1]."""
-        site, template = self.site, self.site.template[task]
-        if not site.inputs[template] and not site.input_us[template]:
-            return np.zeros(1, np.int64)
-        return np.array([site.inputs_after(task, place) for place in choice.place], np.int64)
-
-    def _choice(self, kind: int) -> _Choice:
-        if kind not in self._choices:
-            self._choices[kind] = _Choice(self.site, (kind,))
-        return self._choices[kind]
-
-    def _book(self, task: int, place: int, start_us: int, end_us: int) -> None:
-        for instant in (start_us, end_us):
-            after = int(np.searchsorted(self._times, instant))
-            if after == len(self._times) or self._times[after] != instant:
-                self._times = np.insert(self._times, after, instant)
-                self._free = np.insert(self._free, after, self._free[after - 1], axis=0)
-        begin, end = np.searchsorted(self._times, (start_us, end_us))
-        self._free[begin:end, list(self.site.places[place])] = False
-        self._reserved_at[task] = start_us, place
 
 
 class Sjf(InOrder):

@@ -1,449 +1,38 @@
-"""Policies of single GPUs where runs take several: the same rules on places; `compass` alone knows models there.
+"""Policies of single GPUs where runs take several: the same rules on places.
 
-`compass`, `hadar` and `rltune` bind a run to a place, idle or not, once all that it waits for is over; `dally` declines
-places that are spread further than need be; `srpt` asks the run first whose job has least left to run, and `ahead` is
-shortest job first with reservations.
+`compass`, `hadar` and `rltune` bind a run to a place; `dally` declines places that are spread further than need be, and
+loads; `srpt` asks the run first whose job has least left to run, and `ahead` is shortest job first with reservations.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from bisect import insort
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from truenorth.executor.policies.ahead import Ahead
-from truenorth.executor.policies.bookings import PlaceBookings, PlaceRows, PlaceTimes
+from truenorth.executor.policies.bound_to_places import CompassOnPlaces, HadarOnPlaces, RltuneOnPlaces
 from truenorth.executor.policies.central import RemainingWork
 from truenorth.executor.policies.compass import Compass
-from truenorth.executor.policies.dally import AUTO, RECENT, Dally
-from truenorth.executor.policies.eviction import furthest_use_first
-from truenorth.executor.policies.gangs import Conservative, InOrder, OneByOne
-from truenorth.executor.policies.hadar import Hadar, HadarOptions, PriceRange, fitting_window, near_windows
-from truenorth.executor.policies.place_loads import PlaceLoads
-from truenorth.executor.policies.rltune import Rltune, RltuneOptions
+from truenorth.executor.policies.conservative import Conservative
+from truenorth.executor.policies.dally import AUTO, MOST_LOADS, RECENT, Dally
+from truenorth.executor.policies.gangs import Answer, InOrder
+from truenorth.executor.policies.hadar import Hadar
+from truenorth.executor.policies.rltune import Rltune
 from truenorth.executor.policies.room import NO_PLACE
 from truenorth.executor.policies.srpt import Srpt
 from truenorth.executor.policy import Knows, Policy
 from truenorth.executor.site import Site
-from truenorth.models.cluster import FOREVER
-from truenorth.models.features import LOADED, NO_RULES, TOGETHER, Features
-from truenorth.models.instance import Ints
-
-_US_PER_S = 1_000_000
-
-
-class _Among:
-    """The places where a task can run.
-
-    Attributes
-    ----------
-    place, run_us, rows
-        Each place, and how long the task runs there; the same with the GPUs of each.
-    """
-
-    def __init__(self, site: Site, task: int) -> None:
-        places = site.able_gpus(task)
-        self.place = np.array(places, np.int64)
-        self.run_us = np.array([site.run_time(task, place) for place in places], np.int64)
-        members = [site.places[place] for place in places]
-        gpus = np.array([gpu for gpus in members for gpu in gpus], np.int64)
-        self.rows = PlaceRows(gpus, np.cumsum([0, *map(len, members[:-1])]), self.run_us)
-
-    def latest(self, of_gpu: Ints) -> Ints:
-        """Return, per place, the latest of its GPUs'."""
-        latest: Ints = np.maximum.reduceat(of_gpu[self.rows.gpus], self.rows.first)
-        return latest
-
-    def latest_start(self, site: Site) -> Ints:
-        """Return, per place, until when the task can start there and end before a GPU goes."""
-        if site.stays:
-            return np.full(len(self.place), FOREVER, np.int64)
-        goes_us = np.array(site.goes_us, np.int64)
-        starts: Ints = np.minimum.reduceat(goes_us[self.rows.gpus], self.rows.first) - self.run_us
-        return starts
-
-
-class BoundToPlaces(OneByOne):
-    """Base of the policies that bind a run to a place, idle or not: each GPU runs what was bound to it in one order.
-
-    Where GPUs come and go a place has to stay until the run should have ended. Who finds none, or is bound to one that
-    went or goes too soon, since others were late, seeks anew: at once, when a GPU comes, or when a run ends otherwise
-    than it should.
-
-    Invariant: some run that is bound can start whenever nothing runs, and no input travels.
-    Because: all GPUs keep the same order; the first of it stands first on every GPU of its place, and what it waits for
-        has ended.
-    """
-
-    supports: ClassVar[Features] = TOGETHER - NO_RULES
-    hears_progress: ClassVar[bool] = True
-
-    def begin(self, site: Site) -> None:
-        """Begin with nothing bound."""
-        super().begin(site)
-        self._among: dict[int, _Among] = {}
-        # What runs, if anything does, and behind it what is bound.
-        self.queue = [deque[int]() for _ in range(site.n_gpus)]
-        self._bound_to: dict[int, int] = {}
-        # Who found no place, in the order of asking, and whether they may find one now.
-        self._homeless: dict[int, None] = {}
-        self._look = False
-
-    def among(self, task: int) -> _Among:
-        """Return the places where a task can run."""
-        template = self.site.template[task]
-        if template not in self._among:
-            self._among[template] = _Among(self.site, task)
-        return self._among[template]
-
-    def earliest(self, task: int, free_us: Ints) -> Ints:
-        """Return, per place, when its GPUs are free and a task's inputs there, if it is bound now; from now on."""
-        site, among = self.site, self.among(task)
-        latest, template = among.latest(free_us), site.template[task]
-        if not site.inputs[template] and not site.input_us[template]:
-            return latest
-        return np.maximum(latest, [site.inputs_after(task, place) for place in among.place.tolist()])
-
-    @abstractmethod
-    def seek(self, task: int) -> bool:
-        """Bind a task to a place that stays for long enough; say whether there is one."""
-
-    def ready(self, task: int) -> None:
-        """Bind a task, now or when it finds a place."""
-        if not self.seek(task):
-            self._homeless[task] = None
-
-    def turn(self, task: int) -> tuple[int, int]:
-        """Return where a task that is bound stands in the order, the least first; what runs stands before all."""
-        return 0, 0  # that of binding
-
-    def bind(self, task: int, place: int) -> None:
-        """Give a task a place; it runs there behind all of its GPUs' that come before it."""
-        for gpu in self.site.places[place]:
-            insort(self.queue[gpu], task, key=self.turn)
-        self._bound_to[task] = place
-        self.site.assign(task, place)
-
-    def unbind(self, task: int) -> None:
-        """Have a task that has not started bound to no place."""
-        for gpu in self.site.places[self._bound_to.pop(task)]:
-            self.queue[gpu].remove(task)
-            self.site.touched[gpu] = None
-        self._look = True
-
-    def finished(self, task: int, gpu: int) -> None:
-        """Have its GPUs go on, and take note of what has waited for it."""
-        for each in self.site.places[gpu]:
-            self.queue[each].popleft()
-        del self._bound_to[task]
-        super().finished(task, gpu)
-
-    def came(self, gpu: int) -> None:
-        """Have those seek who found no place."""
-        self._look = True
-
-    def went(self, gpu: int, tasks: Sequence[int]) -> None:
-        """Have those seek a place who were bound there."""
-        for task in tasks:
-            self.unbind(task)
-        for task in tasks:
-            self.ready(task)
-
-    def act(self, gpus: Sequence[int]) -> None:
-        """Start who is first on every GPU of its place, with its inputs; what was bound names its place, too."""
-        site, queue = self.site, self.queue
-        if self._look and self._homeless:
-            waiting, self._homeless = self._homeless, {}
-            for task in waiting:
-                self.ready(task)
-        self._look = False
-        for first in dict.fromkeys(queue[gpu][0] for each in gpus for gpu in site.places[each] if queue[gpu]):
-            if site.started_us[first] < 0 and all(queue[gpu][0] == first for gpu in site.places[site.gpu[first]]):
-                self.go_on(first)
-
-    def go_on(self, task: int) -> None:
-        """Start a run that stands first on every GPU of its place and lacks nothing; if they go too soon it seeks."""
-        site = self.site
-        if site.inputs_missing[task]:
-            return
-        if site.stays or site.could_end(task, site.gpu[task]):
-            site.start(task)
-        else:
-            site.take_back(task)
-            self.unbind(task)
-            self.ready(task)
-
-
-class InOrderOfBinding(BoundToPlaces):
-    """Base of those that keep the order of binding, and foresee by it when each GPU is free."""
-
-    def begin(self, site: Site) -> None:
-        """Begin with all GPUs free."""
-        super().begin(site)
-        # Who is bound and has not ended, in that order; when each should end, and when its inputs should be there.
-        self._end_us: dict[int, int] = {}
-        self._there_us: dict[int, int] = {}
-        self._free_us = np.zeros(site.n_gpus, np.int64)
-        self._late = False
-
-    def free_us(self) -> Ints:
-        """Return when each GPU has done what is bound to it, by what is told of run times; no sooner than now."""
-        site, now = self.site, self.site.now
-        if self._late:
-            self._free_us[:] = now
-            for task in self._end_us:
-                gpus = list(site.places[site.gpu[task]])
-                if site.started_us[task] < 0:
-                    begin_us = max(int(self._free_us[gpus].max()) + self._loading_us(task), self._there_us[task])
-                    end_us = begin_us + site.run_time(task, site.gpu[task])
-                else:
-                    end_us = max(now, site.expected_end(task))
-                self._free_us[gpus] = self._end_us[task] = end_us
-            self._late = False
-        return np.maximum(self._free_us, now)
-
-    def bind(self, task: int, place: int) -> None:
-        """Give a task a place behind all that is bound to its GPUs."""
-        gpus = list(self.site.places[place])
-        self._there_us[task] = self.site.now + self.site.inputs_after(task, place)
-        begin_us = max(int(self.free_us()[gpus].max()) + self._loading_us(task), self._there_us[task])
-        self._end_us[task] = begin_us + self.site.run_time(task, place)
-        self._free_us[gpus] = self._end_us[task]
-        super().bind(task, place)
-
-    def _loading_us(self, task: int) -> int:
-        """Return how long a run that is bound should load once it has its GPUs."""
-        return 0
-
-    def ending(self, task: int, end_us: int) -> None:
-        """Foresee all anew."""
-        self._late = self._look = True
-
-    def unbind(self, task: int) -> None:
-        """Foresee all anew."""
-        super().unbind(task)
-        del self._end_us[task]
-        self._late = True
-
-    def finished(self, task: int, gpu: int) -> None:
-        """Have its GPUs go on; foresee all anew if it did not end when it should."""
-        # What is foreseen is wrong from the first run that ends at another time; those that are late show at their end.
-        if self._end_us.pop(task) != self.site.now:
-            self._late = self._look = True
-        super().finished(task, gpu)
-
-
-class CompassOnPlaces(InOrderOfBinding):
-    """A run goes where it would end first once it is ready: a place is available when the last of its GPUs is.
-
-    Models that are not at a place are loaded once its GPUs are free, while inputs travel, and count twice where
-    something has to leave for them; those leave first that no run bound to the GPU needs, then that needed last.
-    """
-
-    name: ClassVar[str] = "compass"
-    supports: ClassVar[Features] = LOADED - NO_RULES
-
-    def begin(self, site: Site) -> None:
-        """Begin with nothing bound, and nothing to load."""
-        super().begin(site)
-        self._loads = PlaceLoads(site, lambda gpu, models: furthest_use_first(site, self.queue[gpu], models))
-        # What the loads of each run that is bound should take, as seen when it was.
-        self._load_us: dict[int, int] = {}
-
-    def seek(self, task: int) -> bool:
-        """Bind a task; of equal places to the lowest."""
-        site, among, free_us = self.site, self.among(task), self.free_us() - self.site.now
-        starts, loads = self.earliest(task, free_us), np.zeros(len(among.place), np.int64)
-        needs = bool(site.needs[site.template[task]])
-        if needs:
-            loads[:] = [self._loads.missing_us(task, place, evicting=2) for place in among.place.tolist()]
-            starts = np.maximum(starts, among.latest(free_us) + loads)
-        in_time = site.now + starts <= among.latest_start(site)
-        end_us = np.where(in_time, starts + among.run_us, FOREVER)
-        best = int(end_us.argmin())
-        if end_us[best] == FOREVER:
-            return False
-        if needs:
-            self._load_us[task] = int(loads[best])
-        self.bind(task, int(among.place[best]))
-        if needs:
-            # Its turn may be now, though its inputs still travel.
-            site.touched[site.gpu[task]] = None
-        return True
-
-    def _loading_us(self, task: int) -> int:
-        """Return how long its loads should take, as they were seen when it was bound."""
-        return self._load_us.get(task, 0)
-
-    def go_on(self, task: int) -> None:
-        """Have what a run needs loaded, and start it when all is there."""
-        if self.site.models and self.site.stays:
-            self._loads.go_on(task)
-        else:
-            super().go_on(task)
-
-    def loaded(self, model: int, gpu: int) -> None:
-        """Go on with the run that waited for a model."""
-        self.go_on(self._loads.holder(gpu))
-
-    def finished(self, task: int, gpu: int) -> None:
-        """Have its GPUs go on."""
-        super().finished(task, gpu)
-        self._load_us.pop(task, None)
-
-
-class RltuneOnPlaces(InOrderOfBinding):
-    """While somebody who waits finds a place idle, the first of the queue goes to the cheaper of two places.
-
-    First is who has the least run time squared / (1 + wait / mean wait). Of the candidates of `rltune` two are left
-    where there are no models: the place of least wait, which is that of its last GPU, and the one whose GPUs have most
-    memory. Costs are those of `rltune` without loads.
-    """
-
-    name: ClassVar[str] = "rltune"
-
-    def __init__(self, options: RltuneOptions) -> None:
-        self._weights = options
-
-    def begin(self, site: Site) -> None:
-        """Begin with an empty queue."""
-        super().begin(site)
-        self._waiting: list[int] = []
-        self._memory = -np.array([gpu.memory_bytes for gpu in site.cluster.gpus], np.int64)
-
-    def act(self, gpus: Sequence[int]) -> None:
-        """Start who is due, then place the first of the queue, again and again, while a place is idle for somebody."""
-        super().act(gpus)
-        while any(self._finds_idle(task) for task in self._waiting):
-            # Where GPUs come and go somebody may have no place to be bound to.
-            task = min((task for task in self._waiting if self._in_time(task).any()), key=self._urgency())
-            self._waiting.remove(task)
-            self.bind(task, self._cheapest(task))
-
-    def seek(self, task: int) -> bool:
-        """Let a task wait."""
-        self._waiting.append(task)
-        return True
-
-    def _in_time(self, task: int) -> NDArray[np.bool_]:
-        """Say at which places a task would end before a GPU goes."""
-        among = self.among(task)
-        return np.asarray(among.latest(self.free_us()) <= among.latest_start(self.site), np.bool_)
-
-    def _finds_idle(self, task: int) -> bool:
-        idle = self.among(task).latest(self.free_us()) == self.site.now
-        return bool((idle & self._in_time(task)).any())
-
-    def _fastest_us(self, task: int) -> int:
-        return int(self.among(task).run_us.min())
-
-    def _urgency(self) -> Callable[[int], tuple[float, int]]:
-        """Return what orders the queue, the least first; equals by their numbers."""
-        waits = {task: self.site.now - self.site.jobs[self.site.job[task]].release_us for task in self._waiting}
-        mean_wait = sum(waits.values()) / len(waits)
-
-        def urgency(task: int) -> tuple[float, int]:
-            return self._fastest_us(task) ** 2 / (1 + (waits[task] / mean_wait if mean_wait else 0.0)), task
-
-        return urgency
-
-    def _cheapest(self, task: int) -> int:
-        """Return the cheaper candidate, of equal ones the place of least wait."""
-        among, weights, free = self.among(task), self._weights, self.free_us() - self.site.now
-        late = np.where(self._in_time(task), 0, FOREVER)
-        waits = self.earliest(task, free) + late
-        found = dict.fromkeys((int(waits.argmin()), int((among.latest(self._memory) + late).argmin())))
-        room_us = sum(map(self._fastest_us, self._waiting)) / max(1, len(self._waiting))
-
-        def cost(position: int) -> float:
-            after, end_us = free.copy(), int(waits[position] + among.run_us[position])
-            after[list(self.site.places[int(among.place[position])])] = end_us
-            stays = self._waiting and (self.among(self._waiting[0]).latest(after) == 0).any()
-            spread = weights.balance * int(after.max() - after.min())
-            return weights.finish * end_us + spread - (weights.room * room_us if stays else 0.0)
-
-        return int(among.place[min(found, key=cost)])
-
-
-class HadarOnPlaces(BoundToPlaces):
-    """A run that is ready books the place and start of least weight x finish + price, that of all GPUs of the place.
-
-    Prices are those of `hadar`, per GPU, from delay avoided per second of GPU-time; equal offers: the lowest place.
-    """
-
-    name: ClassVar[str] = "hadar"
-
-    def __init__(self, options: HadarOptions) -> None:
-        self._readings = options
-
-    def begin(self, site: Site) -> None:
-        """Open the books."""
-        super().begin(site)
-        windows, self._window_us = self._readings.windows, self._readings.window or fitting_window(site.catalogue)
-        self._near, self._prices = near_windows(windows), PriceRange(site.catalogue)
-        self._books = PlaceBookings(site.n_gpus, windows, self._window_us)
-        self._start_us: dict[int, int] = {}
-        self._late_us, self._looked = np.zeros(site.n_gpus, np.int64), -1
-
-    def ending(self, task: int, end_us: int) -> None:
-        """See anew, before the next run books, how late GPUs are."""
-        self._looked = -1
-
-    def turn(self, task: int) -> tuple[int, int]:
-        """Return its booked start."""
-        return (self._start_us[task], task) if self.site.started_us[task] < 0 else (-1, task)
-
-    def finished(self, task: int, gpu: int) -> None:
-        """Have its GPUs go on, and those seek who found no place: it may be late for what is booked there."""
-        self._look = True
-        super().finished(task, gpu)
-
-    def seek(self, task: int) -> bool:
-        """Book and bind a task."""
-        site, among = self.site, self.among(task)
-        weight = float(site.jobs[site.job[task]].weight)
-        self._books.advance(site.now)
-        self._see_lateness()
-        when = PlaceTimes(site.now + self.earliest(task, self._late_us), among.latest_start(site))
-        offer = self._books.cheapest(among.rows, when, weight / _US_PER_S, self._prices.range, self._near)
-        if offer is None:
-            return False
-        place, run_us = int(among.place[offer.position]), int(among.run_us[offer.position])
-        if offer.booked:
-            self._books.book(site.places[place], offer.start_us, run_us)
-        self._start_us[task] = offer.start_us
-        work_s = run_us / _US_PER_S * len(site.places[place])
-        self._prices.see(weight * (offer.avoided_us / _US_PER_S) / work_s)
-        self.bind(task, place)
-        return True
-
-    def _see_lateness(self) -> None:
-        """Once a window, add up what each GPU should have done by now and has not."""
-        site = self.site
-        if site.now // self._window_us == self._looked:
-            return
-        self._looked = site.now // self._window_us
-        self._late_us = np.maximum(np.array(site.run_end_us, np.int64) - site.now, 0)
-        for gpu, queue in enumerate(self.queue):
-            for task in queue:
-                if site.started_us[task] < 0 and self._start_us[task] < site.now:
-                    self._late_us[gpu] += site.run_time(task, site.gpu[task])
 
 
 class AheadOnPlaces(Conservative):
     """At every event all who wait reserve anew, shortest first, and who could begin now does.
 
-    So a run on many GPUs is not passed for ever, as in `sjf`: others start before it if they do not delay it.
+    So a run on many GPUs is not passed for ever, as in `sjf`: others start before it if they do not delay it. Who needs
+    models, or may take several numbers of GPUs, reserves as in `conservative`: where it ends first.
     """
 
     name: ClassVar[str] = "ahead"
-    supports: ClassVar[Features] = TOGETHER - NO_RULES
 
     def __init__(self, window: int) -> None:
         self._window = window
@@ -454,8 +43,10 @@ class AheadOnPlaces(Conservative):
         for task in sorted(self.waits, key=self._run_us)[: self._window * self.site.n_gpus]:
             if not self.room.any_free():
                 return  # of those behind none can start now, and all are listed anew at the next event
-            # As long as nobody before has to wait, whoever finds room starts.
-            place = NO_PLACE if waits else self.find(task, self.kinds(task))
+            kinds = self.kinds(task)
+            weighs = self.chooses(kinds) or bool(self.site.needs[self.site.template[task]])
+            # As long as nobody before has to wait, whoever finds room, and has nothing to weigh, starts.
+            place = NO_PLACE if waits or weighs else self.find(task, kinds)
             if place != NO_PLACE:
                 self.start(task, place)
                 continue
@@ -473,11 +64,15 @@ class DallyOnPlaces(InOrder):
 
     A place is of level 0 inside a server, 1 inside a group of servers, else 2. A task takes its lowest level at once, a
     higher one once it has waited for tau_l (tau_1 = tau / 2, tau_2 = tau); ``auto`` is twice the mean of the last waits
-    of tasks of as many GPUs that got their lowest level.
+    of tasks of as many GPUs that got their lowest level. Who may choose takes the most GPUs that it finds at a level.
+
+    Loads are declined as on single GPUs, as long as a place that the task takes has all of its models, or loads them:
+    those that fit until tau_1, those for which something leaves until tau_2. There ``auto`` is twice the mean of the
+    last waits of tasks of the same models for a place that had them, at first their load time, at most four. A place is
+    as good as the worse of its two levels, of equal ones the less spread one.
     """
 
     name: ClassVar[str] = "dally"
-    supports: ClassVar[Features] = TOGETHER
     knows: ClassVar[Knows] = Knows.NOTHING
 
     def __init__(self, tau_us: float) -> None:
@@ -493,6 +88,8 @@ class DallyOnPlaces(InOrder):
             self._level[kind] = len({gpu.server for gpu in ends}) + len({gpu.group for gpu in ends}) - 2
         self._levels: dict[int, tuple[int, ...]] = {}
         self._mean_wait_us: dict[int, float] = {}
+        self._mean_met_us: dict[tuple[int, ...], float] = {}
+        self._load_us: dict[int, int] = {}
         # Who may become less patient, and when the next do.
         self._patient: dict[int, None] = {}
         self._due: set[int] = set()
@@ -501,7 +98,8 @@ class DallyOnPlaces(InOrder):
         """Return the classes of places that a task takes by now, the least spread first."""
         template, waited_us = self.site.template[task], self.site.now - self.came_us(task)
         if template not in self._levels:
-            self._levels[template] = tuple(sorted(super().kinds(task), key=lambda kind: (self._level[kind], kind)))
+            order = sorted(super().kinds(task), key=lambda kind: (self._level[kind], -self.size_of[kind], kind))
+            self._levels[template] = tuple(order)
         able = self._levels[template]
         tau = self._tau(task)
         lowest = self._level[able[0]]
@@ -514,6 +112,58 @@ class DallyOnPlaces(InOrder):
             tau = 2 * self._mean_wait_us.get(self._size(task), 0.0) // 1
         return 0, tau if tau == inf else tau // 2, tau
 
+    def _load_tau(self, task: int) -> tuple[float, float, float]:
+        """Return the same for the levels of loads."""
+        needs, tau = self.site.needs[self.site.template[task]], self._tau_us
+        if not needs:
+            return 0, 0, 0
+        if tau == AUTO:
+            load_us = self._least_load_us(task)
+            tau = min(2 * self._mean_met_us.setdefault(needs, load_us), MOST_LOADS * load_us) // 1
+        return 0, tau if tau == inf else tau // 2, tau
+
+    def _least_load_us(self, task: int) -> int:
+        """Return how long the models of a task take to the place that loads them soonest."""
+        template = self.site.template[task]
+        if template not in self._load_us:
+            places = self.site.able_gpus(task)
+            self._load_us[template] = min(self.loads.longest_us(task, place) for place in places)
+        return self._load_us[template]
+
+    def _load_level(self, task: int, place: int) -> int:
+        """Return whether a task would find its models at a place that is free (0), load them, or have models leave."""
+        if not self.loads.missing_us(task, place):
+            return 0
+        return 2 if self.loads.leaving(task, place) else 1
+
+    def _free_places(self, task: int, choices: Sequence[tuple[int, ...]]) -> Iterable[int]:
+        """Return the free places that a task takes by now, the best first."""
+        if not self.site.needs[self.site.template[task]]:
+            return super()._free_places(task, choices)
+        first = [place for kinds in choices if (place := self.find(task, kinds)) != NO_PLACE]
+        rest = (place for kinds in choices for place in self._choice(kinds).place if self.room.is_free(place))
+        waited_us, tau = self.site.now - self.came_us(task), self._load_tau(task)
+        level = {place: self._load_level(task, place) for place in (*first, *rest)}
+        if any(waited_us < tau[load] for load in level.values()) and self._is_somewhere(task, choices):
+            level = {place: load for place, load in level.items() if waited_us >= tau[load]}
+
+        def by_levels(place: int) -> tuple[int, int, int]:
+            kind = self.site.place_class[place]
+            return max(level[place], self._level[kind]), self._level[kind], -self.size_of[kind]
+
+        return sorted(level, key=by_levels)
+
+    def _is_somewhere(self, task: int, choices: Sequence[tuple[int, ...]]) -> bool:
+        """Say whether a place of some classes has all models of a task, or loads them: it is worth waiting for."""
+        places = (place for kinds in choices for place in self._choice(kinds).place)
+        return any(self.loads.has_all(task, place) for place in places)
+
+    def _ask(self, task: int, kinds: tuple[int, ...]) -> Answer:
+        """Start a task if it takes a place; one that declines leaves it to others of its line."""
+        answer = super()._ask(task, kinds)
+        declines = answer is Answer.NO_PLACE and bool(self.site.needs[self.site.template[task]])
+        return Answer.WAITS if declines and self.room.find(kinds) != NO_PLACE else answer
+
     def _size(self, task: int) -> int:
         return len(self.site.places[self.site.able_gpus(task)[0]])
 
@@ -524,6 +174,10 @@ class DallyOnPlaces(InOrder):
             size, waited_us = self._size(task), self.site.now - self.came_us(task)
             mean_us = self._mean_wait_us.setdefault(size, float(waited_us))
             self._mean_wait_us[size] += RECENT * (waited_us - mean_us)
+        needs = self.site.needs[self.site.template[task]]
+        if needs in self._mean_met_us and not self.loads.missing_us(task, place):
+            waited_us = self.site.now - self.came_us(task)
+            self._mean_met_us[needs] += RECENT * (waited_us - self._mean_met_us[needs])
         super().start(task, place)
 
     def act(self, gpus: Sequence[int]) -> None:
@@ -534,19 +188,31 @@ class DallyOnPlaces(InOrder):
         super().act(gpus)
 
     def ready(self, task: int) -> None:
-        """Queue a task up; if it has places of several levels, what it takes is seen again."""
+        """Queue a task up; if it has places of several levels, or loads, what it takes is seen again."""
         super().ready(task)
-        if len({self._level[kind] for kind in self._levels[self.site.template[task]]}) > 1:
+        template = self.site.template[task]
+        if self.site.needs[template] or len({self._level[kind] for kind in self._levels[template]}) > 1:
             self._patient[task] = None
+
+    def loaded(self, model: int, gpu: int) -> None:
+        """Go on with a run; models may have left that others wait for."""
+        super().loaded(model, gpu)
+        self._freed = True
 
     def offer(self) -> None:
         """Start who fits by what it takes now, and have the others asked again when they take more."""
         self._patient = {task: None for task in self._patient if task in self.waits}
         for task in self._patient:
             self.enter(task)
-        super().offer()
+        count = 0
+        while count != len(self.waits):
+            count = len(self.waits)
+            super().offer()
+            if not self.site.models:
+                break
+            self._freed = True  # whoever started may have had models leave that others wait for
         for task in self._patient:
-            for due_us in (self.came_us(task) + tau for tau in self._tau(task)[1:]):
+            for due_us in (self.came_us(task) + tau for tau in (*self._tau(task)[1:], *self._load_tau(task)[1:])):
                 if self.site.now < due_us < inf and due_us not in self._due:
                     self._due.add(int(due_us))
                     self.site.wake(int(due_us))

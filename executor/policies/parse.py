@@ -15,9 +15,10 @@ from truenorth.executor.errors import IllegalActionError, PolicyError, PolicyFau
 from truenorth.executor.policies.ahead import Ahead
 from truenorth.executor.policies.baselines import Hash, Heft, Jit, Lru
 from truenorth.executor.policies.compass import Compass, ReleasedCompass
+from truenorth.executor.policies.conservative import Conservative
 from truenorth.executor.policies.dally import Dally
 from truenorth.executor.policies.due_queue import Clockwork, Deferred
-from truenorth.executor.policies.gangs import Conservative, Easy, Fifo, Qssf, Sjf
+from truenorth.executor.policies.gangs import Easy, Fifo, Qssf, Sjf
 from truenorth.executor.policies.gateways import (
     GatewayOptions,
     LeastDelay,

@@ -6,7 +6,7 @@ Whatever else is there leaves as far as its room is needed: nothing uses it, for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 from truenorth.executor.site import Site
 from truenorth.models.gpu_state import IDLE
@@ -42,29 +42,91 @@ class PlaceLoads:
         self._site, self._order = site, order or self._least_recent
         self._used_us: list[dict[int, int]] = [{} for _ in range(site.n_gpus)]
         self.waiting: dict[int, int] = {}
+        # What runs of each template would load at each place, as it was last seen.
+        self._missing_us: dict[tuple[int, int, int], int] = {}
+        self._seen_us = -1
 
     def holder(self, place: int) -> int:
         """Return the run that waits at a place, or holds it with other GPUs."""
         return self.waiting[self._site.places[place][0]]
 
-    def missing_us(self, task: int, place: int, evicting: int = 1) -> int:
+    def is_loading(self, task: int) -> bool:
+        """Say whether a run holds its place and has not started, for which models are loaded."""
+        site = self._site
+        return bool(site.needs[site.template[task]]) and self.waiting.get(site.places[site.gpu[task]][0]) == task
+
+    def missing_us(self, task: int, place: int, evicting: int = 1, coming: Container[tuple[int, int]] = ()) -> int:
         """Return how long a run would have to load at a place that nothing else uses, by what is there now.
 
         Parameters
         ----------
         evicting
             A load counts so many times where something has to leave for it.
+        coming
+            Models that will be there anyhow, each with where.
         """
+        site, template = self._site, self._site.template[task]
+        if coming or not site.needs[template]:
+            return self._sum_up(task, place, evicting, coming)
+        if site.now != self._seen_us:
+            self._missing_us.clear()
+            self._seen_us = site.now
+        key = template, place, evicting
+        if key not in self._missing_us:
+            self._missing_us[key] = self._sum_up(task, place, evicting, coming)
+        return self._missing_us[key]
+
+    def _sum_up(self, task: int, place: int, evicting: int, coming: Container[tuple[int, int]]) -> int:
         site, total = self._site, dict[int, int]()
         lacking = site.lacks(task, place) if site.needs[site.template[task]] else ()
         for model, where in lacking:
-            total[where] = total.get(where, 0) + site.load_time(model, where)
+            if (model, where) not in coming:
+                total[where] = total.get(where, 0) + site.load_time(model, where)
         if evicting > 1:
             for where in total:
                 parts = sum(site.part_bytes(model, at) for model, at in lacking if at == where)
                 if any(site.memory[gpu].free_bytes < parts for gpu in site.places[where]):
                     total[where] *= evicting
         return max(total.values(), default=0)
+
+    def longest_us(self, task: int, place: int) -> int:
+        """Return how long a run would have to load at a place where it finds nothing."""
+        site = self._site
+        needs = site.needs[site.template[task]]
+        return max(sum(site.load_time(model, where) for model in needs) for where in site.model_places(task, place))
+
+    def has_all(self, task: int, place: int) -> bool:
+        """Say whether a place has all models that a run needs there, or loads them."""
+        site = self._site
+        needs, where = site.needs[site.template[task]], site.model_places(task, place)
+        return all(
+            model in site.memory[site.places[each][0]].residents
+            and site.stay_place(site.places[each][0], model) == each
+            for model in needs
+            for each in where
+        )
+
+    def leaving(self, task: int, place: int) -> list[tuple[int, int]]:
+        """Return what would leave for a run at a place that nothing else uses, each model with where it is now."""
+        site, gone = self._site, dict[tuple[int, int], None]()
+        lacking = site.lacks(task, place)
+        wanted = dict.fromkeys(site.places[place], site.task_bytes[site.template[task]])
+        for model, where in lacking:
+            for gpu in site.places[where]:
+                wanted[gpu] += site.part_bytes(model, where)
+                if model in site.memory[gpu].residents:  # in another form
+                    gone[model, site.stay_place(gpu, model)] = None
+        for gpu, wanted_bytes in wanted.items():
+            memory = site.memory[gpu]
+            stays = {model: (model, site.stay_place(gpu, model)) for model in memory.residents}
+            free_bytes = memory.free_bytes + sum(memory.held_bytes(each) for each in stays if stays[each] in gone)
+            own = set(site.needs[site.template[task]])
+            for model in self._order(gpu, [each for each in stays if each not in own and stays[each] not in gone]):
+                if free_bytes >= wanted_bytes:
+                    break
+                gone[stays[model]] = None
+                free_bytes += memory.held_bytes(model)
+        return list(gone)
 
     def go_on(self, task: int) -> None:
         """Load what a run lacks at its place, all of which is its own, one model at a time; start it if it has all.
@@ -73,6 +135,7 @@ class PlaceLoads:
         """
         site = self._site
         place = site.gpu[task]
+        self._missing_us.clear()
         self.waiting.update(dict.fromkeys(site.places[place], task))
         lacking = site.lacks(task, place)
         for model, where in lacking:

@@ -44,16 +44,21 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Loads:
-    """The uses of a formulation, and by pairs of them whether the second follows the first in one residency."""
+    """The uses of a formulation, and by pairs of them whether the second follows the first in one residency.
+
+    `last` says of each use whether nothing follows it, where models are never swapped.
+    """
 
     uses: Sequence[Use]
     follows: dict[tuple[int, int], cp_model.IntVar]
+    last: Sequence[cp_model.IntVar]
 
 
 class _Pieces:
-    """Intervals by GPU, and by GPU and model: what loads, and what holds memory, each with its bytes."""
+    """Intervals by GPU, by GPU and model, and by model: what loads, and what holds memory, each with its bytes."""
 
     def __init__(self) -> None:
+        self.replicas: dict[int, list[cp_model.IntervalVar]] = {}
         self.loads: dict[int, list[cp_model.IntervalVar]] = {}
         self.held: dict[int, list[tuple[cp_model.IntervalVar, int]]] = {}
         self.of_model: dict[tuple[int, int], list[cp_model.IntervalVar]] = {}
@@ -79,10 +84,12 @@ def add_loads(
     Invariant: every plan, without the residencies that serve nothing, is a solution, and every solution a plan.
     Because: uses at one place are one after the other, since runs there are; so a residency is a chain of them, whose
         pieces join without a gap, and memory, copy engines and R4 need nothing but intervals on every GPU of a place.
+        Limits on replicas count each chain once; where nothing is swapped its last piece goes on to the horizon.
     If wrong: unsound.
     """
     uses = [*_uses(model, instance, ways, horizon_us)]
     pieces, follows = _Pieces(), _follow(model, uses, end)
+    last: list[cp_model.IntVar] = []
     for number, use in enumerate(uses):
         incoming = [hit for (_, after), hit in follows.items() if after == number]
         outgoing = [hit for (before, _), hit in follows.items() if before == number]
@@ -90,6 +97,10 @@ def add_loads(
         model.add(sum(incoming + opening) == use.present).with_name(f"served[{number}]")
         model.add(sum(outgoing) <= use.present).with_name(f"one_follower[{number}]")
         _hold(model, instance, use, number, start[use.task], end[use.task], horizon_us, pieces)
+        if instance.restrictions.no_swaps:
+            last.append(model.new_bool_var(f"last[{number}]"))
+            model.add(sum(outgoing) + last[number] == use.present).with_name(f"last[{number}]")
+            _stay(model, instance, use, number, end[use.task], last[number], horizon_us, pieces)
     _work(model, instance, start, ways, pieces)
     for gpu, loads in pieces.loads.items():
         model.add_no_overlap(loads).with_name(f"copy_engine[{gpu}]")
@@ -99,10 +110,14 @@ def add_loads(
         capacity = instance.cluster.gpus[gpu].memory_bytes
         intervals, demands = [piece for piece, _ in here], [size for _, size in here]
         model.add_cumulative(intervals, demands, capacity).with_name(f"memory[{gpu}]")
+    for wanted, held_by in pieces.replicas.items():
+        most = instance.restrictions.max_replicas.get(instance.models[wanted].name)
+        if most is not None:
+            model.add_cumulative(held_by, [1] * len(held_by), most).with_name(f"replicas[{wanted}]")
     for first in {(use.model, use.place) for use in uses if use.initial is not None}:
         opened = [use.initial for use in uses if (use.model, use.place) == first and use.initial is not None]
         model.add_at_most_one(opened).with_name(f"initial_once[{first}]")
-    return Loads(uses, follows)
+    return Loads(uses, follows, last)
 
 
 def pairs_of(instance: Instance) -> int:
@@ -175,6 +190,28 @@ def _hold(
     load = model.new_optional_fixed_size_interval_var(use.hold, load_us, use.load, f"loads[{number}]")
     for gpu in instance.places.gpus[use.place]:
         pieces.loads.setdefault(gpu, []).append(load)
+    _take(instance, use, piece, pieces)
+
+
+def _stay(
+    model: cp_model.CpModel,
+    instance: Instance,
+    use: Use,
+    number: int,
+    end: cp_model.IntVar,
+    last: cp_model.IntVar,
+    horizon_us: int,
+    pieces: _Pieces,
+) -> None:
+    """Have a model stay for ever behind its last use."""
+    stay = model.new_optional_interval_var(end, horizon_us - end, horizon_us, last, f"stays[{number}]")
+    _take(instance, use, stay, pieces)
+
+
+def _take(instance: Instance, use: Use, piece: cp_model.IntervalVar, pieces: _Pieces) -> None:
+    """Have a piece of a residency hold its memory, as the one residency of its model on each GPU of its place."""
+    pieces.replicas.setdefault(use.model, []).append(piece)
+    for gpu in instance.places.gpus[use.place]:
         pieces.held.setdefault(gpu, []).append((piece, instance.held_bytes(use.model, use.place)))
         pieces.of_model.setdefault((use.model, gpu), []).append(piece)
 
@@ -213,6 +250,10 @@ def add_load_hints(model: cp_model.CpModel, loads: Loads, instance: Instance, kn
     opened = {by_key[key] for key in served} - {after for _, after in hits}
     for pair, hit in loads.follows.items():
         model.add_hint(hit, int(pair in hits))
+    followed = {before for before, _ in hits}
+    for number, var in enumerate(loads.last):
+        use = loads.uses[number]
+        model.add_hint(var, int((use.task, use.model, use.place) in served and number not in followed))
     since = {after: int(known.end_us[loads.uses[one].task]) for one, after in hits}
     for number, use in enumerate(loads.uses):
         stay = served.get((use.task, use.model, use.place))

@@ -15,7 +15,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from truenorth.models.cluster import ALWAYS, Availability, Interval
-from truenorth.models.features import LOADED, require
+from truenorth.models.features import LOADED, Feature, require
 from truenorth.models.formulations.allowance import UNLIMITED, Allowance
 from truenorth.models.formulations.gang_loads import Loads, add_load_hints, add_loads, read_loads
 from truenorth.models.formulations.scale import ScaledObjective
@@ -24,7 +24,7 @@ from truenorth.models.instance import Instance, Ints
 from truenorth.models.objective import Term, charges
 from truenorth.models.timeline import Placement, Timeline
 
-SUPPORTS = LOADED
+SUPPORTS = LOADED | {Feature.REPLICAS, Feature.NO_SWAPS}
 _TERM_BYTES, _TERM_S = 200, 2e-6
 """What a way between two places takes in memory and time, to build and to hand over."""
 

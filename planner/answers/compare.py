@@ -401,7 +401,7 @@ def _default_policies(scenario: Scenario, noise: str | None) -> tuple[str, ...]:
     if scenario.instance.gangs:
         slower = _slower(scenario.instance) if _lists_are_short(scenario) else ()
         able = (*_able(scenario.instance, GANG_POLICIES), *slower)
-        return able if noise is None or any(scenario.instance.needs) else (OFFLINE_POLICIES[0], *able)
+        return able if noise is None else (OFFLINE_POLICIES[0], *able)
     told_wrongly = () if noise is None else OFFLINE_POLICIES
     batching = BATCHING_POLICIES if scenario.instance.batches else ()
     quick = (policy for policy in DEFAULT_POLICIES if policy != AHEAD or _lists_are_short(scenario))

@@ -50,8 +50,8 @@ def improve(search: Search, seed: int, workers: int, iterations: int | None = No
 def _prepare(search: Search) -> Orders[LoadTables, LoadPlan] | None:
     """Return the orders of a window; None, with the reason noted, where they are not searched."""
     instance = search.instance
-    if missing(instance, SUPPORTS):
-        search.left_out[METHOD] = "it knows no such windows"
+    if lacking := missing(instance, SUPPORTS):
+        search.left_out[METHOD] = f"it has no support for {', '.join(lacking)}"
         return None
     looks = sum(
         len(instance.places.gpus[place]) for task in range(instance.n_tasks) for place in instance.eligible_places(task)

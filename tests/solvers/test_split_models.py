@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from tests.night import by_day
-from tests.split_models import draw, job, optimum, window
-from truenorth.executor import parse_policy, simulate
+from tests.split_models import NO_PLAN, draw, job, limited, optimum, window
+from truenorth.executor import parse_policy, replay, simulate
 from truenorth.models import Instance, Objective, check, timeline_value
 from truenorth.models.features import LOADED, Feature, features_of, missing
 from truenorth.models.formulations.gang_loads import pairs_of
 from truenorth.models.formulations.windows import horizon_us
 from truenorth.models.instance import UnsupportedInstanceError
+from truenorth.models.restrictions import Restrictions
 from truenorth.models.torn import torn
 from truenorth.solvers import portfolio
 from truenorth.solvers.bounds import closed_form
@@ -50,6 +52,45 @@ def test_cp_sat_proves_what_the_oracle_finds(seed: int) -> None:
         assert best * (1 - 1e-6) <= found.lower_bound <= best
         assert found.timeline is not None
         assert check(made, found.timeline) == []
+
+
+@pytest.mark.parametrize("seed", by_day(range(2_000, 2_400), 8))
+def test_limits_of_an_operator_hold_and_cost_what_the_oracle_finds(seed: int) -> None:
+    made, objective = _draw(seed)
+    made = limited(random.Random(seed), made)
+    best = optimum(made, objective)
+    found = portfolio.solve(made, objective, _budget())
+    if best > NO_PLAN:
+        assert found.status == "INFEASIBLE"
+        return
+    assert (found.status, found.value) == ("OPTIMAL", best)
+    assert found.timeline is not None
+    assert check(made, found.timeline) == []
+    again = simulate(made, replay(made, found.timeline))
+    assert (again.end_us <= found.timeline.end_us).all()
+    assert portfolio.solve(made, objective, _budget(), hint=again).value == best
+    value, method = closed_form.best(torn(made), objective)
+    assert value <= best
+    assert verify(made, closed_form_document(made, objective, method, value)).valid
+
+
+def test_a_limit_on_replicas_counts_what_is_split_once() -> None:
+    # Each pair of GPUs loads 6 bytes of m and runs for 5; where one residency is allowed the second run waits for it.
+    made = window(job(2, 5, "m"), job(2, 5, "m"), models={"m": 12}, held=4)
+    for most, makespan in ((2, 11), (1, 16)):
+        limits = replace(made, restrictions=Restrictions(max_replicas={"m": most}))
+        assert portfolio.solve(limits, Objective.MAKESPAN, _budget()).value == makespan
+
+
+def test_without_swaps_a_pair_of_gpus_serves_one_of_two_models() -> None:
+    # Two pairs have a model each; one pair has no room for both.
+    runs = job(2, 5, "m"), job(2, 5, "n"), job(2, 5, "m")
+    for held, status in ((4, "OPTIMAL"), (2, "INFEASIBLE")):
+        made = window(*runs, models={"m": 12, "n": 12}, held=held)
+        stays = replace(made, restrictions=Restrictions(no_swaps=True))
+        found = portfolio.solve(stays, Objective.MAKESPAN, _budget())
+        assert (found.status, found.value) == (status, 16 if held == 4 else None)
+        assert portfolio.solve(made, Objective.MAKESPAN, _budget()).status == "OPTIMAL"
 
 
 @pytest.mark.parametrize("seed", by_day(range(1_000, 1_400), 8))

@@ -16,7 +16,7 @@ from typing import ClassVar
 from truenorth.executor import Policy, PolicyError, Site, replay
 from truenorth.executor.policies.carrying_out import lanes, leave_out_unused
 from truenorth.executor.policies.options import count, count_from_1, one_of, option, switch
-from truenorth.models.features import NO_RULES, Feature, Features, missing
+from truenorth.models.features import NO_RULES, Feature, Features, missing, require
 from truenorth.models.gpu_state import Run
 from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective
@@ -28,7 +28,7 @@ from truenorth.planner.answers.uncertain.planning import SAMPLES, candidates
 from truenorth.planner.inputs.told import Told, retime
 from truenorth.planner.questions.options import PlanFor
 from truenorth.solvers.result import Search
-from truenorth.solvers.search import annealing, gangs
+from truenorth.solvers.search import annealing, gang_loads, gangs
 
 _ENDLESS_S = 1e9
 """The search counts moves, not seconds, so that equal seeds give equal plans."""
@@ -79,7 +79,12 @@ class Offline(Policy):
     """
 
     Options: ClassVar[type[object]] = OfflineOptions
-    supports: ClassVar[Features] = Policy.supports | {Feature.GANGS, Feature.MODES, Feature.DELAYS}
+    supports: ClassVar[Features] = Policy.supports | {
+        Feature.GANGS,
+        Feature.MODES,
+        Feature.SPLITS,
+        Feature.DELAYS,
+    }
     knows_paths: ClassVar[bool] = True
     foresees: ClassVar[bool] = True
 
@@ -162,8 +167,10 @@ def anneal(instance: Instance, objective: Objective, moves: int, seed: int) -> T
     """Return the plan that a number of moves of local search leads to; None if there is none."""
     search = Search(instance, objective, _ENDLESS_S)
     if instance.gangs:
-        gangs.begin(search)
-        gangs.improve(search, seed, 1, moves)
+        orders = gang_loads if any(instance.needs) else gangs
+        require(instance, "policy offline, for runs on several GPUs,", orders.SUPPORTS)
+        orders.begin(search)
+        orders.improve(search, seed, 1, moves)
         return search.timeline
     annealing.improve(search.on_twin(), seed, moves)
     return search.timeline

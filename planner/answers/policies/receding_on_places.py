@@ -43,7 +43,13 @@ class RecedingOnPlaces(GangQueue):
     """
 
     name: ClassVar[str] = "receding"
-    supports: ClassVar[Features] = GangQueue.supports - {Feature.WORKFLOWS, Feature.DELAYS, Feature.ABSENCES}
+    supports: ClassVar[Features] = GangQueue.supports - {
+        Feature.WORKFLOWS,
+        Feature.DELAYS,
+        Feature.ABSENCES,
+        Feature.MODELS,
+        Feature.SPLITS,
+    }
 
     def __init__(self, options: RecedingOptions, oracle: Oracle | None) -> None:
         self._options, self._oracle = options, oracle

@@ -11,7 +11,7 @@ import pytest
 from tests.gangs import job, servers, window
 from tests.instances import instance
 from truenorth.executor import parse_policy, simulate
-from truenorth.executor.policies.gangs import Easy, InOrder, InOrderOptions, Sjf, _Answer
+from truenorth.executor.policies.gangs import Answer, Easy, InOrder, InOrderOptions, Sjf
 from truenorth.executor.policies.line import Line, Waiting
 from truenorth.models import Instance, Job
 
@@ -31,7 +31,7 @@ class _OneByOne(InOrder):
             # Where nothing was freed, who was asked before is not asked again.
             asked = self._freed or task in self._new
             answer = self._ask(task, self.kinds(task)) if asked else self._refuse(task)
-            if answer is not _Answer.STARTS and self._blocking:
+            if answer is not Answer.STARTS and self._blocking:
                 return
 
 
