@@ -465,7 +465,8 @@ class WorkflowSection(Section):
         default=None, description="What slowdowns of its jobs divide by, the critical path if left out."
     )
     priority: Priority = Field(
-        default=0, description="Of its jobs, unless a job says otherwise: a higher one goes first in policies' queues."
+        default=0,
+        description="Of its jobs, unless a job says otherwise, 0 to 1000: a higher one goes first in policies' queues.",
     )
 
 
