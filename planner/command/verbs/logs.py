@@ -120,7 +120,7 @@ def import_(
             window=window,
             rate_factor=_number(rate_factor),
             runtime_classes=runtime_classes,
-            override=override.apply,
+            override=override.apply if overrides else None,
             driven=None if workflows is None else Driven.load(workflows),
             catalogue=None if catalogue is None else Catalogued.load(catalogue),
             cache=cast("Cache", cache),
