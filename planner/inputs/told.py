@@ -261,7 +261,7 @@ def _request_column(path: Path) -> str | None:
     """Return the column that tells requests apart; None where workflow and task do, or nothing does."""
     from truenorth.planner.inputs.importers.csv_files import header_of
 
-    header = header_of(path)
+    header = header_of(path, QUANTILES)
     if not {"workflow", *_REQUESTS} & set(header):
         problem = "does not say whose run times it has; write columns workflow and task, or line, or job"
         raise InputError(str(path), 1, "header", problem)

@@ -49,6 +49,8 @@ def summary_rows(imported: Imported) -> dict[str, str]:
     summary, tally = imported.summary, imported.tally
     jobs = len(imported.workload.release_us)
     workflows = "1 workflow" if summary.workflows == 1 else f"{summary.workflows:,} different workflows"
+    alone = "alone in s" if summary.tokens else "run time in s"
+    work = f"{_LEAST if summary.tokens else _RUN_TIMES}{_nothing_cached(summary)}"
     length = f"in {summary.length_us / 1e6:,.6g} s" if summary.length_us else "all at once"
     return {
         "format": f"{imported.format.name}: {imported.format.title}",
@@ -57,9 +59,9 @@ def summary_rows(imported: Imported) -> dict[str, str]:
         "arrivals": _arrivals(summary),
         "models": f"{len(summary.model_requests)}: {_shares(summary)}" if summary.model_requests else "none",
         **_tokens(summary),
-        "alone in s" if summary.tokens else "run time in s": _runtimes(summary),
+        alone: f"{_runtimes(summary)}{_nothing_cached(summary)}",
         **_rounding(imported.workload.rounding),
-        "work": f"{summary.job_work_us.sum() / 1e6:,.6g} GPU-seconds: {_LEAST if summary.tokens else _RUN_TIMES}",
+        "work": f"{summary.job_work_us.sum() / 1e6:,.6g} GPU-seconds: {work}",
         "cluster": imported.target.words,
         "fluid load": _load(summary),
     }
@@ -103,9 +105,15 @@ def _arrivals(summary: Summary) -> str:
 def _load(summary: Summary) -> str:
     load, loads = summary.fluid_load, summary.load_of_loads
     if load is None or loads is None:
-        return f"{summary.job_work_us.sum() / 1e6:,.6g} s of work at once"
-    grows = ", so the queue grows" if load > 1 else ""
-    return f"{load:.0%} of the GPUs' time{grows}; loads, if every task needed one: {loads:.0%}"
+        return f"{summary.job_work_us.sum() / 1e6:,.6g} s of work at once{_nothing_cached(summary)}"
+    grows = ", so the queue grows" if load > 1 and not summary.cached_by_nodes else ""
+    return (
+        f"{load:.0%} of the GPUs' time{_nothing_cached(summary)}{grows}; loads, if every task needed one: {loads:.0%}"
+    )
+
+
+def _nothing_cached(summary: Summary) -> str:
+    return ", if nothing were cached" if summary.cached_by_nodes else ""
 
 
 def _shares(summary: Summary) -> str:
@@ -170,7 +178,8 @@ def _draw_load(axes: Axes, summary: Summary, length_s: float, width_s: float) ->
     axes.set_ylim(0, max(1.15, axes.get_ylim()[1]))
     load = summary.fluid_load
     mean = "" if load is None else f" (mean {load:.2f})"
-    axes.set_title(f"fluid load: work arriving per second / {summary.gpus} GPUs{mean}", loc="left", fontsize=11)
+    said = f"fluid load: work arriving per second / {summary.gpus} GPUs{mean}{_nothing_cached(summary)}"
+    axes.set_title(said, loc="left", fontsize=11)
     _name_below(axes)
 
 

@@ -120,7 +120,7 @@ def import_(
             window=window,
             rate_factor=_number(rate_factor),
             runtime_classes=runtime_classes,
-            override=override.apply,
+            override=override.apply if overrides else None,
             driven=None if workflows is None else Driven.load(workflows),
             catalogue=None if catalogue is None else Catalogued.load(catalogue),
             cache=cast("Cache", cache),
@@ -176,6 +176,12 @@ def estimate(
     time: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="When each was submitted (default: rows stand oldest first).")
     ] = None,
+    starts: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="When REQUESTS begin on the clock of an imported HISTORY (default: its last release)."
+        ),
+    ] = None,
     key: Annotated[
         str, typer.Option(metavar="A,B,...", help="What makes tasks the same, the most telling first: the model.")
     ] = "",
@@ -213,12 +219,23 @@ def estimate(
     if output is not None:
         promise(output)
     naming = Naming(runtime, time, _names(key), _names(text), source_column, _only(only or []))
-    options = run.EstimateOptions(profile, _own("encoder", encoder), _own("ask", ask), cache, skip_malformed, seed)
+    starts_us = None if starts is None else _time("--starts", starts)
+    asked = _own("encoder", encoder), _own("ask", ask)
+    options = run.EstimateOptions(profile, *asked, cache, skip_malformed, seed, starts_us)
     made = run.estimate(history, requests, naming, options)
     if output is not None:
         run.save(made, output)
     manners.show(run.as_dict(made, output), manners.lazily("inputs.estimates_view", made), as_json, [output])
     return manners.DONE
+
+
+def _time(option: str, text: str) -> int:
+    from truenorth.models.units import QuantityError, parse_time
+
+    try:
+        return parse_time(text)
+    except QuantityError as error:
+        raise manners.UsageError(f"{option}: {error}") from None
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -26,6 +26,8 @@ from truenorth.planner.inputs.estimate.tasks import Features, Floats, History, T
 
 _LEAST_COMMON = 30
 """Fewest tasks that two rungs must both have answered before their errors on them say which comes first."""
+FEWEST_JUDGED = 10
+"""Fewest tasks that a rung's confidence rests on: a share of fewer may lie by chance anywhere."""
 NOMINAL = 1 - 2 * TAIL
 """Share that is to lie between them."""
 LEAST_CASES = 100
@@ -279,9 +281,9 @@ class Ladder:
             )
         ]
 
-    def _confidence(self, name: str, new: Novelty) -> float:
+    def _confidence(self, name: str, new: Novelty) -> float | None:
         found = self.calibrations.get((name, new))
-        return 0.0 if found is None or found.cases == 0 else round(found.within_factor_two, 3)
+        return None if found is None or found.cases < FEWEST_JUDGED else round(found.within_factor_two, 3)
 
 
 @dataclass(frozen=True, slots=True)

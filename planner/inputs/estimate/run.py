@@ -21,6 +21,7 @@ from truenorth.models.errors import QuestionError
 from truenorth.models.record import guard
 from truenorth.models.scenario import InputError, Scenario, load_scenario, write_atomically
 from truenorth.models.scenario.work import build_workflows
+from truenorth.models.units import seconds
 from truenorth.planner.inputs.estimate.ladder import NOMINAL, Ladder, Recipe, RungCalibration, fit_ladder
 from truenorth.planner.inputs.estimate.learned import SentenceEncoder
 from truenorth.planner.inputs.estimate.rungs import TASK, WORKFLOW, Answerer, Asked, Estimate, read_profile
@@ -49,6 +50,7 @@ from truenorth.planner.inputs.importers.rows import Tally
 
 _SCENARIO_FILES = (".yaml", ".yml", ".json")
 _BETWEEN = "; "
+_LAST_RELEASE = ", its last release (--starts says when the requests begin on its clock)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,9 @@ class EstimateOptions:
         Whether malformed rows of the history are counted and left out.
     seed
         Equal seeds give equal estimates.
+    starts_us
+        When the requests begin, on the clock of a history that is an import; of it counts what was over by then. None:
+        with its last release, before which a later window cannot begin.
     """
 
     profile: Path | None = None
@@ -77,6 +82,7 @@ class EstimateOptions:
     cache: Path | None = None
     skip_malformed: bool = False
     seed: int = 0
+    starts_us: int | None = None
 
 
 DEFAULTS = EstimateOptions()
@@ -143,7 +149,12 @@ def estimate(history: Path, requests: Path, naming: Naming, options: EstimateOpt
         If the answerer gives no quantiles.
     """
     scenario, ran = _loaded(requests), _loaded(history)
+    if ran is None and options.starts_us is not None:
+        raise QuestionError("is about a history that is an import; allowed is time for a table's submissions", "starts")
     jobs = None if scenario is None else _jobs_of(scenario)
+    if scenario is not None and jobs is None and any(job.label is not None for job in scenario.instance.jobs):
+        problem = "has jobs of several tasks (retries=, gpus=split), which no file of estimates can tell apart"
+        raise InputError(str(requests), None, "workload", f"{problem}; allowed is the log imported without")
     of_scenario = list(SCENARIO_COLUMNS) if jobs is None else [*JOB_COLUMNS, RUNTIMES[0]]
     asked_columns = columns_of(requests) if scenario is None else of_scenario
     header = columns_of(history) if ran is None else [*JOB_COLUMNS, RUNTIMES[0]]
@@ -153,13 +164,14 @@ def estimate(history: Path, requests: Path, naming: Naming, options: EstimateOpt
     if ran is None:
         past = _read(history, of_past, naming.source, cache, options.skip_malformed)
     else:
-        past = _past_of(history, ran, naming)
+        past = _past_of(history, ran, naming, options.starts_us)
     first = () if options.profile is None else (read_profile(options.profile),)
     asked = () if options.answerer is None else (Asked(options.answerer),)
     recipe = Recipe(meaning.columns, first, asked, options.encoder, seed=options.seed)
     if past.runtime_us is None:
         raise ValueError("a history has run times")
-    ladder = fit_ladder(History.of(past.tasks, past.runtime_us, timed=naming.time is not None), recipe)
+    timed = ran is not None or naming.time is not None
+    ladder = fit_ladder(History.of(past.tasks, past.runtime_us, timed=timed), recipe)
     truth_us = None
     if scenario is None:
         compared = (meaning.runtime,) if meaning.compared else ()
@@ -200,25 +212,36 @@ def _jobs_of(scenario: Scenario) -> HistoryTable | None:
     return HistoryTable(Tasks.of(known, JOB_COLUMNS), np.arange(len(jobs)), runtime_us, Tally())
 
 
-def _past_of(history: Path, ran: Scenario, naming: Naming) -> HistoryTable:
-    """Return the jobs of a scenario as a history.
+def _past_of(history: Path, ran: Scenario, naming: Naming, starts_us: int | None) -> HistoryTable:
+    """Return the jobs of a scenario that were over at a time as a history, each known once it has run.
 
     Raises
     ------
     InputError
-        If they are of no imported log.
+        If they are of no imported log, or none was over.
     QuestionError
         If the options are about a table.
     """
     found = _jobs_of(ran)
-    if found is None:
+    if found is None or found.runtime_us is None:
         problem = "is no import of a log with jobs of one task each; write a table of past tasks, or such a scenario"
         raise InputError(str(history), None, "workload", problem)
     if naming.time or naming.source or naming.only:
         raise QuestionError(
             "the history is a scenario, whose jobs stand by release; allowed is without time, only and source columns"
         )
-    return found
+    release_us = np.array([job.release_us for job in ran.instance.jobs], np.int64)
+    end_us = release_us + found.runtime_us
+    starts = int(release_us.max()) if starts_us is None else starts_us
+    at = f"{seconds(starts)}{_LAST_RELEASE if starts_us is None else ''}"
+    over, tally = end_us <= starts, Tally()
+    if not over.any():
+        problem = f"no job was over at {at}; the first ends at {seconds(int(end_us.min()))}"
+        raise InputError(str(history), None, "workload", f"{problem}; allowed is a history that has ended")
+    if not over.all():
+        tally.left_out[f"not over at {at}"] = int((~over).sum())
+    tasks = Tasks(found.tasks.columns, release_us)
+    return HistoryTable(tasks.take(over), found.line[over], found.runtime_us[over], tally)
 
 
 def scenario_tasks(scenario: Scenario) -> Tasks:
@@ -295,8 +318,8 @@ def _rows(made: Estimates) -> Iterator[dict[str, Any]]:
     for row, estimate in enumerate(made.found):
         told = {name: int(made.names[name][row]) if name in (LINE, JOB) else made.names[name][row] for name in names}
         unmeasured = first[row] in profile and estimate.source != "profile"
-        seconds = [time_us / 1e6 for time_us in (estimate.p10_us, estimate.p50_us, estimate.p90_us)]
-        values = (*seconds, estimate.source, estimate.confidence, list(estimate.neighbours), unmeasured)
+        quantiles = [time_us / 1e6 for time_us in (estimate.p10_us, estimate.p50_us, estimate.p90_us)]
+        values = (*quantiles, estimate.source, estimate.confidence, list(estimate.neighbours), unmeasured)
         yield told | dict(zip(ESTIMATE_COLUMNS, values, strict=True))
 
 

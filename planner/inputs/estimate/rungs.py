@@ -34,8 +34,8 @@ class Estimate:
     source
         Name of the rung of the ladder that answered.
     confidence
-        Share, 0 to 1, of past tasks answered from this source whose run time lay within a factor of two of p50;
-        1 for a measured profile, 0 where nothing is known.
+        Share, 0 to 1, of the latest past tasks answered from this source whose run time lay within a factor of two of
+        p50; None where too few were to say.
     neighbours
         Keys of the past tasks that the estimate rests on, nearest first; empty where it rests on a fit.
 
@@ -49,7 +49,7 @@ class Estimate:
     p50_us: int
     p90_us: int
     source: str
-    confidence: float = 0.0
+    confidence: float | None = None
     neighbours: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -57,7 +57,7 @@ class Estimate:
             raise ValueError(
                 f"quantiles {self.p10_us}, {self.p50_us}, {self.p90_us} us must be at least 1 and in ascending order"
             )
-        if not 0 <= self.confidence <= 1:
+        if self.confidence is not None and not 0 <= self.confidence <= 1:
             raise ValueError(f"confidence {self.confidence} must lie between 0 and 1")
 
 

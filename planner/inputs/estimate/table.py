@@ -109,7 +109,9 @@ def columns_of(path: Path) -> list[str]:
     InputError
         If it cannot be read.
     """
-    return [str(name) for name in _parquet(path).column_names] if _is_parquet(path) else header_of(path)
+    if _is_parquet(path):
+        return [str(name) for name in _parquet(path).column_names]
+    return header_of(path, (MODEL, *RUNTIMES))
 
 
 def read_table(path: Path, wanted: Wanted, *, skip_malformed: bool = False) -> HistoryTable:

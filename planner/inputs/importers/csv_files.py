@@ -12,6 +12,7 @@ import csv
 import gzip
 import io
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -95,6 +96,7 @@ _CONVERTED = utf_8_from("LATIN1")
 LONGEST_ROW = 1 << 20
 """Most characters of a row: a prompt of 100,000 tokens is half of it."""
 csv.field_size_limit(LONGEST_ROW)
+_QUOTED = re.compile('"[^"]*"')
 _OPEN = "unexpected end of data"
 """What Python's reader says where a quote is not closed."""
 
@@ -104,7 +106,6 @@ def csv_rows(
     required: Sequence[str],
     tally: Tally,
     header: Sequence[str] | None = None,
-    separator: str = ",",
     as_csv: Callable[[str], str] | None = None,
 ) -> Iterator[Rows]:
     """Yield the rows of a CSV file in chunks, and settle each chunk with the tally afterwards.
@@ -114,9 +115,7 @@ def csv_rows(
     required
         Columns that the header must have; any other is ignored.
     header
-        Names of the columns of a file that has no header.
-    separator
-        What stands between two fields.
+        Names of the columns of a file that has no header, whose fields commas separate; else the header says what does.
     as_csv
         What makes a line of CSV of each line of another sort; blank ones are no rows.
 
@@ -128,8 +127,10 @@ def csv_rows(
     """
     before = tally.read
     with open_text(path) as file:
-        line, separator = (1, ",") if header else (2, separator)
-        header = header or _header(file, path, separator)
+        line, separator = (1, ",") if header else (2, "")
+        if not header:
+            header, separator = _header(file, path, required)
+            tally.notes += _say_separator(path, separator)
         positions = _positions(header, required, str(path))
         read = read_bounded_lines(file, str(path), LONGEST_ROW, line)
         source = map(as_csv, read) if as_csv else read
@@ -143,20 +144,13 @@ def csv_rows(
         raise InputError(str(path), 1, "file", "has no rows; allowed is at least one row below the header")
 
 
-def header_of(path: Path, separator: str = ",") -> list[str]:
+def header_of(path: Path, known: Sequence[str] = ()) -> list[str]:
     """Return the names of a CSV file's columns, to tell files apart.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read or is empty.
-    """
-    with open_text(path) as file:
-        return _header(file, path, separator)
-
-
-def separator_of(path: Path, required: Sequence[str]) -> str:
-    """Return what separates the fields of a file: the one with which its header has the most of some columns.
+    Parameters
+    ----------
+    known
+        Names by which what separates the fields is told.
 
     Raises
     ------
@@ -164,23 +158,33 @@ def separator_of(path: Path, required: Sequence[str]) -> str:
         If the file cannot be read or is empty.
     """
     with open_text(path) as file:
-        line = next(read_bounded_lines(file, str(path), LONGEST_ROW), "")
-    found = {mark: [name.strip(' "') for name in line.strip().split(mark)] for mark in SEPARATORS}
-    # A header of columns that nobody knows: the one that makes the most of it.
-    return max(SEPARATORS, key=lambda mark: (sum(name in found[mark] for name in required), len(found[mark])))
+        return _header(file, path, known)[0]
 
 
-def _header(file: TextIO, path: Path, separator: str = ",") -> list[str]:
+def _header(file: TextIO, path: Path, known: Sequence[str]) -> tuple[list[str], str]:
+    """Return the names of columns, and what separates fields."""
     line = next(read_bounded_lines(file, str(path), LONGEST_ROW), "")
     if not _is_utf_8(line):
         raise InputError(str(path), 1, "header", f"is not UTF-8; allowed is {_CONVERTED}")
+    separator = _separator(line.strip(), known)
     try:
         names = next(csv.reader([line], strict=True, delimiter=separator), [])
     except csv.Error as error:
         raise InputError(str(path), 1, "header", f"{say_error(error, line)}; allowed is CSV") from None
     if not names:
         raise InputError(str(path), 1, "file", "is empty; allowed is CSV with a header")
-    return [name.strip() for name in names]
+    return [name.strip() for name in names], separator
+
+
+def _separator(line: str, known: Sequence[str]) -> str:
+    """Return what separates the names of a header: what makes the most known ones, or else the most."""
+    found = {mark: [name.strip(' "') for name in line.split(mark)] for mark in SEPARATORS}
+    unquoted = _QUOTED.sub("", line)
+    return max(SEPARATORS, key=lambda mark: (sum(name in found[mark] for name in known), unquoted.count(mark)))
+
+
+def _say_separator(path: Path, separator: str) -> list[str]:
+    return [] if separator == "," else [f"fields of {path.name} are separated by {SEPARATORS[separator]}"]
 
 
 def _positions(header: Sequence[str], required: Sequence[str], file: str) -> dict[str, int]:

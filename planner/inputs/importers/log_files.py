@@ -16,14 +16,7 @@ from typing import NamedTuple
 
 from truenorth.models.scenario import InputError
 from truenorth.models.scenario.files import read_bounded_lines
-from truenorth.planner.inputs.importers.csv_files import (
-    LONGEST_ROW,
-    SEPARATORS,
-    csv_rows,
-    header_of,
-    open_text,
-    separator_of,
-)
+from truenorth.planner.inputs.importers.csv_files import LONGEST_ROW, csv_rows, header_of, open_text
 from truenorth.planner.inputs.importers.json_files import json_keys, json_rows, json_sort
 from truenorth.planner.inputs.importers.rows import Rows, Tally
 
@@ -92,10 +85,7 @@ def table_rows(
     if lines is not None:
         tally.notes.append(f"{path.name} {lines.said}")
         return csv_rows(path, columns, tally, lines.columns, as_csv=lines.as_csv)
-    separator = separator_of(path, columns)
-    if separator != ",":
-        tally.notes.append(f"fields of {path.name} are separated by {SEPARATORS[separator]}")
-    return csv_rows(path, columns, tally, separator=separator)
+    return csv_rows(path, columns, tally)
 
 
 def columns_of(path: Path, known: Sequence[str]) -> list[str]:
@@ -121,7 +111,7 @@ def columns_of(path: Path, known: Sequence[str]) -> list[str]:
             )
         return keys
     lines = _lines_of(path)
-    return list(lines.columns) if lines is not None else header_of(path, separator_of(path, known))
+    return list(lines.columns) if lines is not None else header_of(path, known)
 
 
 def _refuse_other_sorts(path: Path) -> None:

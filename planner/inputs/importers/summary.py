@@ -139,8 +139,16 @@ class Summary:
         return {"rounded_up": rounding.most, "work_added": rounding.work_added, "runtime_s": runtimes}
 
     @property
+    def cached_by_nodes(self) -> bool:
+        """Whether nodes cache prompts: work and load are then those with nothing cached."""
+        return self.workload.served is not None and self.workload.served.blocks is not None
+
+    @property
     def tokens(self) -> dict[str, dict[str, int]]:
-        """Sums and percentiles of prompts, their uncached tokens, and answers; nothing without streams."""
+        """Sums and percentiles of prompts, their uncached tokens, and answers; nothing without streams.
+
+        Where nodes cache, only a schedule says which tokens are uncached.
+        """
         served = self.workload.served
         if served is None:
             return {}
@@ -148,6 +156,8 @@ class Summary:
         for what, column in zip(TOKEN_COLUMNS, np.sort(served.tokens, axis=0).T, strict=True):
             ranks = {f"p{percent}": quantile_rank(Fraction(percent, 100), len(column)) for percent in QUANTILES}
             quantiles = {name: int(column[rank]) for name, rank in ranks.items()}
+            if self.cached_by_nodes and what == "uncached":
+                continue
             found[what] = {"total": int(column.sum())} | quantiles | {"max": int(column[-1])}
         return found
 

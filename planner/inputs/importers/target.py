@@ -81,7 +81,7 @@ class Documented(Target):
     Parameters
     ----------
     asked_for
-        Whether the command's options changed what the format documents.
+        Whether the command's options say anything of it, be it what the format documents.
     """
 
     hardware: Hardware

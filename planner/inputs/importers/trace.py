@@ -390,7 +390,7 @@ def import_trace(
     window: tuple[str, str] | None = None,
     rate_factor: Fraction = Fraction(1),
     runtime_classes: str = "auto",
-    override: Callable[[Hardware], Hardware] = lambda hardware: hardware,
+    override: Callable[[Hardware], Hardware] | None = None,
     driven: Driven | None = None,
     catalogue: Catalogued | None = None,
     cache: Cache = "none",
@@ -414,7 +414,8 @@ def import_trace(
     runtime_classes
         ``auto``, ``exact``, or a number of classes per model, see `Classes`.
     override
-        Changes the documented cluster.
+        Makes of the documented cluster the one that is asked for, even if that is the same. None: nothing is asked
+        for, and a cluster too small for the widest job grows.
     driven
         A scenario whose workflows the requests drive, on its cluster, in place of the documented one.
     catalogue
@@ -583,10 +584,10 @@ def _fit_servers(
     """
     gpus, held = np.asarray(found.gpus), hardware.gpus_per_server
     whole = np.where(gpus > held, -(-gpus // held) * held, gpus)
-    widened = int((whole[rows] > gpus[rows]).sum())
+    fits = whole[rows] <= hardware.gpus
+    widened = int((fits & (whole[rows] > gpus[rows])).sum())
     if widened:
         tally.warnings.append(f"jobs that take whole servers of {held} GPUs, more than in the log: {widened:,}")
-    fits = whole[rows] <= hardware.gpus
     if not fits.all():
         most = f"jobs left out that take more than the {hardware.gpus} GPUs that there are (--servers gives more)"
         tally.warnings.append(f"{most}: {int((~fits).sum()):,}")
@@ -610,13 +611,13 @@ def _users(asking: Texts) -> str:
 
 
 def _document(
-    chosen: Format, files: Sequence[Path], tally: Tally, override: Callable[[Hardware], Hardware]
+    chosen: Format, files: Sequence[Path], tally: Tally, override: Callable[[Hardware], Hardware] | None
 ) -> Documented:
     documented = chosen.cluster(files, tally)
-    hardware = override(documented)
+    hardware = documented if override is None else override(documented)
     if hardware != documented:
         tally.notes.append("cluster and sizes are those asked for, not the documented ones")
-    return Documented(hardware, asked_for=hardware != documented)
+    return Documented(hardware, asked_for=override is not None)
 
 
 def _watched(

@@ -85,7 +85,7 @@ def measure_hardware(files: Sequence[Path], tally: Tally) -> Hardware:
 
 
 def _is_updates(path: Path) -> bool:
-    return all(name in header_of(path) for name in _UPDATES)
+    return set(_UPDATES) <= set(header_of(path, _UPDATES))
 
 
 def _median_us(values: np.ndarray, path: Path) -> int:

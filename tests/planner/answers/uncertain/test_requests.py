@@ -273,8 +273,74 @@ def test_an_imported_log_estimates_another(tmp_path: Path, capsys: pytest.Captur
     told = pd.read_csv(out)
     assert told[["job", "model", "gpus"]].to_numpy().tolist() == [[0, "bob", 2], [1, "ann", 2]]
     assert told["p50_s"].tolist() == [3601, 601]
+    # The last of the history began at its last release: it was over only before the 19th.
+    for starts, left_out in (([], 1), (["--starts", "2000000 s"], 0)):
+        words = [str(tmp_path / "past.yaml"), str(tmp_path / "trace.yaml"), *starts, "--json"]
+        assert run(app, ["estimate", *words]) == 0
+        assert sum(json.loads(capsys.readouterr().out)["left_out"].values()) == left_out
     medians = read_told(out, load_scenario(tmp_path / "trace.yaml")).instance
     assert [job.workflow.critical_path_us for job in medians.jobs] == [3_601_000_000, 601_000_000]
+
+
+LEAK = "submit,user,gpus,runtime_s\n0,ann,1,100\n10,bob,1,100\n3500,zed,1,36000\n3600,zed,1,30000\n"
+
+
+def imported_windows(folder: Path) -> list[str]:
+    """Import the first hour of a log and the second; return their paths."""
+    (folder / "leak.csv").write_text(LEAK)
+    reader = "table:release=submit,runtime=runtime_s,model=user,gpus=gpus"
+    for name, window in (("past", ("0 s", "3600 s")), ("now", ("3600 s", "7200 s"))):
+        tn.import_trace(reader, [folder / "leak.csv"], window=window).save(folder / f"{name}.yaml")
+    return [str(folder / "past.yaml"), str(folder / "now.yaml")]
+
+
+@pytest.mark.parametrize(
+    ("starts", "past_tasks", "left_out"),
+    [
+        ([], 2, {"not over at 3500 s, its last release (--starts says when the requests begin on its clock)": 1}),
+        (["--starts", "1 h"], 2, {"not over at 3600 s": 1}),
+        (["--starts", "39500 s"], 3, {}),
+        (["--starts", "100 s"], 1, {"not over at 100 s": 2}),
+    ],
+)
+def test_run_times_of_a_history_count_once_they_are_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], starts: list[str], past_tasks: int, left_out: dict[str, int]
+) -> None:
+    assert run(app, ["estimate", *imported_windows(tmp_path), *starts, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["past_tasks"], found["left_out"]) == (past_tasks, left_out)
+    # Of zed nothing is known before his first run has ended, at 39,500 s.
+    assert (found["estimates"][0]["p50_s"], "zed" in found["unseen"]) == (
+        (36_000, False) if past_tasks == 3 else (100, True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("history", "starts", "message"),
+    [
+        ("past.yaml", "99 s", "past.yaml: workload: no job was over at 99 s; the first ends at 100 s; allowed is"),
+        ("past.yaml", "noon", "--starts: 'noon' is no time"),
+        ("leak.csv", "1 h", "starts: is about a history that is an import"),
+    ],
+)
+def test_what_no_history_begins_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], history: str, starts: str, message: str
+) -> None:
+    now = imported_windows(tmp_path)[1]
+    assert run(app, ["estimate", str(tmp_path / history), now, "--starts", starts]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", ["status=state,end=end,failed=run,retries=10 min", "split=on"])
+def test_jobs_of_several_tasks_have_no_estimates_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: str
+) -> None:
+    rows = "0,ann,1,100,FAILED,100\n110,ann,1,100,COMPLETED,210\n300,bob,2,50,COMPLETED,350\n"
+    (tmp_path / "log.csv").write_text(f"submit,user,gpus,runtime,state,end\n{rows}")
+    reader = "table:unit=s,release=submit,runtime=runtime,model=user,user=user,gpus=gpus"
+    tn.import_trace(f"{reader},{options}", [tmp_path / "log.csv"]).save(tmp_path / "several.yaml")
+    assert run(app, ["estimate", imported_windows(tmp_path)[0], str(tmp_path / "several.yaml")]) == 2
+    assert "several.yaml: workload: has jobs of several tasks (retries=, gpus=split)" in capsys.readouterr().err
 
 
 def test_what_is_no_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -58,6 +58,31 @@ def test_the_cluster_is_wide_enough_unless_somebody_says_how_wide_it_is(tmp_path
     assert jobs(made) == [(0, "job 5 s"), (1_000_000, "job 4 s x 16")]
 
 
+@pytest.mark.parametrize(
+    ("format_text", "log", "servers", "gpus_per_server"),
+    [
+        ("elasticflow", ELASTICFLOW, 8, 8),
+        ("table:release=submission_time,runtime=duration,gpus=num_gpu,unit=s,model=", ELASTICFLOW, 2, 1),
+    ],
+)
+def test_a_cluster_that_is_asked_for_comes_even_if_it_is_the_documented_one(
+    tmp_path: Path, format_text: str, log: str, servers: int, gpus_per_server: int
+) -> None:
+    log = log + "60,100,128\n"
+    documented = tn.import_trace(format_text, [written(tmp_path, log)])
+    assert documented.scenario.instance.n_gpus >= 128
+    made = tn.import_trace(format_text, [written(tmp_path, log)], servers=servers, gpus_per_server=gpus_per_server)
+    assert made.scenario.instance.n_gpus == servers * gpus_per_server
+    left_out = f"take more than the {servers * gpus_per_server} GPUs that there are (--servers gives more)"
+    assert any(left_out in warning for warning in made.warnings)
+
+
+def test_jobs_that_are_left_out_take_no_whole_servers(tmp_path: Path) -> None:
+    log = written(tmp_path, "submission_time,duration,num_gpu\n1,5,2\n2,5,12\n")
+    made = tn.import_trace("elasticflow", [log], override=sized(servers=1))
+    assert made.warnings == ["jobs left out that take more than the 8 GPUs that there are (--servers gives more): 1"]
+
+
 def test_a_log_of_wider_jobs_alone_is_refused(tmp_path: Path) -> None:
     log = written(tmp_path, "submission_time,duration,num_gpu\n1,5,64\n")
     with pytest.raises(QuestionError, match="every job takes more than 8 GPUs; allowed are more servers"):

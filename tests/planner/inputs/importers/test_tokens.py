@@ -14,6 +14,7 @@ from truenorth.models.identity import scenario_hash
 from truenorth.models.scenario import InputError, load_scenario
 from truenorth.planner.inputs.importers.catalogued import Catalogued
 from truenorth.planner.inputs.importers.trace import Imported, import_trace
+from truenorth.planner.show.inputs import summary_rows
 
 CATALOGUE = """\
 kinds:
@@ -103,6 +104,15 @@ def test_nodes_cache_the_full_blocks_of_the_log(tmp_path: Path) -> None:
     # Two full blocks of 512 each; 7 before 2 is another prefix. Blocks 1 and 2 recur after 1 s, twice.
     said = "4 of 8 full blocks of 512 tokens are of a prefix that came before, half of them within 1 s of the last time"
     assert any(said in note for note in made.notes)
+    # Before anything is planned nobody knows what will be cached.
+    rows = summary_rows(made)
+    assert list(made.summary.tokens) == ["prompt", "output"]
+    assert [name for name, said in rows.items() if "if nothing were cached" in said] == [
+        "alone in s", "work", "fluid load",
+    ]  # fmt: skip
+    plain = imported(tmp_path, log)
+    assert list(plain.summary.tokens) == ["prompt", "uncached", "output"]
+    assert not any("nothing were cached" in said for said in summary_rows(plain).values())
     scenario, trace = made.save(tmp_path / "s.yaml")
     assert trace.read_text().splitlines()[:3] == [
         "time_us,workflow,request.prompt,request.output,request.blocks",

@@ -153,4 +153,13 @@ def test_unseen_is_whatever_has_a_new_first_value(few: Ladder) -> None:
 def test_a_history_of_one_task_is_enough_for_an_answer() -> None:
     ladder = fit_ladder(past([{"model": "opt", "s": 4}]), Recipe(COLUMNS))
     assert ladder.predict({"model": "nli"}).p50_us == 4_000_000
-    assert ladder.predict({"model": "nli"}).confidence == 0.0
+    assert ladder.predict({"model": "nli"}).confidence is None
+
+
+@pytest.mark.parametrize(("tasks", "confidence"), [(45, None), (50, 0.5)])
+def test_a_confidence_rests_on_ten_tasks_at_least(tasks: int, confidence: float | None) -> None:
+    # A fifth of the history judges: of 45 tasks nine, of 50 ten. All took 4 s, but every other one of those 40 s.
+    later = round(tasks / 5)
+    runtimes = [4] * (tasks - later) + [4, 40] * (later // 2) + [4] * (later % 2)
+    ladder = fit_ladder(past([{"model": "opt", "s": s} for s in runtimes]), Recipe(COLUMNS))
+    assert ladder.predict({"model": "opt"}).confidence == confidence
