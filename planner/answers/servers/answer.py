@@ -126,7 +126,7 @@ class ServersAnswer(Answer):
     runtime_s
         Wall-clock time.
     asked
-        The question that repeats it, with the levels and policies that held.
+        The question that repeats it, with the levels that held; policies only if they were named.
     alternatives
         Policies at sizes that met the levels in simulation and cost little more than the cheapest, which comes first.
     growth
@@ -482,7 +482,8 @@ def answer_sizes(asked: SizesQuestion, scenario: Scenario, budget: Budget, split
         tuple(trials),
         question.candidates[-1],
         budget.elapsed_s,
-        replace(asked.alone(), slo=chosen, policies=names or None),
+        # Without policies none are named here either: it is then that urgency, nodes apart and limits are tried.
+        replace(asked.alone(), slo=chosen, policies=asked.policies or None),
         deployed.alternatives,
         deployed.growth,
         deployed.strains,

@@ -9,6 +9,7 @@ import pytest
 import truenorth as tn
 from truenorth.models import ServiceLevels
 from truenorth.models.scenario import scenario_from
+from truenorth.planner.answers.ask import ask
 from truenorth.planner.answers.servers.urgency import most_urgent
 from truenorth.planner.show.servers_words import engines_in_words
 
@@ -79,6 +80,18 @@ def test_nodes_apart_are_ordered_where_they_cost_less() -> None:
     assert best.reached is not None
     assert [int(value or 0) for value in best.reached] == [10, 4_000]
     assert engines_in_words(answer.record()) == "1 of the nodes serves talk alone; the others share the rest"
+
+
+def test_the_command_that_repeats_an_answer_names_policies_only_if_it_was_asked_about_them() -> None:
+    """Whoever names policies is asked for no others, so that naming the default ones would leave out nodes apart."""
+    scenario = scenario_from(beside(TALK, FILES))
+    asked = tn.servers(scenario, time_limit=60).asked
+    assert (asked.policies, "--policies" in asked.typed()) == (None, False)
+    again = ask(asked, scenario)
+    assert again.recommended is not None
+    assert (again.recommended.policy, again.recommended.mix) == ("least_tokens:urgent=talk,apart=1", (2,))
+    named = tn.servers(scenario, policies=["round_robin"], time_limit=60).asked
+    assert named.typed()[4:6] == ["--policies", "round_robin"]
 
 
 def test_nodes_apart_are_tried_on_fleets_of_several_kinds() -> None:
