@@ -52,13 +52,14 @@ def demand_in_words(named: Sequence[MLModel], gpus: int, demand: Demand, late: i
     window = f"Between {demand.begin_us / 1e6:.6g} s and {demand.end_us / 1e6:.6g} s"
     models = _names(named, demand.models)
     offered, asked = float(gpus * demand.rate / demand.parts), float(demand.amount.sum()) / demand.parts
+    asked_s, offered_s = told_apart(asked / 1e6, offered / 1e6)
     if demand.resource == "compute":
-        what = f"jobs on time need {asked / 1e6:.4g} GPU-seconds of compute{models and f' (most for {models})'}"
-        has = f"{_gpus(gpus)} {'gives' if gpus == 1 else 'give'} {offered / 1e6:.4g}"
+        what = f"jobs on time need {asked_s} GPU-seconds of compute{models and f' (most for {models})'}"
+        has = f"{_gpus(gpus)} {'gives' if gpus == 1 else 'give'} {offered_s}"
     elif demand.resource == "copy engine":
         what, has = (
-            f"models {models} take {asked / 1e6:.4g} s to load",
-            (f"the copy engines of {_gpus(gpus)} give {offered / 1e6:.4g} s"),
+            f"models {models} take {asked_s} s to load",
+            (f"the copy engines of {_gpus(gpus)} give {offered_s} s"),
         )
     else:
         what, has = (
@@ -66,6 +67,19 @@ def demand_in_words(named: Sequence[MLModel], gpus: int, demand: Demand, late: i
             (f"memory of {_gpus(gpus)}, with all that can be loaded meanwhile, gives {say_size(offered)}"),
         )
     return f"{window} {what}, but {has}: at least {late} {'job is' if late == 1 else 'jobs are'} late"
+
+
+def told_apart(needed: float, there: float) -> tuple[str, str]:
+    """Return what is needed and the less that is there, with four digits or as many more as tell them apart.
+
+    >>> told_apart(2, 1), told_apart(12.8512, 12.8497), told_apart(1, 1)
+    (('2', '1'), ('12.851', '12.85'), ('just over 1', '1'))
+    """
+    for digits in range(4, 16):
+        more, less = f"{needed:.{digits}g}", f"{there:.{digits}g}"
+        if float(more) > float(less):
+            return more, less
+    return f"just over {there:.4g}", f"{there:.4g}"
 
 
 def prices_in_words(goal: Goal, priced: Priced) -> str:

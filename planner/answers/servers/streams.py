@@ -19,7 +19,7 @@ from truenorth.executor.policies.parse import suited
 from truenorth.models import Instance, InstanceError, ServiceLevel, ServiceLevels
 from truenorth.models.instance import NEVER, Ints
 from truenorth.planner.answers.servers.decide import SizeRefutation
-from truenorth.planner.answers.servers.forces import broken_at_best
+from truenorth.planner.answers.servers.forces import broken_at_best, told_apart
 from truenorth.planner.answers.servers.goal import late_together, tolerances
 from truenorth.planner.answers.servers.hunt import Hunt, nowhere
 from truenorth.planner.answers.servers.sizes import Mix, Sizes, Sizing, candidates
@@ -203,10 +203,10 @@ def _cut_off(ask: Sizing, cuts: Sequence[Cut], mix: Mix) -> SizeRefutation | Non
     cut = next((cut for cut in cuts if cut.refutes(gpus)), None)
     if cut is None:
         return None
-    return SizeRefutation(mix, cut.way, None, None, None, _in_words(ask.sizes, cut, gpus), cut=cut)
+    return SizeRefutation(mix, cut.way, None, None, None, cut_in_words(ask.sizes, cut, gpus), cut=cut)
 
 
-def _in_words(sizes: Sizes, cut: Cut, engines: Sequence[int]) -> str:
+def cut_in_words(sizes: Sizes, cut: Cut, engines: Sequence[int]) -> str:
     """Return what requests in time need of a window, counted in GPUs, or in engines of the sort that weighs least."""
     by_gpus = [weight / sort.gpus for weight, sort in zip(cut.weights, sizes.sorts, strict=True)]
     alike = len(set(by_gpus)) == 1
@@ -216,11 +216,13 @@ def _in_words(sizes: Sizes, cut: Cut, engines: Sequence[int]) -> str:
     there = float(sum(map(mul, weighed, engines)))
     what = "GPUs" if alike else kinds[cut.weights.index(unit)]
     counting = [
-        f"a {kind} counting {float(each):.4g}"
+        f"each {kind} counting {float(each):.4g}"
         for kind, each, count in zip(kinds, weighed, engines, strict=True)
         if count and each > 1 and not alike
     ]
-    needed = f"{float(cut.least / unit):.4g} {what} all the time{''.join(f', {each}' for each in counting)}"
+    least, has = told_apart(float(cut.least / unit), there)
+    needed = f"{least} {what} all the time{''.join(f', {each}' for each in counting)}"
     window = f"Between {cut.begin_us / 1e6:.6g} s and {cut.end_us / 1e6:.6g} s"
-    has = f"there {'is' if there == 1 else 'are'} {there:.4g}"
-    return f"{window} the {_WAYS[cut.way]} of requests in time need {needed}; {has}"
+    return (
+        f"{window} the {_WAYS[cut.way]} of requests in time need {needed}; there {'is' if there == 1 else 'are'} {has}"
+    )
