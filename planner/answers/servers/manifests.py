@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,7 +18,8 @@ from truenorth.models.scenario.writing import comment_lines
 from truenorth.planner.answers.servers.engines import Engine
 
 IMAGE, MODEL_PATH, ADAPTER_PATH = "vllm/vllm-openai:VERSION", "/models/MODEL", "/adapters/ADAPTER"
-"""What is to be filled in."""
+ADAPTERS_URI = "s3://BUCKET/ADAPTERS"
+"""What is to be filled in; Ray loads adapters from a store in the cloud, all from one folder, and from nowhere else."""
 KIND_LABEL = "nvidia.com/gpu.product"
 """Of nodes, by NVIDIA's GPU feature discovery."""
 _CLASS_LABEL = "truenorth/class"
@@ -73,7 +74,7 @@ def ray_serve_text(engines: Sequence[Engine], origin: Sequence[str]) -> str:
     models = [name if classes.count(own) > 1 else own for own, name in zip(classes, names, strict=True)]
     shared = len(set(classes)) < len(classes)
     fill_in = [
-        *_fill_in(engines),
+        *_fill_in(engines, ray=True),
         "  accelerator_type: the kind as Ray names it, such as H100, A100-80G or L40S",
         *(["A class on several sorts of engines has a model for each: route its requests to them."] if shared else []),
     ]
@@ -102,37 +103,31 @@ def _head(origin: Sequence[str], fill_in: Sequence[str]) -> str:
     return comment_lines([*origin, *fill_in])
 
 
-def _fill_in(engines: Sequence[Engine]) -> list[str]:
-    """Return what is to be filled in, a line each, and what engines have to take."""
-    adapters = any(each.adapters for each in engines)
-    ordered = any(name == "scheduling_policy" for each in engines for name, _ in each.settings)
+def _fill_in(engines: Sequence[Engine], ray: bool = False) -> Iterator[str]:
+    """Yield what is to be filled in, a line each, and what engines have to take; Ray has its own word for some."""
+    longest, rank = ("max_model_len", "max_lora_rank") if ray else ("--max-model-len", "--max-lora-rank")
+    where = " in engine_kwargs" if ray else ""
+    yield "Fill in:"
+    yield f"  {MODEL_PATH}: the path or name of the model"
+    adapters = list(dict.fromkeys(name for each in engines for name in each.adapters))
+    if adapters and ray:
+        names = ", ".join(adapters)
+        yield f"  {ADAPTERS_URI}: where a folder for each adapter lies, called by its name ({names}), at s3:// or gs://"
+        yield "  model of a request for an adapter: the name of the model, a colon, the name of the adapter"
+    elif adapters:
+        yield f"  {ADAPTER_PATH}: the path of each adapter"
+    if adapters:
+        yield f"  {rank}{where} if the rank of an adapter is above 16"
+    if any(name == "scheduling_policy" for each in engines for name, _ in each.settings):
+        yield "  priority of each request (the lowest number goes first), in the order that is said above"
+    if any(each.role is not None for each in engines):
+        yield "  a proxy that sends each request to an engine of prefill and then to one of decode (NixlConnector)"
+        yield "  an image with nixl, whose transport suits your network (UCX_TLS, UCX_NET_DEVICES)"
     named = [each for each in engines if each.kv_tokens is not None]
-    apart = any(each.role is not None for each in engines)
     rooms = [f"{_class(each)} on {_gpus(each)} {each.longest:,} and {each.kv_tokens:,}" for each in named]
-    return [
-        "Fill in:",
-        f"  {MODEL_PATH}: the path or name of the model",
-        *([f"  {ADAPTER_PATH}: the path of each adapter; --max-lora-rank if its rank is above 16"] if adapters else []),
-        *(
-            ["  priority of each request (the lowest number goes first), in the order that is said above"]
-            if ordered
-            else []
-        ),
-        *(
-            [
-                "  a proxy that sends each request to an engine of prefill and then to one of decode (NixlConnector)",
-                "  an image with nixl, whose transport suits your network (UCX_TLS, UCX_NET_DEVICES)",
-            ]
-            if apart
-            else []
-        ),
-        *([f"  --max-model-len between the longest request and the KV tokens: {'; '.join(rooms)}"] if rooms else []),
-        *(
-            ["  KV memory is the scenario's memory less the weights: it must leave room for activations"]
-            if rooms
-            else []
-        ),
-    ]
+    if rooms:
+        yield f"  {longest}{where} between the longest request and the KV tokens: {'; '.join(rooms)}"
+        yield "  KV memory is the scenario's memory less the weights: it must leave room for activations"
 
 
 def _dump(content: Mapping[str, Any]) -> str:
@@ -227,7 +222,7 @@ def _deployment(engine: Engine, name: str, class_name: str) -> dict[str, Any]:
 
 
 def _llm_config(engine: Engine, name: str) -> dict[str, Any]:
-    lora = {"dynamic_lora_loading_path": ADAPTER_PATH, "max_num_adapters_per_replica": len(engine.adapters)}
+    lora = {"dynamic_lora_loading_path": ADAPTERS_URI, "max_num_adapters_per_replica": len(engine.adapters)}
     return {
         "model_loading_config": {"model_id": name, "model_source": MODEL_PATH},
         "accelerator_type": engine.gpu,

@@ -101,8 +101,15 @@ def test_adapters_are_served_beside_their_model(tmp_path: Path) -> None:
     args = list(yaml.safe_load_all(text))[1]["spec"]["template"]["spec"]["containers"][0]["args"]
     at = args.index("--lora-modules")
     assert [json.loads(each)["name"] for each in args[at + 1 :]] == ["sql", "law"]
-    ray = yaml.safe_load(ray_serve_text(answer.engines, []))["applications"][0]["args"]["llm_configs"][0]
-    assert ray["lora_config"]["max_num_adapters_per_replica"] == 2
+    assert "--max-lora-rank if" in text
+    text = ray_serve_text(answer.engines, [])
+    ray = yaml.safe_load(text)["applications"][0]["args"]["llm_configs"][0]
+    # Ray takes one folder for all of them, in a store that it knows, and flags of vLLM by their names in Python.
+    lora = {"dynamic_lora_loading_path": "s3://BUCKET/ADAPTERS", "max_num_adapters_per_replica": 2}
+    assert ray["lora_config"] == lora
+    assert "s3://BUCKET/ADAPTERS: where a folder for each adapter lies, called by its name (sql, law)," in text
+    assert "max_lora_rank in engine_kwargs if" in text
+    assert "--" not in text
 
 
 def urgent(policy: str) -> ServersAnswer:
