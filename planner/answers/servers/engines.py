@@ -24,6 +24,8 @@ from truenorth.planner.answers.servers.deployable import Alternative
 
 _JOINED = re.compile(r"(\d+)x(.+)")
 """A tensor-parallel group that is described as one GPU: ``4xH100``."""
+BLOCKS = (1, 8, 16, 32, 64, 128)
+"""Tokens of a block of KV that vLLM takes."""
 _CONNECTOR = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
 """By which vLLM sends KV from engine to engine: both ends say the same, and the proxy before them which is which."""
 
@@ -56,6 +58,8 @@ class Engine:
         For how long an engine that is to go may finish what it serves.
     role
         What of a request it does, where prefill is apart from decode; else None.
+    block
+        Tokens of a block of KV in the scenario, 0 where KV does not grow; it is a setting only if vLLM takes it.
     """
 
     stream: str
@@ -69,6 +73,7 @@ class Engine:
     longest: int
     drain_s: int
     role: str | None = None
+    block: int = 0
 
     @property
     def flags(self) -> list[str]:
@@ -155,6 +160,7 @@ def _options(best: Alternative) -> GatewayOptions:
 def _engine(best: Alternative, streams: StreamTables, gpu: GPU, stream: int, workflow: str | None) -> Engine:
     """Return the engine on a GPU."""
     served, role = streams.classes[stream], _role(best.ran.instance, streams, stream)
+    speed = served.speed_on(gpu.kind)
     # Where prefill is apart its name and the kind of its nodes end in what they do.
     shown, kind_name = (text.removesuffix(f" {role}") for text in (served.name, gpu.kind))
     kind = _JOINED.fullmatch(kind_name)
@@ -172,8 +178,8 @@ def _engine(best: Alternative, streams: StreamTables, gpu: GPU, stream: int, wor
         **({} if role is None else {"kv_transfer_config": _CONNECTOR}),
     }
     adapters = tuple(each.removeprefix(f"{served.name}/") for each in served.adapters)
-    said = tuple(settings.items())
-    return Engine(shown, name, workflow, 1, gpus, said, adapters, kv_tokens, longest, drain_s, role)
+    said, block = tuple(settings.items()), 0 if speed is None else speed.block
+    return Engine(shown, name, workflow, 1, gpus, said, adapters, kv_tokens, longest, drain_s, role, block)
 
 
 def _limits(best: Alternative, served: StreamClass, gpu: GPU) -> Iterator[tuple[str, int]]:
@@ -202,7 +208,7 @@ def _kv(served: StreamClass, gpu: GPU, tokens: int | None, gpus: int) -> dict[st
     if speed is None or not tokens:
         return {}
     found = {"kv_cache_memory_bytes": tokens * speed.kv_bytes // gpus}
-    return found | ({"block_size": speed.block} if speed.block else {})
+    return found | ({"block_size": speed.block} if speed.block in BLOCKS else {})
 
 
 def _is_ordered(best: Alternative) -> bool:

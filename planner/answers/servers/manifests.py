@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from truenorth.models.scenario.writing import comment_lines
-from truenorth.planner.answers.servers.engines import Engine
+from truenorth.planner.answers.servers.engines import BLOCKS, Engine
 
 IMAGE, MODEL_PATH, ADAPTER_PATH = "vllm/vllm-openai:VERSION", "/models/MODEL", "/adapters/ADAPTER"
 ADAPTERS_URI = "s3://BUCKET/ADAPTERS"
@@ -105,14 +105,15 @@ def _head(origin: Sequence[str], fill_in: Sequence[str]) -> str:
 
 def _fill_in(engines: Sequence[Engine], ray: bool = False) -> Iterator[str]:
     """Yield what is to be filled in, a line each, and what engines have to take; Ray has its own word for some."""
-    longest, rank = ("max_model_len", "max_lora_rank") if ray else ("--max-model-len", "--max-lora-rank")
+    names = ("max_model_len", "max_lora_rank", "block_size")
+    longest, rank, size = names if ray else (f"--{name.replace('_', '-')}" for name in names)
     where = " in engine_kwargs" if ray else ""
     yield "Fill in:"
     yield f"  {MODEL_PATH}: the path or name of the model"
     adapters = list(dict.fromkeys(name for each in engines for name in each.adapters))
     if adapters and ray:
-        names = ", ".join(adapters)
-        yield f"  {ADAPTERS_URI}: where a folder for each adapter lies, called by its name ({names}), at s3:// or gs://"
+        own = ", ".join(adapters)
+        yield f"  {ADAPTERS_URI}: where a folder for each adapter lies, called by its name ({own}), at s3:// or gs://"
         yield "  model of a request for an adapter: the name of the model, a colon, the name of the adapter"
     elif adapters:
         yield f"  {ADAPTER_PATH}: the path of each adapter"
@@ -128,6 +129,11 @@ def _fill_in(engines: Sequence[Engine], ray: bool = False) -> Iterator[str]:
     if rooms:
         yield f"  {longest}{where} between the longest request and the KV tokens: {'; '.join(rooms)}"
         yield "  KV memory is the scenario's memory less the weights: it must leave room for activations"
+    if odd := sorted({each.block for each in engines if each.block and each.block not in BLOCKS}):
+        *some, last = BLOCKS
+        takes = f"vLLM takes {', '.join(map(str, some))} or {last}"
+        said = ", ".join(map(str, odd))
+        yield f"  {size}{where} is left out: the scenario's blocks of KV are of {said} tokens, and {takes}"
 
 
 def _dump(content: Mapping[str, Any]) -> str:

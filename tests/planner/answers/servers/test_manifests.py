@@ -71,6 +71,18 @@ def test_a_shared_budget_is_the_tokens_of_an_iteration_and_kv_is_of_whole_blocks
     assert made == [[*numbers, "--kv-cache-memory-bytes=8992000000", "--block-size=16"]]
 
 
+@pytest.mark.parametrize(("block", "taken"), [(16, True), (20, False)])
+def test_blocks_that_vllm_does_not_take_are_left_out_in_words(block: int, taken: bool) -> None:
+    """10 GB hold 500 blocks of 20 tokens, and vLLM makes its own of them."""
+    stream = {"kv": "grows", "block": block, "models": ["m"]}
+    scenario = asked(stream, models={"m": {"weights": "1 B"}}, slo="p100 latency <= 2 s")
+    engines = tn.servers(scenario, policies=["least_tokens"]).engines
+    assert ("--block-size=16" in engines[0].flags, "block_size: 16" in ray_serve_text(engines, [])) == (taken, taken)
+    said = f"is left out: the scenario's blocks of KV are of {block} tokens, and vLLM takes 1, 8, 16, 32, 64 or 128\n"
+    assert (f"--block-size {said}" in kubernetes_text(engines, [])) is not taken
+    assert (f"block_size in engine_kwargs {said}" in ray_serve_text(engines, [])) is not taken
+
+
 def test_a_limit_on_requests_at_once_is_that_of_the_engines() -> None:
     made = flags(asked(slo="p100 latency <= 2 s"), policies=["least_tokens:limit=3"])
     assert made[0][:2] == ["--max-num-seqs=3", "--max-num-batched-tokens=103"]
