@@ -373,7 +373,10 @@ class ServersAnswer(Answer):
             return {"engines": ABSENT, "no_engines": ABSENT}
         try:
             return {
-                "engines": [take(EngineToStart, each, role=each.role or ABSENT) for each in self.engines],
+                "engines": [
+                    take(EngineToStart, each, role=each.role or ABSENT, priorities=dict(each.priorities) or ABSENT)
+                    for each in self.engines
+                ],
                 "no_engines": ABSENT,
             }
         except NoEnginesError as error:

@@ -119,8 +119,9 @@ def _fill_in(engines: Sequence[Engine], ray: bool = False) -> Iterator[str]:
         yield f"  {ADAPTER_PATH}: the path of each adapter"
     if adapters:
         yield f"  {rank}{where} if the rank of an adapter is above 16"
-    if any(name == "scheduling_policy" for each in engines for name, _ in each.settings):
-        yield "  priority of each request (the lowest number goes first), in the order that is said above"
+    if numbers := next((each.priorities for each in engines if each.priorities), ()):
+        said = ", ".join(f"{name}: {number}" for name, number in numbers)
+        yield f"  priority of each request: {said} (vLLM serves the lowest number first; not sent, it is 0)"
     if any(each.role is not None for each in engines):
         yield "  a proxy that sends each request to an engine of prefill and then to one of decode (NixlConnector)"
         yield "  an image with nixl, whose transport suits your network (UCX_TLS, UCX_NET_DEVICES)"

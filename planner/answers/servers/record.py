@@ -137,7 +137,7 @@ class LimitsTried:
 
 @dataclass(frozen=True, slots=True)
 class EngineToStart:
-    """Equal engines of what is recommended: how many, GPUs of each, and what ``vllm serve`` is told."""
+    """Equal engines of what is recommended: how many, GPUs of each, what ``vllm serve`` and requests say."""
 
     stream: str
     gpu: str
@@ -148,6 +148,7 @@ class EngineToStart:
     kv_tokens: int | None
     longest: int
     role: str = ABSENT
+    priorities: Mapping[str, int] = ABSENT
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from truenorth.planner.answers.servers import ServersAnswer
 from truenorth.planner.answers.servers.answer import write
 from truenorth.planner.answers.servers.engines import Engine, NoEnginesError
 from truenorth.planner.answers.servers.manifests import kubernetes_text, ray_serve_text
+from truenorth.planner.show.servers_words import answer_in_words
 
 DOCUMENTED = {
     "--block-size", "--enable-lora", "--kv-cache-memory-bytes", "--lora-modules", "--max-loras",
@@ -136,12 +137,52 @@ def urgent(policy: str) -> ServersAnswer:
 def test_urgency_is_a_scheduling_policy_and_nodes_apart_are_deployments_of_their_own(tmp_path: Path) -> None:
     (engine,) = urgent("least_tokens:urgent=chat").engines
     assert engine.flags[-1] == "--scheduling-policy=priority"
+    assert engine.priorities == (("chat", 0), ("all others", 1))
     answer = urgent("least_tokens:urgent=chat,apart=1")
     assert [(each.workflow, each.replicas) for each in answer.engines] == [("chat", 1), (None, 1)]
     assert not any("scheduling" in flag for each in answer.engines for flag in each.flags)
     made = list(yaml.safe_load_all(kubernetes_text(answer.engines, [])))
     assert [each["metadata"]["name"] for each in made] == ["chat", "chat-a-chat", "chat-a"]
     assert made[1]["metadata"]["annotations"] == {"truenorth/workflow": "chat"}
+
+
+ORDERED = "--scheduling-policy=priority"
+
+
+def prioritised(of_jobs: list[int], **of_workflows: int) -> ServersAnswer:
+    """Return the answer for a request each of two workflows by turns, with priorities of these jobs and workflows."""
+    data = document([(0, 100, 1)] * 4, "p100 latency <= 400 ms")
+    tasks = {"tasks": {"answer": {"stream": "chat"}}}
+    data["workflows"] = {name: tasks | {"priority": of_workflows.get(name, 0)} for name in ("talk", "files")}
+    for at, job in enumerate(data["workload"]["jobs"]):
+        job["workflow"] = ("talk", "files")[at % 2]
+    for job, priority in zip(data["workload"]["jobs"], of_jobs, strict=False):
+        job["priority"] = priority
+    return tn.servers(scenario_from(data), policies=["least_tokens"], max=3)
+
+
+def test_priorities_of_the_scenario_are_numbers_of_vllm_the_other_way_round() -> None:
+    """Truenorth serves the highest first, vLLM the lowest."""
+    answer = prioritised([], talk=5, files=1)
+    (engine,) = answer.engines
+    assert engine.priorities == (("talk", 0), ("files", 1))
+    assert engine.flags[-1] == ORDERED
+    said = "priority of each request: talk: 0, files: 1 (vLLM serves the lowest number first;"
+    assert said in kubernetes_text(answer.engines, [])
+    assert said in ray_serve_text(answer.engines, [])
+    sent = "Send vLLM's priority with each request (--scheduling-policy priority, the lowest goes first)"
+    assert f"{sent}, talk: 0, files: 1." in answer_in_words(answer.record())
+    assert encode(answer.record())["engines"][0]["priorities"] == {"talk": 0, "files": 1}
+
+
+def test_priorities_that_differ_within_a_workflow_are_said_by_the_scenarios_own() -> None:
+    (engine,) = prioritised([3, 0, 2, 0]).engines
+    assert engine.priorities == tuple((f"priority {each} of the scenario", at) for at, each in enumerate((3, 2, 0)))
+
+
+def test_equal_priorities_are_none() -> None:
+    (engine,) = prioritised([], talk=2, files=2).engines
+    assert (engine.priorities, ORDERED in engine.flags) == ((), False)
 
 
 def test_the_files_say_where_they_come_from_and_are_valid(tmp_path: Path) -> None:

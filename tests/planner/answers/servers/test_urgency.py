@@ -11,6 +11,7 @@ from truenorth.models import ServiceLevels
 from truenorth.models.scenario import scenario_from
 from truenorth.planner.answers.ask import ask
 from truenorth.planner.answers.servers.urgency import most_urgent
+from truenorth.planner.questions.sizes import ServersQuestion
 from truenorth.planner.show.servers_words import engines_in_words
 
 TALK, FILES = "p100 latency of talk <= 50 us", "p100 latency of files <= 10 ms"
@@ -86,6 +87,7 @@ def test_the_command_that_repeats_an_answer_names_policies_only_if_it_was_asked_
     """Whoever names policies is asked for no others, so that naming the default ones would leave out nodes apart."""
     scenario = scenario_from(beside(TALK, FILES))
     asked = tn.servers(scenario, time_limit=60).asked
+    assert isinstance(asked, ServersQuestion)
     assert (asked.policies, "--policies" in asked.typed()) == (None, False)
     again = ask(asked, scenario)
     assert again.recommended is not None
