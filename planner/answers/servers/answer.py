@@ -45,7 +45,7 @@ from truenorth.planner.answers.servers.engines import Engine, NoEnginesError, en
 from truenorth.planner.answers.servers.floor_certificate import floor_document
 from truenorth.planner.answers.servers.goal import refuse_vacuous, tolerances
 from truenorth.planner.answers.servers.hunt import LONG_TRACE, Hunt, dispatch, floor_of, floor_takes_s
-from truenorth.planner.answers.servers.manifests import kubernetes_text, origin_lines, ray_serve_text
+from truenorth.planner.answers.servers.manifests import fleet_in_words, kubernetes_text, origin_lines, ray_serve_text
 from truenorth.planner.answers.servers.outages import Outages
 from truenorth.planner.answers.servers.record import (
     AlternativeSize,
@@ -677,9 +677,7 @@ def _write_manifests(answer: ServersAnswer, folder: Path) -> list[Path]:
     except NoEnginesError:
         return []
     origin = origin_of(answer, answer.asked)
-    names = [" ".join(filter(None, (each.stream, each.role))) for each in engines]
-    size = " + ".join(f"{each.replicas} {name} on {each.gpu}" for name, each in zip(names, engines, strict=True))
-    window = origin.scenario
+    size, window = fleet_in_words(engines), origin.scenario
     policy = "" if best is None else best.policy
     about = (str(answer.levels), window.jobs, window.length_s, window.hash, size, policy)
     versions = ", ".join(f"{name} {version}" for name, version in origin.versions.items() if name == "truenorth")

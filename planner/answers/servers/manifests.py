@@ -22,7 +22,8 @@ ADAPTERS_URI = "s3://BUCKET/ADAPTERS"
 """What is to be filled in; Ray loads adapters from a store in the cloud, all from one folder, and from nowhere else."""
 KIND_LABEL = "nvidia.com/gpu.product"
 """Of nodes, by NVIDIA's GPU feature discovery."""
-_CLASS_LABEL = "truenorth/class"
+_CLASS_LABEL, _POOL_LABEL = "truenorth/class", "truenorth/pool"
+_OTHERS = "others"
 _LONGEST_NAME = 63
 _PORT = 8000
 _WORD = re.compile(r"[A-Za-z/][\w./:@-]+|--[a-z][a-z-]*(=\w+)?")
@@ -44,7 +45,7 @@ _Dumper.add_representer(str, _quote)
 
 
 def kubernetes_text(engines: Sequence[Engine], origin: Sequence[str]) -> str:
-    """Return a manifest: a Service for each class, and a Deployment for each sort of engine.
+    """Return a manifest: a Service for each class, or each of its pools, and a Deployment for each sort of engine.
 
     Parameters
     ----------
@@ -57,19 +58,24 @@ def kubernetes_text(engines: Sequence[Engine], origin: Sequence[str]) -> str:
         f"  {KIND_LABEL}: the kind as your nodes are labelled, such as NVIDIA-H100-80GB-HBM3",
         "A Service spreads requests at random: put the gateway of the answer's policy before the engines.",
     ]
-    classes = list(dict.fromkeys(map(_class, engines)))
+    classes, served = list(dict.fromkeys(map(_class, engines))), _served(engines)
     class_names = dict(zip(classes, _names(classes), strict=True))
+    names = dict(zip(dict.fromkeys(served), _names([" ".join(each) for each in dict.fromkeys(served)]), strict=True))
+    labels = {
+        each: {_CLASS_LABEL: class_names[each[0]], **({_POOL_LABEL: name} if each[1:] else {})}
+        for each, name in names.items()
+    }
     deployments = [
-        _deployment(each, name, class_names[_class(each)])
-        for each, name in zip(engines, _names(list(map(_label, engines))), strict=True)
+        _deployment(engine, name, labels[each])
+        for engine, name, each in zip(engines, _engine_names(engines), served, strict=True)
     ]
-    documents = [*map(_service, class_names.values()), *deployments]
+    documents = [*(_service(name, labels[each]) for each, name in names.items()), *deployments]
     return _head(origin, fill_in) + "".join(f"---\n{_dump(each)}" for each in documents)
 
 
 def ray_serve_text(engines: Sequence[Engine], origin: Sequence[str]) -> str:
     """Return a config for ``serve deploy``: one application with a model for each sort of engine."""
-    classes, names = [each.stream for each in engines], _names(list(map(_label, engines)))
+    classes, names = [each.stream for each in engines], _engine_names(engines)
     # Where several sorts of engines serve a class they are models of their own to Ray.
     models = [name if classes.count(own) > 1 else own for own, name in zip(classes, names, strict=True)]
     shared = len(set(classes)) < len(classes)
@@ -99,6 +105,26 @@ def origin_lines(
     ]
 
 
+def fleet_in_words(engines: Sequence[Engine]) -> str:
+    """Return how many engines of which sort there are."""
+    return " + ".join(f"{each.replicas} {sort}" for each, sort in zip(engines, _sorts(engines), strict=True))
+
+
+def _sorts(engines: Sequence[Engine]) -> list[str]:
+    """Return what each engine serves, on what, and for whom alone, in words."""
+    found = [f"{_class(each)} on {_gpus(each)}" for each in engines]
+    whom = [f" for {each.workflow or 'all other workflows'}" for each in engines]
+    return [sort + (own if pool else "") for sort, own, (_, *pool) in zip(found, whom, _served(engines), strict=True)]
+
+
+def _served(engines: Sequence[Engine]) -> list[tuple[str, ...]]:
+    """Return what each engine serves: its class, and behind it, where nodes of that are apart, the workflow."""
+    divided = {_class(each) for each in engines if each.workflow is not None}
+    return [
+        (_class(each), each.workflow or _OTHERS) if _class(each) in divided else (_class(each),) for each in engines
+    ]
+
+
 def _head(origin: Sequence[str], fill_in: Sequence[str]) -> str:
     return comment_lines([*origin, *fill_in])
 
@@ -125,8 +151,11 @@ def _fill_in(engines: Sequence[Engine], ray: bool = False) -> Iterator[str]:
     if any(each.role is not None for each in engines):
         yield "  a proxy that sends each request to an engine of prefill and then to one of decode (NixlConnector)"
         yield "  an image with nixl, whose transport suits your network (UCX_TLS, UCX_NET_DEVICES)"
-    named = [each for each in engines if each.kv_tokens is not None]
-    rooms = [f"{_class(each)} on {_gpus(each)} {each.longest:,} and {each.kv_tokens:,}" for each in named]
+    rooms = [
+        f"{sort} {each.longest:,} and {each.kv_tokens:,}"
+        for each, sort in zip(engines, _sorts(engines), strict=True)
+        if each.kv_tokens is not None
+    ]
     if rooms:
         yield f"  {longest}{where} between the longest request and the KV tokens: {'; '.join(rooms)}"
         yield "  KV memory is the scenario's memory less the weights: it must leave room for activations"
@@ -163,9 +192,11 @@ def _class(engine: Engine) -> str:
     return " ".join(filter(None, (engine.stream, engine.role)))
 
 
-def _label(engine: Engine) -> str:
-    """Return what tells a sort of engine from the others."""
-    return " ".join(filter(None, (_class(engine), _gpus(engine), engine.workflow)))
+def _engine_names(engines: Sequence[Engine]) -> list[str]:
+    """Return names by which sorts of engines are told apart."""
+    return _names(
+        [" ".join((own, _gpus(each), *pool)) for each, (own, *pool) in zip(engines, _served(engines), strict=True)]
+    )
 
 
 def _gpus(engine: Engine) -> str:
@@ -178,17 +209,17 @@ def _label_value(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", text)[:_LONGEST_NAME].strip("-_.") or "KIND"
 
 
-def _service(name: str) -> dict[str, Any]:
+def _service(name: str, labels: Mapping[str, str]) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"name": name},
-        "spec": {"selector": {_CLASS_LABEL: name}, "ports": [{"port": _PORT}]},
+        "spec": {"selector": dict(labels), "ports": [{"port": _PORT}]},
     }
 
 
-def _deployment(engine: Engine, name: str, class_name: str) -> dict[str, Any]:
-    labels = {"app": name, _CLASS_LABEL: class_name}
+def _deployment(engine: Engine, name: str, served: Mapping[str, str]) -> dict[str, Any]:
+    labels = {"app": name, **served}
     alone = {} if engine.workflow is None else {"annotations": {"truenorth/workflow": engine.workflow}}
     grace = {"terminationGracePeriodSeconds": engine.drain_s} if engine.drain_s else {}
     modules = [json.dumps({"name": each, "path": ADAPTER_PATH}) for each in engine.adapters]

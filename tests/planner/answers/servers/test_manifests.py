@@ -142,8 +142,16 @@ def test_urgency_is_a_scheduling_policy_and_nodes_apart_are_deployments_of_their
     assert [(each.workflow, each.replicas) for each in answer.engines] == [("chat", 1), (None, 1)]
     assert not any("scheduling" in flag for each in answer.engines for flag in each.flags)
     made = list(yaml.safe_load_all(kubernetes_text(answer.engines, [])))
-    assert [each["metadata"]["name"] for each in made] == ["chat", "chat-a-chat", "chat-a"]
-    assert made[1]["metadata"]["annotations"] == {"truenorth/workflow": "chat"}
+    validate(made)
+    assert [each["metadata"]["name"] for each in made] == ["chat-chat", "chat-others", "chat-a-chat", "chat-a-others"]
+    assert made[2]["metadata"]["annotations"] == {"truenorth/workflow": "chat"}
+    pods = [each["spec"]["template"]["metadata"]["labels"] for each in made[2:]]
+    selected = [[each["spec"]["selector"].items() <= pod.items() for pod in pods] for each in made[:2]]
+    assert selected == [[True, False], [False, True]]
+    write(answer, tmp_path)
+    said = (tmp_path / "kubernetes.yaml").read_text()
+    assert "# Fleet: 1 chat on A for chat + 1 chat on A for all other workflows, with the policy least_tokens:" in said
+    assert "KV tokens: chat on A for chat 101 and 10,000; chat on A for all other workflows 101 and 10,000" in said
 
 
 ORDERED = "--scheduling-policy=priority"
