@@ -41,7 +41,7 @@ from truenorth.planner.answers.servers.by_policy import (
 )
 from truenorth.planner.answers.servers.decide import SizeRefutation, figures, reached_by, share_of_limit
 from truenorth.planner.answers.servers.deployable import Alternative, Deployable, deploy, try_limits, with_traffic
-from truenorth.planner.answers.servers.engines import Engine, NoEnginesError, engines_of
+from truenorth.planner.answers.servers.engines import Engine, NoEnginesError, asked_of_gateway, engines_of
 from truenorth.planner.answers.servers.floor_certificate import floor_document
 from truenorth.planner.answers.servers.goal import refuse_vacuous, tolerances
 from truenorth.planner.answers.servers.hunt import LONG_TRACE, Hunt, dispatch, floor_of, floor_takes_s
@@ -682,6 +682,7 @@ def _write_manifests(answer: ServersAnswer, folder: Path) -> list[Path]:
     about = (str(answer.levels), window.jobs, window.length_s, window.hash, size, policy)
     versions = ", ".join(f"{name} {version}" for name, version in origin.versions.items() if name == "truenorth")
     lines = origin_lines(f"{origin.command} ({versions})" if versions else origin.command, *about)
+    lines += [] if best is None else asked_of_gateway(best)
     made = {"kubernetes.yaml": kubernetes_text}
     if all(each.role is None for each in engines):
         made["ray_serve.yaml"] = ray_serve_text

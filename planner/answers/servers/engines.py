@@ -14,9 +14,10 @@ from math import ceil
 import numpy as np
 
 from truenorth.executor import POLICIES, parse_policy
-from truenorth.executor.policies.gateways import GatewayOptions
+from truenorth.executor.policies.gateways import GatewayOptions, PrefixAffinity
 from truenorth.models import GPU, Instance, StreamClass
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.holds import Holds
 from truenorth.models.instance import NONE
 from truenorth.models.scenario.disaggregated import DECODE, PREFILL
 from truenorth.models.slo import is_named
@@ -116,6 +117,30 @@ def engines_of(best: Alternative) -> list[Engine]:
         engine = _engine(best, streams, instance.cluster.gpus[gpu], stream, workflow)
         made[engine] = made.get(engine, 0) + 1
     return [replace(engine, replicas=count) for engine, count in made.items()]
+
+
+def asked_of_gateway(best: Alternative) -> list[str]:
+    """Return what the answer asks of the gateway before the engines, and of their caches, a line each."""
+    streams, said = best.ran.instance.streams, list[str]()
+    if streams is None:
+        return said
+    caches = streams.prefixes is not None and not isinstance(streams.prefixes, Holds)
+    follows = _follows_prefixes(best)
+    if any(len(offsets) > 1 for offsets in streams.together) or (follows and not caches):
+        said.append("The answer holds only if the gateway keeps the calls of a session on one engine.")
+    if follows and caches:
+        said.append("The answer holds only if the gateway sends requests to engines that have their prefix cached.")
+    if isinstance(streams.prefixes, Holds):
+        said.append("vLLM cannot hold KV for a later call (hold): its prefix cache stands in for that, so keep it on.")
+    if caches:
+        said.append("The scenario's nodes cache prefixes: keep vLLM's prefix cache on.")
+    return said
+
+
+def _follows_prefixes(best: Alternative) -> bool:
+    """Say whether the policy sends requests to nodes that have their prefix, or the call before."""
+    known = best.policy.partition(":")[0] in POLICIES
+    return known and issubclass(parse_policy(best.policy).policy, PrefixAffinity)
 
 
 def _classes_served(best: Alternative, instance: Instance, streams: StreamTables) -> list[int]:

@@ -83,6 +83,7 @@ def ray_serve_text(engines: Sequence[Engine], origin: Sequence[str]) -> str:
         *_fill_in(engines, ray=True),
         "  accelerator_type: the kind as Ray names it, such as H100, A100-80G or L40S",
         *(["A class on several sorts of engines has a model for each: route its requests to them."] if shared else []),
+        "Requests go as Ray's router sends them: the answer holds with the gateway of its policy.",
     ]
     application = {
         "name": "truenorth",

@@ -16,7 +16,7 @@ from truenorth.models.record import encode
 from truenorth.models.scenario import Scenario, scenario_from
 from truenorth.planner.answers.servers import ServersAnswer
 from truenorth.planner.answers.servers.answer import write
-from truenorth.planner.answers.servers.engines import Engine, NoEnginesError
+from truenorth.planner.answers.servers.engines import Engine, NoEnginesError, asked_of_gateway
 from truenorth.planner.answers.servers.manifests import kubernetes_text, ray_serve_text
 from truenorth.planner.show.servers_words import answer_in_words
 
@@ -191,6 +191,46 @@ def test_priorities_that_differ_within_a_workflow_are_said_by_the_scenarios_own(
 def test_equal_priorities_are_none() -> None:
     (engine,) = prioritised([], talk=2, files=2).engines
     assert (engine.priorities, ORDERED in engine.flags) == ((), False)
+
+
+ONE_ENGINE = "The answer holds only if the gateway keeps the calls of a session on one engine."
+CACHED = "The answer holds only if the gateway sends requests to engines that have their prefix cached."
+NO_HOLD = "vLLM cannot hold KV for a later call (hold): its prefix cache stands in for that, so keep it on."
+ON = "The scenario's nodes cache prefixes: keep vLLM's prefix cache on."
+
+
+@pytest.mark.parametrize(
+    ("tie", "policy", "said"),
+    [
+        ({}, "least_tokens", []),
+        ({}, "prefix_affinity", [ONE_ENGINE]),
+        ({"with": "plan"}, "least_tokens", [ONE_ENGINE]),
+        ({"with": "plan", "hold": True}, "least_tokens", [ONE_ENGINE, NO_HOLD]),
+    ],
+)
+def test_what_sessions_ask_of_the_gateway_is_said(
+    tie: dict[str, Any], policy: str, said: list[str], tmp_path: Path
+) -> None:
+    """Two calls of one job: on any nodes, on that of the first, or there with its KV held."""
+    data = document([], "p100 latency <= 2 s")
+    after = {"plan": {"bytes": "1 B", "hold": bool(tie.pop("hold", False))}}
+    call = {"stream": "chat", "prompt": 100, "output_tokens": 1}
+    data["workflows"] = {"chat": {"tasks": {"plan": call, "answer": {**call, "uncached": 50, "after": after, **tie}}}}
+    data["workload"] = {"jobs": [{"release": "0 s", "workflow": "chat"}]}
+    write(tn.servers(scenario_from(data), policies=[policy]), tmp_path)
+    for name in ("kubernetes.yaml", "ray_serve.yaml"):
+        text = (tmp_path / name).read_text()
+        assert [line for line in (ONE_ENGINE, CACHED, NO_HOLD, ON) if f"# {line}\n" in text] == said
+
+
+@pytest.mark.parametrize(("policy", "said"), [("least_tokens", [ON]), ("prefix_affinity", [CACHED, ON])])
+def test_caches_of_nodes_are_said(policy: str, said: list[str]) -> None:
+    data = document([(0, 100, 1)] * 2, "p100 latency <= 2 s")
+    data["streams"]["chat"] |= {"prefix_cache": "node", "prefix_block": 50}
+    data["workflows"]["chat"]["tasks"]["answer"] |= {"blocks": [1, 2]}
+    best = tn.servers(scenario_from(data), policies=[policy]).recommended
+    assert best is not None
+    assert asked_of_gateway(best) == said
 
 
 def test_the_files_say_where_they_come_from_and_are_valid(tmp_path: Path) -> None:
