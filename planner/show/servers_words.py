@@ -55,6 +55,7 @@ def order_in_words(found: ServersRecord) -> str:
         f"Policy: {_who(found, best)}{_preempted(best)}",
         forms_in_words(found),
         engines_in_words(found),
+        not_tried_in_words(found),
         *absences_in_words(found),
     ]
     first = f"Recommended: {'at most ' if untried else ''}{size}{said}."
@@ -268,6 +269,7 @@ def sentences(found: ServersRecord) -> list[str]:
         deployable_in_words(found),
         forms_in_words(found),
         engines_in_words(found),
+        not_tried_in_words(found),
         *absences_in_words(found),
         strain_in_words(found),
         said,
@@ -359,6 +361,13 @@ def engines_in_words(found: ServersRecord) -> str:
     tells = found.alternatives and found.alternatives[0].requests_at_once is not ABSENT
     parts = (order, _priorities_in_words(found), limits if tells or not order else "")
     return ". ".join(part for part in parts if part)
+
+
+def not_tried_in_words(found: ServersRecord) -> str:
+    """Return what there was no time for that may make do with less; empty if all was tried."""
+    if found.not_tried is ABSENT:
+        return ""
+    return f"For lack of time {' and '.join(found.not_tried)} were not tried; a longer --time-limit tries them"
 
 
 def _priorities_in_words(found: ServersRecord) -> str:

@@ -239,6 +239,7 @@ class ServersRecord:
     runtime_s: float
     fitted: list[Fitted] = ABSENT
     requests_at_once: LimitsTried = ABSENT
+    not_tried: list[str] = ABSENT
     failures: FailuresDrawn = ABSENT
     split: FormsTried = ABSENT
     away: bool = ABSENT
