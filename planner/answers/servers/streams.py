@@ -39,6 +39,7 @@ _MOST_TURNS, _CUTS_EACH = 200, 3
 """Sizes that weights of their own are sought for, and how many weights for each that is not refuted."""
 _AT_ANY_RATE = 20_000
 """Requests that are charged whatever time is left, weights by weights: some two seconds of a core, busy or not."""
+_BOTH = "Every fleet needs nodes of both roles, prefill and decode"
 _WAYS = {
     "energy": "prompts and steps",
     "energy with KV": "prompts and steps with the KV memory there is",
@@ -77,6 +78,7 @@ def refute_sizes(hunt: Hunt, most: int | None, share: float) -> int:
     ask.candidates = candidates(ask.sizes, most, least_gpus, ask.spare)
     # Building a scenario takes far longer than a cut, so that each combination of groups is tried once.
     served = set[tuple[bool, ...]]()
+    decodes = instance.streams is not None and bool(instance.streams.kv_edge.any())
 
     def too_small(mix: Mix) -> SizeRefutation | None:
         groups = tuple(map(bool, ask.sizes.engines(mix)))
@@ -84,7 +86,8 @@ def refute_sizes(hunt: Hunt, most: int | None, share: float) -> int:
             try:
                 ask.scenario(mix)
             except InstanceError as error:
-                return nowhere(mix, error)
+                refuted = nowhere(mix, error)
+                return replace(refuted, forces=_BOTH) if decodes and ask.sizes.lacks_a_role(mix) else refuted
             served.add(groups)
         return _cut_off(ask, [cut for _, cut in found], mix)
 
