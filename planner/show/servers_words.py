@@ -55,6 +55,7 @@ def order_in_words(found: ServersRecord) -> str:
         f"Policy: {_who(found, best)}{_preempted(best)}",
         forms_in_words(found),
         engines_in_words(found),
+        not_tried_in_words(found),
         *absences_in_words(found),
     ]
     first = f"Recommended: {'at most ' if untried else ''}{size}{said}."
@@ -268,6 +269,7 @@ def sentences(found: ServersRecord) -> list[str]:
         deployable_in_words(found),
         forms_in_words(found),
         engines_in_words(found),
+        not_tried_in_words(found),
         *absences_in_words(found),
         strain_in_words(found),
         said,
@@ -386,7 +388,25 @@ def engines_in_words(found: ServersRecord) -> str:
     order, limits = _order_in_words(found), _limit_in_words(found)
     # That fewer requests at once are no help elsewhere is of no interest where an order is.
     tells = found.alternatives and found.alternatives[0].requests_at_once is not ABSENT
-    return ". ".join(part for part in (order, limits if tells or not order else "") if part)
+    parts = (order, _priorities_in_words(found), limits if tells or not order else "")
+    return ". ".join(part for part in parts if part)
+
+
+def not_tried_in_words(found: ServersRecord) -> str:
+    """Return what there was no time for that may make do with less; empty if all was tried."""
+    if found.not_tried is ABSENT:
+        return ""
+    return f"For lack of time {' and '.join(found.not_tried)} were not tried; a longer --time-limit tries them"
+
+
+def _priorities_in_words(found: ServersRecord) -> str:
+    """Return the numbers by which engines know who goes first; empty where all are equal, or there are no engines."""
+    engines = [] if found.engines is ABSENT else found.engines
+    numbers = next((each.priorities for each in engines if each.priorities is not ABSENT), None)
+    if numbers is None:
+        return ""
+    said = ", ".join(f"{name}: {number}" for name, number in numbers.items())
+    return f"Send vLLM's priority with each request (--scheduling-policy priority, the lowest goes first), {said}"
 
 
 def _order_in_words(found: ServersRecord) -> str:
@@ -396,8 +416,8 @@ def _order_in_words(found: ServersRecord) -> str:
     if options is None or not options.urgent:
         return ""
     if not options.apart:
-        flag = "and preempt others" if options.preempt else "(vLLM: --scheduling-policy priority)"
-        return f"Requests of {', then '.join(options.urgent)} go first {flag}"
+        preempt = " and preempt others" if options.preempt else ""
+        return f"Requests of {', then '.join(options.urgent)} go first{preempt}"
     mix, alone = found.alternatives[0].size.mix, []
     counts = () if mix is ABSENT or mix is None else mix
     nodes = [group.gpu for group, count in zip(found.groups, counts, strict=False) for _ in range(count)]

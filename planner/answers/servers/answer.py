@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from truenorth.executor import POLICIES
+from truenorth.executor import POLICIES, StoppedError
 from truenorth.executor.policies.on_places import rule_on_places
 from truenorth.models import Instance, InstanceError, ServiceLevels, Timeline, scenario_hash
 from truenorth.models.cluster import FOREVER, MICROSECONDS_PER_SECOND, Availability
@@ -40,12 +41,19 @@ from truenorth.planner.answers.servers.by_policy import (
     try_own_size,
 )
 from truenorth.planner.answers.servers.decide import SizeRefutation, figures, reached_by, share_of_limit
-from truenorth.planner.answers.servers.deployable import Alternative, Deployable, deploy, try_limits, with_traffic
-from truenorth.planner.answers.servers.engines import Engine, NoEnginesError, engines_of
+from truenorth.planner.answers.servers.deployable import (
+    FEWER_AT_ONCE,
+    Alternative,
+    Deployable,
+    deploy,
+    try_limits,
+    with_traffic,
+)
+from truenorth.planner.answers.servers.engines import Engine, NoEnginesError, asked_of_gateway, engines_of
 from truenorth.planner.answers.servers.floor_certificate import floor_document
 from truenorth.planner.answers.servers.goal import refuse_vacuous, tolerances
 from truenorth.planner.answers.servers.hunt import LONG_TRACE, Hunt, dispatch, floor_of, floor_takes_s
-from truenorth.planner.answers.servers.manifests import kubernetes_text, origin_lines, ray_serve_text
+from truenorth.planner.answers.servers.manifests import fleet_in_words, kubernetes_text, origin_lines, ray_serve_text
 from truenorth.planner.answers.servers.outages import Outages
 from truenorth.planner.answers.servers.record import (
     AlternativeSize,
@@ -69,7 +77,7 @@ from truenorth.planner.answers.servers.record import (
 )
 from truenorth.planner.answers.servers.sizes import Mix, Sizes, Sizing, candidates, leave_out_idle
 from truenorth.planner.answers.servers.streams import refute_sizes, stream_policies
-from truenorth.planner.answers.servers.urgency import first_come_first, most_urgent, try_pools
+from truenorth.planner.answers.servers.urgency import NODES_APART, first_come_first, most_urgent, try_pools
 from truenorth.planner.answers.shown import Answer, fitted_laws, frame_of_document
 from truenorth.planner.answers.simulate import is_file, write_simulation
 from truenorth.planner.answers.uncertain.spec import refuse_estimates
@@ -126,7 +134,7 @@ class ServersAnswer(Answer):
     runtime_s
         Wall-clock time.
     asked
-        The question that repeats it, with the levels and policies that held.
+        The question that repeats it, with the levels that held; policies only if they were named.
     alternatives
         Policies at sizes that met the levels in simulation and cost little more than the cheapest, which comes first.
     growth
@@ -149,6 +157,8 @@ class ServersAnswer(Answer):
         What the arrivals' clock shows, if it is so coarse that many coincide; None otherwise.
     limited
         What fewer requests at once on a node come to; None where that was not tried.
+    not_tried
+        What there was no time for that may make do with less, in words.
     interrupted
         Whether the search was interrupted: what was found by then.
     outages
@@ -179,6 +189,7 @@ class ServersAnswer(Answer):
     rate: Fraction = Fraction(1)
     coarse_stamps: CoarseStamps | None = None
     limited: LimitsTried | None = None
+    not_tried: tuple[str, ...] = ()
     interrupted: bool = False
     outages: Outages | None = None
     beside: ServersAnswer | None = None
@@ -352,6 +363,7 @@ class ServersAnswer(Answer):
             coarse_stamps=self.coarse_stamps,
             fitted=fitted_laws(self.sizes.scenario.instance),
             requests_at_once=ABSENT if self.limited is None else self.limited,
+            not_tried=list(self.not_tried) or ABSENT,
             failures=ABSENT if self.outages is None else self._failures(self.outages),
             **self._engines(),
             split=ABSENT if self.beside is None else self._forms(self.beside),
@@ -374,7 +386,10 @@ class ServersAnswer(Answer):
             return {"engines": ABSENT, "no_engines": ABSENT}
         try:
             return {
-                "engines": [take(EngineToStart, each, role=each.role or ABSENT) for each in self.engines],
+                "engines": [
+                    take(EngineToStart, each, role=each.role or ABSENT, priorities=dict(each.priorities) or ABSENT)
+                    for each in self.engines
+                ],
                 "no_engines": ABSENT,
             }
         except NoEnginesError as error:
@@ -477,14 +492,17 @@ def answer_sizes(asked: SizesQuestion, scenario: Scenario, budget: Budget, split
     # Before policies are simulated at more sizes: where a bound says that nothing helps, none is.
     if searched:
         hunt.bisect(_FORMULAS_SHARE)
-    deployed, limited = Deployable(), None
+    deployed, limited, not_tried = Deployable(), None, {NODES_APART} if order else set[str]()
     for share in (_POLICY_SHARE if searched else _LAST_POLICY_SHARE, *_LATER_SHARES):
+        _try_apart(hunt, trials, order, not_tried)
         scan(hunt, trials, share)
         try_largest_size(hunt, trials, _LARGEST_SHARE if searched else 1.0)
         # Whoever names policies is asked for them, and for no others.
         if limited is None and streams and asked.policies is None:
-            try_pools(hunt, trials, names[0], order, _POOLS_SHARE)
-            limited = try_limits(hunt, trials, _LIMITS_SHARE)
+            not_tried.add(FEWER_AT_ONCE)
+            with suppress(StoppedError):
+                limited = try_limits(hunt, trials, _LIMITS_SHARE)
+                not_tried.remove(FEWER_AT_ONCE)
         deployed = deploy(hunt, trials, _REST_SHARES if searched else _LAST_SHARES, deployed)
         if searched:
             hunt.search()
@@ -504,7 +522,8 @@ def answer_sizes(asked: SizesQuestion, scenario: Scenario, budget: Budget, split
         tuple(trials),
         question.candidates[-1],
         budget.elapsed_s,
-        replace(asked.alone(), slo=chosen, policies=names or None),
+        # Without policies none are named here either: it is then that urgency, nodes apart and limits are tried.
+        replace(asked.alone(), slo=chosen, policies=asked.policies or None),
         deployed.alternatives,
         deployed.growth,
         deployed.strains,
@@ -516,8 +535,23 @@ def answer_sizes(asked: SizesQuestion, scenario: Scenario, budget: Budget, split
         rate,
         stamps,
         limited,
+        tuple(sorted(not_tried)),
         outages=outages,
     )
+
+
+def _try_apart(hunt: Hunt, trials: list[SizeTrial], order: Sequence[str], not_tried: set[str]) -> None:
+    """Try nodes for urgent workflows alone, unless that was done, before other routers: it may save more than these.
+
+    It has to cost less than the first router, whether or not these workflows go first there on all nodes.
+    """
+    if NODES_APART in not_tried:
+        policy = trials[0].policy
+        shared = [trial for trial in trials if trial.policy in (policy, first_come_first(policy, order))]
+        scan(hunt, shared, _POOLS_SHARE)
+        with suppress(StoppedError):
+            try_pools(hunt, trials, policy, order, _POOLS_SHARE)
+            not_tried.remove(NODES_APART)
 
 
 def _draw_outages(asked: SizesQuestion, scenario: Scenario, seed: int) -> Outages | None:
@@ -695,13 +729,14 @@ def _write_manifests(answer: ServersAnswer, folder: Path) -> list[Path]:
     except NoEnginesError:
         return []
     origin = origin_of(answer, answer.asked)
-    names = [" ".join(filter(None, (each.stream, each.role))) for each in engines]
-    size = " + ".join(f"{each.replicas} {name} on {each.gpu}" for name, each in zip(names, engines, strict=True))
-    window = origin.scenario
+    size, window = fleet_in_words(engines), origin.scenario
     policy = "" if best is None else best.policy
+    if any(each.skipped for each in answer.policies if each.policy == policy):
+        size = f"at most {size}"
     about = (str(answer.levels), window.jobs, window.length_s, window.hash, size, policy)
     versions = ", ".join(f"{name} {version}" for name, version in origin.versions.items() if name == "truenorth")
     lines = origin_lines(f"{origin.command} ({versions})" if versions else origin.command, *about)
+    lines += [] if best is None else asked_of_gateway(best)
     made = {"kubernetes.yaml": kubernetes_text}
     if all(each.role is None for each in engines):
         made["ray_serve.yaml"] = ray_serve_text

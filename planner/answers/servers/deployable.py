@@ -29,6 +29,7 @@ from truenorth.planner.answers.servers.sizes import Mix, Sizing
 from truenorth.planner.answers.simulate import Simulation
 from truenorth.planner.answers.uncertain.spec import parse_uncertainty
 
+FEWER_AT_ONCE = "fewer requests at once than seats"
 NEAR = Fraction(11, 10)
 """Alternatives cost at most so many times the best."""
 _STEPS = (Fraction(11, 10), Fraction(3, 2), Fraction(3))
@@ -171,14 +172,18 @@ def try_limits(hunt: Hunt, trials: list[SizeTrial], share: float) -> LimitsTried
 
     It is tried at a size below the least that met the levels, where it came closest to them. The best limit joins the
     trials if it meets them there.
+
+    Raises
+    ------
+    StoppedError
+        If time was up before any was tried.
     """
-    found = _where(hunt, trials)
+    found = _where(hunt, trials) if _seats(hunt.question.sizes.scenario) > 1 else None
     if found is None:
         return None
     base, mix = found
+    most = _seats(hunt.question.scenario(mix))
     ask, reserve_s, made = hunt.question, (1 - share) * hunt.question.left_s, dict[int, SizeTrial]()
-    streams = ask.scenario(mix).instance.streams
-    most = max(speed.seats for row in streams.speeds for speed in row if speed is not None) if streams else 1
 
     def reach(limit: int) -> float | None:
         """Return which share of the limits of the levels is taken up; None if time was up, or none can be said."""
@@ -191,11 +196,11 @@ def try_limits(hunt: Hunt, trials: list[SizeTrial], share: float) -> LimitsTried
 
     reached = base.reached[mix]
     without = None if reached is None else share_of_limit(ask.levels, reached)
-    if without is None:
+    if without is None or most == 1:
         return None
     best = least_limit(reach, most, without)
     if not made:
-        return None
+        raise StoppedError
     if best in made and mix in made[best].met_at:
         trials.append(made[best])
     values = [
@@ -205,16 +210,32 @@ def try_limits(hunt: Hunt, trials: list[SizeTrial], share: float) -> LimitsTried
     return LimitsTried(base.policy, ask.sizes.size(mix), most, figures(ask.levels, reached), values)
 
 
+def _seats(scenario: Scenario) -> int:
+    """Return the most requests that an engine serves at once."""
+    streams = scenario.instance.streams
+    return max(speed.seats for row in streams.speeds for speed in row if speed is not None) if streams else 1
+
+
 def _where(hunt: Hunt, trials: Sequence[SizeTrial]) -> tuple[SizeTrial, Mix] | None:
-    """Return the gateway to try limits with, and at which size: of those that knew least, which came closest below."""
+    """Return the gateway to try limits with, and at which size: of those that knew least, which came closest below.
+
+    Raises
+    ------
+    StoppedError
+        If there are sizes below at which there was no time for one of them.
+    """
     ask, found = hunt.question, list[tuple[float, SizeTrial, Mix]]()
     least = [trial for trial in trials if not lead(trial.knows, ask.noise)]
     met = [ask.sizes.cost(trial.mix) for trial in least if trial.mix is not None]
-    for trial in filter(lambda trial: _takes_a_limit(trial.policy), least):
+    below = [mix for mix in hunt.unrefuted if all(ask.sizes.cost(mix) < cost for cost in met)]
+    gateways = [trial for trial in least if _takes_a_limit(trial.policy)]
+    for trial in gateways:
         for mix, reached in trial.reached.items():
             share = None if reached is None else share_of_limit(ask.levels, reached)
             if share is not None and all(ask.sizes.cost(mix) < cost for cost in met):
                 found.append((share, trial, mix))
+    if not found and any(mix not in trial.reached for trial in gateways for mix in below):
+        raise StoppedError
     # Of equals the policy that comes first.
     return min(found, key=lambda each: each[0])[1:] if found else None
 

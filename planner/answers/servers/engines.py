@@ -14,18 +14,27 @@ from math import ceil
 import numpy as np
 
 from truenorth.executor import POLICIES, parse_policy
-from truenorth.executor.policies.gateways import GatewayOptions
+from truenorth.executor.policies.gateways import GatewayOptions, PrefixAffinity
 from truenorth.models import GPU, Instance, StreamClass
 from truenorth.models.cluster import MICROSECONDS_PER_SECOND
+from truenorth.models.holds import Holds
 from truenorth.models.instance import NONE
 from truenorth.models.scenario.disaggregated import DECODE, PREFILL
+from truenorth.models.slo import is_named
 from truenorth.models.stream_tables import StreamTables
 from truenorth.planner.answers.servers.deployable import Alternative
 
 _JOINED = re.compile(r"(\d+)x(.+)")
 """A tensor-parallel group that is described as one GPU: ``4xH100``."""
+BLOCKS = (1, 8, 16, 32, 64, 128)
+"""Tokens of a block of KV that vLLM takes."""
 _CONNECTOR = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
 """By which vLLM sends KV from engine to engine: both ends say the same, and the proxy before them which is which."""
+
+
+_OTHERS = "all others"
+_MOST_NAMED = 8
+"""Workflows whose numbers are said one by one."""
 
 
 class NoEnginesError(Exception):
@@ -56,6 +65,11 @@ class Engine:
         For how long an engine that is to go may finish what it serves.
     role
         What of a request it does, where prefill is apart from decode; else None.
+    priorities
+        What is to be sent with requests of each workflow, or of each priority of the scenario: vLLM serves the lowest
+        number first, and those without one as 0. Empty where all are equal.
+    block
+        Tokens of a block of KV in the scenario, 0 where KV does not grow; it is a setting only if vLLM takes it.
     """
 
     stream: str
@@ -69,6 +83,8 @@ class Engine:
     longest: int
     drain_s: int
     role: str | None = None
+    priorities: tuple[tuple[str, int], ...] = ()
+    block: int = 0
 
     @property
     def flags(self) -> list[str]:
@@ -101,6 +117,30 @@ def engines_of(best: Alternative) -> list[Engine]:
         engine = _engine(best, streams, instance.cluster.gpus[gpu], stream, workflow)
         made[engine] = made.get(engine, 0) + 1
     return [replace(engine, replicas=count) for engine, count in made.items()]
+
+
+def asked_of_gateway(best: Alternative) -> list[str]:
+    """Return what the answer asks of the gateway before the engines, and of their caches, a line each."""
+    streams, said = best.ran.instance.streams, list[str]()
+    if streams is None:
+        return said
+    caches = streams.prefixes is not None and not isinstance(streams.prefixes, Holds)
+    follows = _follows_prefixes(best)
+    if any(len(offsets) > 1 for offsets in streams.together) or (follows and not caches):
+        said.append("The answer holds only if the gateway keeps the calls of a session on one engine.")
+    if follows and caches:
+        said.append("The answer holds only if the gateway sends requests to engines that have their prefix cached.")
+    if isinstance(streams.prefixes, Holds):
+        said.append("vLLM cannot hold KV for a later call (hold): its prefix cache stands in for that, so keep it on.")
+    if caches:
+        said.append("The scenario's nodes cache prefixes: keep vLLM's prefix cache on.")
+    return said
+
+
+def _follows_prefixes(best: Alternative) -> bool:
+    """Say whether the policy sends requests to nodes that have their prefix, or the call before."""
+    known = best.policy.partition(":")[0] in POLICIES
+    return known and issubclass(parse_policy(best.policy).policy, PrefixAffinity)
 
 
 def _classes_served(best: Alternative, instance: Instance, streams: StreamTables) -> list[int]:
@@ -155,6 +195,7 @@ def _options(best: Alternative) -> GatewayOptions:
 def _engine(best: Alternative, streams: StreamTables, gpu: GPU, stream: int, workflow: str | None) -> Engine:
     """Return the engine on a GPU."""
     served, role = streams.classes[stream], _role(best.ran.instance, streams, stream)
+    speed = served.speed_on(gpu.kind)
     # Where prefill is apart its name and the kind of its nodes end in what they do.
     shown, kind_name = (text.removesuffix(f" {role}") for text in (served.name, gpu.kind))
     kind = _JOINED.fullmatch(kind_name)
@@ -162,18 +203,19 @@ def _engine(best: Alternative, streams: StreamTables, gpu: GPU, stream: int, wor
     requests = streams.template[best.ran.instance.task_template] == stream
     longest, drain_s = int(streams.held[requests].max(initial=0)), ceil(gpu.drain_us / MICROSECONDS_PER_SECOND)
     weights = {model.name: model.weight_bytes for model in best.ran.instance.models}
+    priorities = _priorities(best) if workflow is None else ()
     kv_tokens = _kv_tokens(served, gpu, weights)
     settings: dict[str, int | str | bool] = {
         **({"tensor_parallel_size": gpus} if gpus > 1 else {}),
         **dict(_limits(best, served, gpu)),
         **_kv(served, gpu, kv_tokens, gpus),
         **({"enable_lora": True, "max_loras": len(served.adapters)} if served.adapters else {}),
-        **({"scheduling_policy": "priority"} if _is_ordered(best) else {}),
+        **({"scheduling_policy": "priority"} if priorities else {}),
         **({} if role is None else {"kv_transfer_config": _CONNECTOR}),
     }
     adapters = tuple(each.removeprefix(f"{served.name}/") for each in served.adapters)
-    said = tuple(settings.items())
-    return Engine(shown, name, workflow, 1, gpus, said, adapters, kv_tokens, longest, drain_s, role)
+    said, block = tuple(settings.items()), 0 if speed is None else speed.block
+    return Engine(shown, name, workflow, 1, gpus, said, adapters, kv_tokens, longest, drain_s, role, priorities, block)
 
 
 def _limits(best: Alternative, served: StreamClass, gpu: GPU) -> Iterator[tuple[str, int]]:
@@ -202,10 +244,25 @@ def _kv(served: StreamClass, gpu: GPU, tokens: int | None, gpus: int) -> dict[st
     if speed is None or not tokens:
         return {}
     found = {"kv_cache_memory_bytes": tokens * speed.kv_bytes // gpus}
-    return found | ({"block_size": speed.block} if speed.block else {})
+    return found | ({"block_size": speed.block} if speed.block in BLOCKS else {})
 
 
-def _is_ordered(best: Alternative) -> bool:
-    """Say whether requests of one node are of several priorities."""
-    options = _options(best)
-    return len(options.urgent) > len(options.apart) or any(job.priority for job in best.ran.instance.jobs)
+def _priorities(best: Alternative) -> tuple[tuple[str, int], ...]:
+    """Return the numbers to send with requests that share nodes; nothing where all are of one priority.
+
+    By workflow, or where that is not one number each, or too many to read, by the priority that the scenario says.
+    """
+    options, jobs = _options(best), best.ran.instance.jobs
+    if options.urgent:
+        first = len(options.apart)
+        order = [(name, at) for at, name in enumerate(options.urgent[first:])]
+        covered = all(any(is_named(by, job.workflow.name) for by in options.urgent) for job in jobs)
+        order += [] if covered or not order else [(_OTHERS, len(order))]
+        return tuple(order) if len(order) > 1 else ()
+    priorities = sorted({job.priority for job in jobs}, reverse=True)
+    found = dict.fromkeys((job.workflow.name, priorities.index(job.priority)) for job in jobs)
+    if len(priorities) == 1:
+        return ()
+    if len(found) > min(len({name for name, _ in found}), _MOST_NAMED):
+        return tuple((f"priority {each} of the scenario", at) for at, each in enumerate(priorities))
+    return tuple(sorted(found, key=lambda each: (each[1], each[0])))

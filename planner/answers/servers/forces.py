@@ -60,14 +60,15 @@ def demand_in_words(named: Sequence[MLModel], gpus: int, demand: Demand, late: i
     window = f"Between {demand.begin_us / 1e6:.6g} s and {demand.end_us / 1e6:.6g} s"
     models = _names(named, demand.models)
     offered, asked = float(gpus * demand.rate / demand.parts), float(demand.amount.sum()) / demand.parts
+    asked_s, offered_s = told_apart(asked / 1e6, offered / 1e6)
     if demand.resource == "compute":
         jobs = "jobs on time" if within is None else f"jobs within {within}"
-        what = f"{jobs} need {_figure(asked / 1e6)} GPU-seconds of compute{models and f' (most for {models})'}"
-        has = f"{_gpus(gpus)} {'gives' if gpus == 1 else 'give'} {_figure(offered / 1e6)}"
+        what = f"{jobs} need {asked_s} GPU-seconds of compute{models and f' (most for {models})'}"
+        has = f"{_gpus(gpus)} {'gives' if gpus == 1 else 'give'} {offered_s}"
     elif demand.resource == "copy engine":
         what, has = (
-            f"models {models} take {_figure(asked / 1e6)} s to load",
-            (f"the copy engines of {_gpus(gpus)} give {_figure(offered / 1e6)} s"),
+            f"models {models} take {asked_s} s to load",
+            (f"the copy engines of {_gpus(gpus)} give {offered_s} s"),
         )
     else:
         what, has = (
@@ -79,6 +80,18 @@ def demand_in_words(named: Sequence[MLModel], gpus: int, demand: Demand, late: i
 
 def _late(within: str | None) -> str:
     return "late" if within is None else f"not within {within.partition(' (')[0]}"
+
+
+def told_apart(needed: float, there: float) -> tuple[str, str]:
+    """Return what is needed and the less that is there, with four digits or as many more as tell them apart.
+
+    >>> told_apart(2, 1), told_apart(12.8512, 12.8497), told_apart(56_580, 43_200), told_apart(1, 1)
+    (('2', '1'), ('12.851', '12.85'), ('56,580', '43,200'), ('just over 1', '1'))
+    """
+    for digits in range(4, 16):
+        if float(f"{needed:.{digits}g}") > float(f"{there:.{digits}g}"):
+            return _figure(needed, digits), _figure(there, digits)
+    return f"just over {_figure(there)}", _figure(there)
 
 
 def prices_in_words(goal: Goal, priced: Priced) -> str:
@@ -135,9 +148,10 @@ def _names(named: Sequence[MLModel], models: tuple[int, ...]) -> str:
     return ", ".join(names) + (f" and {len(models) - _NAMED} more" if len(models) > _NAMED else "")
 
 
-def _figure(value: float) -> str:
-    """Return a figure in four digits, or all that stand before its point: nobody reads exponents."""
-    return f"{value:,.0f}" if value >= 1e4 else f"{value:.4g}"
+def _figure(value: float, digits: int = 4) -> str:
+    """Return a figure in so many digits, without an exponent, which nobody reads."""
+    said = f"{value:.{digits}g}"
+    return f"{float(said):,.0f}" if "e+" in said else said
 
 
 def _gpus(count: int) -> str:

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import yaml
 
 from truenorth.models.scenario.writing import comment_lines
-from truenorth.planner.answers.servers.engines import Engine
+from truenorth.planner.answers.servers.engines import BLOCKS, Engine
 
 IMAGE, MODEL_PATH, ADAPTER_PATH = "vllm/vllm-openai:VERSION", "/models/MODEL", "/adapters/ADAPTER"
-"""What is to be filled in."""
+ADAPTERS_URI = "s3://BUCKET/ADAPTERS"
+"""What is to be filled in; Ray loads adapters from a store in the cloud, all from one folder, and from nowhere else."""
 KIND_LABEL = "nvidia.com/gpu.product"
 """Of nodes, by NVIDIA's GPU feature discovery."""
-_CLASS_LABEL = "truenorth/class"
+_CLASS_LABEL, _POOL_LABEL = "truenorth/class", "truenorth/pool"
+_OTHERS = "others"
 _LONGEST_NAME = 63
 _PORT = 8000
 _WORD = re.compile(r"[A-Za-z/][\w./:@-]+|--[a-z][a-z-]*(=\w+)?")
@@ -43,7 +45,7 @@ _Dumper.add_representer(str, _quote)
 
 
 def kubernetes_text(engines: Sequence[Engine], origin: Sequence[str]) -> str:
-    """Return a manifest: a Service for each class, and a Deployment for each sort of engine.
+    """Return a manifest: a Service for each class, or each of its pools, and a Deployment for each sort of engine.
 
     Parameters
     ----------
@@ -56,26 +58,32 @@ def kubernetes_text(engines: Sequence[Engine], origin: Sequence[str]) -> str:
         f"  {KIND_LABEL}: the kind as your nodes are labelled, such as NVIDIA-H100-80GB-HBM3",
         "A Service spreads requests at random: put the gateway of the answer's policy before the engines.",
     ]
-    classes = list(dict.fromkeys(map(_class, engines)))
+    classes, served = list(dict.fromkeys(map(_class, engines))), _served(engines)
     class_names = dict(zip(classes, _names(classes), strict=True))
+    names = dict(zip(dict.fromkeys(served), _names([" ".join(each) for each in dict.fromkeys(served)]), strict=True))
+    labels = {
+        each: {_CLASS_LABEL: class_names[each[0]], **({_POOL_LABEL: name} if each[1:] else {})}
+        for each, name in names.items()
+    }
     deployments = [
-        _deployment(each, name, class_names[_class(each)])
-        for each, name in zip(engines, _names(list(map(_label, engines))), strict=True)
+        _deployment(engine, name, labels[each])
+        for engine, name, each in zip(engines, _engine_names(engines), served, strict=True)
     ]
-    documents = [*map(_service, class_names.values()), *deployments]
+    documents = [*(_service(name, labels[each]) for each, name in names.items()), *deployments]
     return _head(origin, fill_in) + "".join(f"---\n{_dump(each)}" for each in documents)
 
 
 def ray_serve_text(engines: Sequence[Engine], origin: Sequence[str]) -> str:
     """Return a config for ``serve deploy``: one application with a model for each sort of engine."""
-    classes, names = [each.stream for each in engines], _names(list(map(_label, engines)))
+    classes, names = [each.stream for each in engines], _engine_names(engines)
     # Where several sorts of engines serve a class they are models of their own to Ray.
     models = [name if classes.count(own) > 1 else own for own, name in zip(classes, names, strict=True)]
     shared = len(set(classes)) < len(classes)
     fill_in = [
-        *_fill_in(engines),
+        *_fill_in(engines, ray=True),
         "  accelerator_type: the kind as Ray names it, such as H100, A100-80G or L40S",
         *(["A class on several sorts of engines has a model for each: route its requests to them."] if shared else []),
+        "Requests go as Ray's router sends them: the answer holds with the gateway of its policy.",
     ]
     application = {
         "name": "truenorth",
@@ -98,41 +106,65 @@ def origin_lines(
     ]
 
 
+def fleet_in_words(engines: Sequence[Engine]) -> str:
+    """Return how many engines of which sort there are."""
+    return " + ".join(f"{each.replicas} {sort}" for each, sort in zip(engines, _sorts(engines), strict=True))
+
+
+def _sorts(engines: Sequence[Engine]) -> list[str]:
+    """Return what each engine serves, on what, and for whom alone, in words."""
+    found = [f"{_class(each)} on {_gpus(each)}" for each in engines]
+    whom = [f" for {each.workflow or 'all other workflows'}" for each in engines]
+    return [sort + (own if pool else "") for sort, own, (_, *pool) in zip(found, whom, _served(engines), strict=True)]
+
+
+def _served(engines: Sequence[Engine]) -> list[tuple[str, ...]]:
+    """Return what each engine serves: its class, and behind it, where nodes of that are apart, the workflow."""
+    divided = {_class(each) for each in engines if each.workflow is not None}
+    return [
+        (_class(each), each.workflow or _OTHERS) if _class(each) in divided else (_class(each),) for each in engines
+    ]
+
+
 def _head(origin: Sequence[str], fill_in: Sequence[str]) -> str:
     return comment_lines([*origin, *fill_in])
 
 
-def _fill_in(engines: Sequence[Engine]) -> list[str]:
-    """Return what is to be filled in, a line each, and what engines have to take."""
-    adapters = any(each.adapters for each in engines)
-    ordered = any(name == "scheduling_policy" for each in engines for name, _ in each.settings)
-    named = [each for each in engines if each.kv_tokens is not None]
-    apart = any(each.role is not None for each in engines)
-    rooms = [f"{_class(each)} on {_gpus(each)} {each.longest:,} and {each.kv_tokens:,}" for each in named]
-    return [
-        "Fill in:",
-        f"  {MODEL_PATH}: the path or name of the model",
-        *([f"  {ADAPTER_PATH}: the path of each adapter; --max-lora-rank if its rank is above 16"] if adapters else []),
-        *(
-            ["  priority of each request (the lowest number goes first), in the order that is said above"]
-            if ordered
-            else []
-        ),
-        *(
-            [
-                "  a proxy that sends each request to an engine of prefill and then to one of decode (NixlConnector)",
-                "  an image with nixl, whose transport suits your network (UCX_TLS, UCX_NET_DEVICES)",
-            ]
-            if apart
-            else []
-        ),
-        *([f"  --max-model-len between the longest request and the KV tokens: {'; '.join(rooms)}"] if rooms else []),
-        *(
-            ["  KV memory is the scenario's memory less the weights: it must leave room for activations"]
-            if rooms
-            else []
-        ),
+def _fill_in(engines: Sequence[Engine], ray: bool = False) -> Iterator[str]:
+    """Yield what is to be filled in, a line each, and what engines have to take; Ray has its own word for some."""
+    names = ("max_model_len", "max_lora_rank", "block_size")
+    longest, rank, size = names if ray else (f"--{name.replace('_', '-')}" for name in names)
+    where = " in engine_kwargs" if ray else ""
+    yield "Fill in:"
+    yield f"  {MODEL_PATH}: the path or name of the model"
+    adapters = list(dict.fromkeys(name for each in engines for name in each.adapters))
+    if adapters and ray:
+        own = ", ".join(adapters)
+        yield f"  {ADAPTERS_URI}: where a folder for each adapter lies, called by its name ({own}), at s3:// or gs://"
+        yield "  model of a request for an adapter: the name of the model, a colon, the name of the adapter"
+    elif adapters:
+        yield f"  {ADAPTER_PATH}: the path of each adapter"
+    if adapters:
+        yield f"  {rank}{where} if the rank of an adapter is above 16"
+    if numbers := next((each.priorities for each in engines if each.priorities), ()):
+        said = ", ".join(f"{name}: {number}" for name, number in numbers)
+        yield f"  priority of each request: {said} (vLLM serves the lowest number first; not sent, it is 0)"
+    if any(each.role is not None for each in engines):
+        yield "  a proxy that sends each request to an engine of prefill and then to one of decode (NixlConnector)"
+        yield "  an image with nixl, whose transport suits your network (UCX_TLS, UCX_NET_DEVICES)"
+    rooms = [
+        f"{sort} {each.longest:,} and {each.kv_tokens:,}"
+        for each, sort in zip(engines, _sorts(engines), strict=True)
+        if each.kv_tokens is not None
     ]
+    if rooms:
+        yield f"  {longest}{where} between the longest request and the KV tokens: {'; '.join(rooms)}"
+        yield "  KV memory is the scenario's memory less the weights: it must leave room for activations"
+    if odd := sorted({each.block for each in engines if each.block and each.block not in BLOCKS}):
+        *some, last = BLOCKS
+        takes = f"vLLM takes {', '.join(map(str, some))} or {last}"
+        said = ", ".join(map(str, odd))
+        yield f"  {size}{where} is left out: the scenario's blocks of KV are of {said} tokens, and {takes}"
 
 
 def _dump(content: Mapping[str, Any]) -> str:
@@ -161,9 +193,11 @@ def _class(engine: Engine) -> str:
     return " ".join(filter(None, (engine.stream, engine.role)))
 
 
-def _label(engine: Engine) -> str:
-    """Return what tells a sort of engine from the others."""
-    return " ".join(filter(None, (_class(engine), _gpus(engine), engine.workflow)))
+def _engine_names(engines: Sequence[Engine]) -> list[str]:
+    """Return names by which sorts of engines are told apart."""
+    return _names(
+        [" ".join((own, _gpus(each), *pool)) for each, (own, *pool) in zip(engines, _served(engines), strict=True)]
+    )
 
 
 def _gpus(engine: Engine) -> str:
@@ -176,17 +210,17 @@ def _label_value(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", text)[:_LONGEST_NAME].strip("-_.") or "KIND"
 
 
-def _service(name: str) -> dict[str, Any]:
+def _service(name: str, labels: Mapping[str, str]) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"name": name},
-        "spec": {"selector": {_CLASS_LABEL: name}, "ports": [{"port": _PORT}]},
+        "spec": {"selector": dict(labels), "ports": [{"port": _PORT}]},
     }
 
 
-def _deployment(engine: Engine, name: str, class_name: str) -> dict[str, Any]:
-    labels = {"app": name, _CLASS_LABEL: class_name}
+def _deployment(engine: Engine, name: str, served: Mapping[str, str]) -> dict[str, Any]:
+    labels = {"app": name, **served}
     alone = {} if engine.workflow is None else {"annotations": {"truenorth/workflow": engine.workflow}}
     grace = {"terminationGracePeriodSeconds": engine.drain_s} if engine.drain_s else {}
     modules = [json.dumps({"name": each, "path": ADAPTER_PATH}) for each in engine.adapters]
@@ -227,7 +261,7 @@ def _deployment(engine: Engine, name: str, class_name: str) -> dict[str, Any]:
 
 
 def _llm_config(engine: Engine, name: str) -> dict[str, Any]:
-    lora = {"dynamic_lora_loading_path": ADAPTER_PATH, "max_num_adapters_per_replica": len(engine.adapters)}
+    lora = {"dynamic_lora_loading_path": ADAPTERS_URI, "max_num_adapters_per_replica": len(engine.adapters)}
     return {
         "model_loading_config": {"model_id": name, "model_source": MODEL_PATH},
         "accelerator_type": engine.gpu,

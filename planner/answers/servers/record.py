@@ -138,7 +138,7 @@ class LimitsTried:
 
 @dataclass(frozen=True, slots=True)
 class EngineToStart:
-    """Equal engines of what is recommended: how many, GPUs of each, and what ``vllm serve`` is told."""
+    """Equal engines of what is recommended: how many, GPUs of each, what ``vllm serve`` and requests say."""
 
     stream: str
     gpu: str
@@ -149,6 +149,7 @@ class EngineToStart:
     kv_tokens: int | None
     longest: int
     role: str = ABSENT
+    priorities: Mapping[str, int] = ABSENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +248,7 @@ class ServersRecord:
     runtime_s: float
     fitted: list[Fitted] = ABSENT
     requests_at_once: LimitsTried = ABSENT
+    not_tried: list[str] = ABSENT
     failures: FailuresDrawn = ABSENT
     split: FormsTried = ABSENT
     away: bool = ABSENT

@@ -87,7 +87,7 @@ class ScheduleAnswer(Answer):
     autoscaler
         What an autoscaler above the policy of the least fleet ordered; None if there was none.
     asked
-        The question that repeats it, with the levels and policies that held.
+        The question that repeats it, with the levels that held; policies only if they were named.
     interrupted
         Whether the search was interrupted: what was found by then.
     """

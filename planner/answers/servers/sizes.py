@@ -402,9 +402,16 @@ class Sizes:
             rates[sort.pool % 2] += count / taken_s
         return min(rates)
 
-    def explains(self, mix: Mix) -> tuple[Fraction, int, int]:
-        """Return what sizes below a floor are compared by: the dearest says most, of those the one of most groups."""
-        return self.cost(mix), sum(map(bool, mix)), -sum(mix)
+    def explains(self, mix: Mix) -> tuple[bool, Fraction, int, int]:
+        """Return what sizes below a floor are compared by: the dearest says most, of those the one of most groups.
+
+        One that lacks prefill or decode, where these are apart, says least.
+        """
+        return not self.lacks_a_role(mix), self.cost(mix), sum(map(bool, mix)), -sum(mix)
+
+    def lacks_a_role(self, mix: Mix) -> bool:
+        """Say whether prefill is apart from decode, and a mix has no node of one of them."""
+        return self.split and len({pool % 2 for pool, count in zip(self.pool_of, mix, strict=True) if count}) < 2
 
     def loads(self, mix: Mix) -> dict[str, float]:
         """Return about what share of the time until the last arrival prefill and decode take; empty if not apart.

@@ -19,7 +19,7 @@ from truenorth.executor.policies.parse import suited
 from truenorth.models import Instance, InstanceError, ServiceLevel, ServiceLevels
 from truenorth.models.instance import NEVER, Ints
 from truenorth.planner.answers.servers.decide import SizeRefutation
-from truenorth.planner.answers.servers.forces import broken_at_best
+from truenorth.planner.answers.servers.forces import broken_at_best, told_apart
 from truenorth.planner.answers.servers.goal import late_together, tolerances
 from truenorth.planner.answers.servers.hunt import Hunt, nowhere
 from truenorth.planner.answers.servers.sizes import Mix, Sizes, Sizing, candidates
@@ -39,6 +39,7 @@ _MOST_TURNS, _CUTS_EACH = 200, 3
 """Sizes that weights of their own are sought for, and how many weights for each that is not refuted."""
 _AT_ANY_RATE = 20_000
 """Requests that are charged whatever time is left, weights by weights: some two seconds of a core, busy or not."""
+_BOTH = "Every fleet needs nodes of both roles, prefill and decode"
 _WAYS = {
     "energy": "prompts and steps",
     "energy with KV": "prompts and steps with the KV memory there is",
@@ -77,6 +78,7 @@ def refute_sizes(hunt: Hunt, most: int | None, share: float) -> int:
     ask.candidates = candidates(ask.sizes, most, least_gpus, ask.spare)
     # Building a scenario takes far longer than a cut, so that each combination of groups is tried once.
     served = set[tuple[bool, ...]]()
+    decodes = instance.streams is not None and bool(instance.streams.kv_edge.any())
 
     def too_small(mix: Mix) -> SizeRefutation | None:
         groups = tuple(map(bool, ask.sizes.engines(mix)))
@@ -84,7 +86,8 @@ def refute_sizes(hunt: Hunt, most: int | None, share: float) -> int:
             try:
                 ask.scenario(mix)
             except InstanceError as error:
-                return nowhere(mix, error)
+                refuted = nowhere(mix, error)
+                return replace(refuted, forces=_BOTH) if decodes and ask.sizes.lacks_a_role(mix) else refuted
             served.add(groups)
         return _cut_off(ask, [cut for _, cut in found], mix)
 
@@ -203,10 +206,10 @@ def _cut_off(ask: Sizing, cuts: Sequence[Cut], mix: Mix) -> SizeRefutation | Non
     cut = next((cut for cut in cuts if cut.refutes(gpus)), None)
     if cut is None:
         return None
-    return SizeRefutation(mix, cut.way, None, None, None, _in_words(ask.sizes, cut, gpus), cut=cut)
+    return SizeRefutation(mix, cut.way, None, None, None, cut_in_words(ask.sizes, cut, gpus), cut=cut)
 
 
-def _in_words(sizes: Sizes, cut: Cut, engines: Sequence[int]) -> str:
+def cut_in_words(sizes: Sizes, cut: Cut, engines: Sequence[int]) -> str:
     """Return what requests within the levels need, counted in GPUs, or in engines of the sort that weighs least."""
     by_gpus = [weight / sort.gpus for weight, sort in zip(cut.weights, sizes.sorts, strict=True)]
     alike = len(set(by_gpus)) == 1
@@ -216,11 +219,12 @@ def _in_words(sizes: Sizes, cut: Cut, engines: Sequence[int]) -> str:
     there = float(sum(map(mul, weighed, engines)))
     what = "GPUs" if alike else kinds[cut.weights.index(unit)]
     counting = [
-        f"a {kind} counting {float(each):.4g}"
+        f"each {kind} counting {float(each):.4g}"
         for kind, each, count in zip(kinds, weighed, engines, strict=True)
         if count and each > 1 and not alike
     ]
-    needed = f"{float(cut.least / unit):.4g} {what} all the time{''.join(f', {each}' for each in counting)}"
+    least, has = told_apart(float(cut.least / unit), there)
+    needed = f"{least} {what} all the time{''.join(f', {each}' for each in counting)}"
     window = f"Between {cut.begin_us / 1e6:.6g} s and {cut.end_us / 1e6:.6g} s"
-    has = f"there {'is' if there == 1 else 'are'} {there:.4g}"
+    has = f"there {'is' if there == 1 else 'are'} {has}"
     return f"{window} the {_WAYS[cut.way]} of requests that keep to the level need {needed}; {has}"

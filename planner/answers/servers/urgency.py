@@ -19,6 +19,7 @@ from truenorth.planner.answers.servers.decide import meets
 from truenorth.planner.answers.servers.hunt import Hunt
 from truenorth.planner.answers.servers.sizes import Mix
 
+NODES_APART = "nodes for urgent workflows alone"
 _MOST_POOLS = 4
 _SPECIAL = frozenset("+,=:")
 """What a name cannot have that stands in a policy's options."""
@@ -66,22 +67,30 @@ def try_pools(hunt: Hunt, trials: list[SizeTrial], policy: str, order: Sequence[
     """Simulate a gateway whose urgent workflows have nodes of their own, in a share of the time left.
 
     It joins the trials with the cheapest size found that meets the levels for less than what is known.
+
+    Raises
+    ------
+    StoppedError
+        If time was up before all was tried.
     """
     ask = hunt.question
     # Where prefill is apart the first nodes are those of prefill alone.
     if not order or set(ask.sizes.gpus_per_server) != {1} or ask.sizes.split:
         return
+    cheapest = min((ask.sizes.cost(trial.mix) for trial in trials if trial.mix is not None), default=None)
+    cheaper = [mix for mix in hunt.unrefuted if cheapest is None or ask.sizes.cost(mix) < cheapest]
+    if not cheaper:
+        return
     reserve_s = (1 - share) * ask.left_s
     one_kind = len(ask.sizes.counts) == 1
-    sizes = _of_one_kind(hunt, policy, order, reserve_s) if one_kind else _of_several_kinds(hunt, order)
-    cheapest = min((ask.sizes.cost(trial.mix) for trial in trials if trial.mix is not None), default=None)
+    sizes = _of_one_kind(hunt, policy, order, reserve_s) if one_kind else _of_several_kinds(cheaper, order)
     for mix, nodes in sizes:
-        if mix not in hunt.unrefuted or (cheapest is not None and ask.sizes.cost(mix) >= cheapest):
+        if mix not in cheaper:
             continue
         apart = "+".join(map(str, nodes))
         (trial,) = begin_trials(hunt, [f"{first_come_first(policy, order)},apart={apart}"])
         if not simulate_at(hunt, trial, mix, reserve_s):
-            return
+            raise StoppedError
         if trial.mix is not None:
             trials.append(trial)
             return
@@ -99,9 +108,9 @@ def _of_one_kind(hunt: Hunt, policy: str, order: Sequence[str], reserve_s: float
     yield (sum(nodes),), nodes[:-1]
 
 
-def _of_several_kinds(hunt: Hunt, order: Sequence[str]) -> Iterator[tuple[Mix, list[int]]]:
-    """Yield sizes, the cheapest first, with every way to share their nodes out, as they stand, among the tiers."""
-    for mix in hunt.unrefuted:
+def _of_several_kinds(sizes: Sequence[Mix], order: Sequence[str]) -> Iterator[tuple[Mix, list[int]]]:
+    """Yield these sizes with every way to share their nodes out, as they stand, among the tiers."""
+    for mix in sizes:
         for ends in combinations(range(1, sum(mix)), len(order)):
             yield mix, [end - begin for begin, end in pairwise((0, *ends))]
 
@@ -127,21 +136,19 @@ class _Tier:
 
 
 def _least_alone(hunt: Hunt, policy: str, tier: _Tier, most: int, reserve_s: float) -> int | None:
-    """Return the fewest nodes that serve the workflows of a tier alone; None if none do, or time was up."""
+    """Return the fewest nodes that serve the workflows of a tier alone; None if none do."""
     if not tier.levels.levels:
         return 1
     low, high = 1, most + 1
     while low < high:
         middle = (low + high) // 2
         met = _meets_alone(hunt, policy, middle, tier, reserve_s)
-        if met is None:
-            return None
         low, high = (low, middle) if met else (middle + 1, high)
     return low if low <= most else None
 
 
-def _meets_alone(hunt: Hunt, policy: str, nodes: int, tier: _Tier, reserve_s: float) -> bool | None:
-    """Say whether so many nodes serve the workflows of a tier, simulated alone; None if time was up."""
+def _meets_alone(hunt: Hunt, policy: str, nodes: int, tier: _Tier, reserve_s: float) -> bool:
+    """Say whether so many nodes serve the workflows of a tier, simulated alone."""
     ask = hunt.question
 
     def alone() -> Scenario:
@@ -150,10 +157,7 @@ def _meets_alone(hunt: Hunt, policy: str, nodes: int, tier: _Tier, reserve_s: fl
         return replace(scenario, instance=replace(scenario.instance, jobs=jobs))
 
     if ask.left_s <= reserve_s:
-        return None
+        raise StoppedError
     ask.budget.watch(f"{policy} on {nodes} nodes for some workflows alone")
-    try:
-        ran = serve(ask, policy, alone, reserve_s)
-    except StoppedError:
-        return None
+    ran = serve(ask, policy, alone, reserve_s)
     return ran is not None and meets(ran.truth, ran.timeline, tier.levels)

@@ -17,8 +17,10 @@ from truenorth.planner.answers.servers import ServersAnswer
 from truenorth.planner.answers.servers.decide import meets
 from truenorth.planner.answers.servers.record import CoarseStamps
 from truenorth.planner.answers.servers.sizes import Sizes
+from truenorth.planner.answers.servers.streams import cut_in_words
 from truenorth.planner.answers.simulate import simulate
 from truenorth.planner.show.servers_words import answer_in_words
+from truenorth.solvers.bounds.stream_floor import Cut
 
 GPU = {"memory": "80 GB", "load_bandwidth": "50 GB/s"}
 
@@ -112,6 +114,16 @@ def test_weights_that_suit_a_fleet_refute_it() -> None:
     done = answer.refutation
     assert done is not None
     assert answer.cost(done.mix) == 8
+    said = next(done.forces for done in answer.refutations if done.mix == (5, 1))
+    assert said.endswith("need 7.852 A all the time, each B counting 2; there are 7")
+
+
+def test_a_refutation_has_digits_that_say_that_more_is_needed_than_there_is() -> None:
+    """5.0003 GPUs that are needed beside 5 that are there are not 5 beside 5."""
+    scenario = unlike(26)
+    cut = Cut((Fraction(1), Fraction(1)), Fraction(50_003, 10_000), "energy", 0, 10**6)
+    assert cut.refutes([0, 5])
+    assert cut_in_words(Sizes(scenario), cut, [0, 5]).endswith("need 5.0003 GPUs all the time; there are 5")
 
 
 def test_few_requests_have_their_floor_however_little_time_is_left() -> None:

@@ -16,8 +16,9 @@ from truenorth.models.record import encode
 from truenorth.models.scenario import Scenario, scenario_from
 from truenorth.planner.answers.servers import ServersAnswer
 from truenorth.planner.answers.servers.answer import write
-from truenorth.planner.answers.servers.engines import Engine, NoEnginesError
+from truenorth.planner.answers.servers.engines import Engine, NoEnginesError, asked_of_gateway
 from truenorth.planner.answers.servers.manifests import kubernetes_text, ray_serve_text
+from truenorth.planner.show.servers_words import answer_in_words
 
 DOCUMENTED = {
     "--block-size", "--enable-lora", "--kv-cache-memory-bytes", "--lora-modules", "--max-loras",
@@ -71,6 +72,18 @@ def test_a_shared_budget_is_the_tokens_of_an_iteration_and_kv_is_of_whole_blocks
     assert made == [[*numbers, "--kv-cache-memory-bytes=8992000000", "--block-size=16"]]
 
 
+@pytest.mark.parametrize(("block", "taken"), [(16, True), (20, False)])
+def test_blocks_that_vllm_does_not_take_are_left_out_in_words(block: int, taken: bool) -> None:
+    """10 GB hold 500 blocks of 20 tokens, and vLLM makes its own of them."""
+    stream = {"kv": "grows", "block": block, "models": ["m"]}
+    scenario = asked(stream, models={"m": {"weights": "1 B"}}, slo="p100 latency <= 2 s")
+    engines = tn.servers(scenario, policies=["least_tokens"]).engines
+    assert ("--block-size=16" in engines[0].flags, "block_size: 16" in ray_serve_text(engines, [])) == (taken, taken)
+    said = f"is left out: the scenario's blocks of KV are of {block} tokens, and vLLM takes 1, 8, 16, 32, 64 or 128\n"
+    assert (f"--block-size {said}" in kubernetes_text(engines, [])) is not taken
+    assert (f"block_size in engine_kwargs {said}" in ray_serve_text(engines, [])) is not taken
+
+
 def test_a_limit_on_requests_at_once_is_that_of_the_engines() -> None:
     made = flags(asked(slo="p100 latency <= 2 s"), policies=["least_tokens:limit=3"])
     assert made[0][:2] == ["--max-num-seqs=3", "--max-num-batched-tokens=103"]
@@ -101,8 +114,15 @@ def test_adapters_are_served_beside_their_model(tmp_path: Path) -> None:
     args = list(yaml.safe_load_all(text))[1]["spec"]["template"]["spec"]["containers"][0]["args"]
     at = args.index("--lora-modules")
     assert [json.loads(each)["name"] for each in args[at + 1 :]] == ["sql", "law"]
-    ray = yaml.safe_load(ray_serve_text(answer.engines, []))["applications"][0]["args"]["llm_configs"][0]
-    assert ray["lora_config"]["max_num_adapters_per_replica"] == 2
+    assert "--max-lora-rank if" in text
+    text = ray_serve_text(answer.engines, [])
+    ray = yaml.safe_load(text)["applications"][0]["args"]["llm_configs"][0]
+    # Ray takes one folder for all of them, in a store that it knows, and flags of vLLM by their names in Python.
+    lora = {"dynamic_lora_loading_path": "s3://BUCKET/ADAPTERS", "max_num_adapters_per_replica": 2}
+    assert ray["lora_config"] == lora
+    assert "s3://BUCKET/ADAPTERS: where a folder for each adapter lies, called by its name (sql, law)," in text
+    assert "max_lora_rank in engine_kwargs if" in text
+    assert "--" not in text
 
 
 def urgent(policy: str) -> ServersAnswer:
@@ -117,12 +137,100 @@ def urgent(policy: str) -> ServersAnswer:
 def test_urgency_is_a_scheduling_policy_and_nodes_apart_are_deployments_of_their_own(tmp_path: Path) -> None:
     (engine,) = urgent("least_tokens:urgent=chat").engines
     assert engine.flags[-1] == "--scheduling-policy=priority"
+    assert engine.priorities == (("chat", 0), ("all others", 1))
     answer = urgent("least_tokens:urgent=chat,apart=1")
     assert [(each.workflow, each.replicas) for each in answer.engines] == [("chat", 1), (None, 1)]
     assert not any("scheduling" in flag for each in answer.engines for flag in each.flags)
     made = list(yaml.safe_load_all(kubernetes_text(answer.engines, [])))
-    assert [each["metadata"]["name"] for each in made] == ["chat", "chat-a-chat", "chat-a"]
-    assert made[1]["metadata"]["annotations"] == {"truenorth/workflow": "chat"}
+    validate(made)
+    assert [each["metadata"]["name"] for each in made] == ["chat-chat", "chat-others", "chat-a-chat", "chat-a-others"]
+    assert made[2]["metadata"]["annotations"] == {"truenorth/workflow": "chat"}
+    pods = [each["spec"]["template"]["metadata"]["labels"] for each in made[2:]]
+    selected = [[each["spec"]["selector"].items() <= pod.items() for pod in pods] for each in made[:2]]
+    assert selected == [[True, False], [False, True]]
+    write(answer, tmp_path)
+    said = (tmp_path / "kubernetes.yaml").read_text()
+    assert "# Fleet: 1 chat on A for chat + 1 chat on A for all other workflows, with the policy least_tokens:" in said
+    assert "KV tokens: chat on A for chat 101 and 10,000; chat on A for all other workflows 101 and 10,000" in said
+
+
+ORDERED = "--scheduling-policy=priority"
+
+
+def prioritised(of_jobs: list[int], **of_workflows: int) -> ServersAnswer:
+    """Return the answer for a request each of two workflows by turns, with priorities of these jobs and workflows."""
+    data = document([(0, 100, 1)] * 4, "p100 latency <= 400 ms")
+    tasks = {"tasks": {"answer": {"stream": "chat"}}}
+    data["workflows"] = {name: tasks | {"priority": of_workflows.get(name, 0)} for name in ("talk", "files")}
+    for at, job in enumerate(data["workload"]["jobs"]):
+        job["workflow"] = ("talk", "files")[at % 2]
+    for job, priority in zip(data["workload"]["jobs"], of_jobs, strict=False):
+        job["priority"] = priority
+    return tn.servers(scenario_from(data), policies=["least_tokens"], max=3)
+
+
+def test_priorities_of_the_scenario_are_numbers_of_vllm_the_other_way_round() -> None:
+    """Truenorth serves the highest first, vLLM the lowest."""
+    answer = prioritised([], talk=5, files=1)
+    (engine,) = answer.engines
+    assert engine.priorities == (("talk", 0), ("files", 1))
+    assert engine.flags[-1] == ORDERED
+    said = "priority of each request: talk: 0, files: 1 (vLLM serves the lowest number first;"
+    assert said in kubernetes_text(answer.engines, [])
+    assert said in ray_serve_text(answer.engines, [])
+    sent = "Send vLLM's priority with each request (--scheduling-policy priority, the lowest goes first)"
+    assert f"{sent}, talk: 0, files: 1." in answer_in_words(answer.record())
+    assert encode(answer.record())["engines"][0]["priorities"] == {"talk": 0, "files": 1}
+
+
+def test_priorities_that_differ_within_a_workflow_are_said_by_the_scenarios_own() -> None:
+    (engine,) = prioritised([3, 0, 2, 0]).engines
+    assert engine.priorities == tuple((f"priority {each} of the scenario", at) for at, each in enumerate((3, 2, 0)))
+
+
+def test_equal_priorities_are_none() -> None:
+    (engine,) = prioritised([], talk=2, files=2).engines
+    assert (engine.priorities, ORDERED in engine.flags) == ((), False)
+
+
+ONE_ENGINE = "The answer holds only if the gateway keeps the calls of a session on one engine."
+CACHED = "The answer holds only if the gateway sends requests to engines that have their prefix cached."
+NO_HOLD = "vLLM cannot hold KV for a later call (hold): its prefix cache stands in for that, so keep it on."
+ON = "The scenario's nodes cache prefixes: keep vLLM's prefix cache on."
+
+
+@pytest.mark.parametrize(
+    ("tie", "policy", "said"),
+    [
+        ({}, "least_tokens", []),
+        ({}, "prefix_affinity", [ONE_ENGINE]),
+        ({"with": "plan"}, "least_tokens", [ONE_ENGINE]),
+        ({"with": "plan", "hold": True}, "least_tokens", [ONE_ENGINE, NO_HOLD]),
+    ],
+)
+def test_what_sessions_ask_of_the_gateway_is_said(
+    tie: dict[str, Any], policy: str, said: list[str], tmp_path: Path
+) -> None:
+    """Two calls of one job: on any nodes, on that of the first, or there with its KV held."""
+    data = document([], "p100 latency <= 2 s")
+    after = {"plan": {"bytes": "1 B", "hold": bool(tie.pop("hold", False))}}
+    call = {"stream": "chat", "prompt": 100, "output_tokens": 1}
+    data["workflows"] = {"chat": {"tasks": {"plan": call, "answer": {**call, "uncached": 50, "after": after, **tie}}}}
+    data["workload"] = {"jobs": [{"release": "0 s", "workflow": "chat"}]}
+    write(tn.servers(scenario_from(data), policies=[policy]), tmp_path)
+    for name in ("kubernetes.yaml", "ray_serve.yaml"):
+        text = (tmp_path / name).read_text()
+        assert [line for line in (ONE_ENGINE, CACHED, NO_HOLD, ON) if f"# {line}\n" in text] == said
+
+
+@pytest.mark.parametrize(("policy", "said"), [("least_tokens", [ON]), ("prefix_affinity", [CACHED, ON])])
+def test_caches_of_nodes_are_said(policy: str, said: list[str]) -> None:
+    data = document([(0, 100, 1)] * 2, "p100 latency <= 2 s")
+    data["streams"]["chat"] |= {"prefix_cache": "node", "prefix_block": 50}
+    data["workflows"]["chat"]["tasks"]["answer"] |= {"blocks": [1, 2]}
+    best = tn.servers(scenario_from(data), policies=[policy]).recommended
+    assert best is not None
+    assert asked_of_gateway(best) == said
 
 
 def test_the_files_say_where_they_come_from_and_are_valid(tmp_path: Path) -> None:

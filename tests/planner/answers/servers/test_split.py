@@ -228,6 +228,21 @@ def test_what_is_ordered_is_said_and_written(tmp_path: Path) -> None:
     assert "apart is recommended" in str(tn.report([tmp_path]).sections)
 
 
+def test_a_refutation_is_of_a_fleet_of_both_roles_if_there_is_one() -> None:
+    """Of B at 5 and A at 2 one B alone is dearer than two A, and says nothing but that it lacks a role."""
+    given = scenario_from(together(STEADY, {"A": 1000, "B": 1000}, {"A": 2.0, "B": 5.0}, [4, 1]))
+    answer = tn.servers(given, SLO, policies=[POLICY], split=True, time_limit=20)
+    sizes = (answer if answer.sizes.split else answer.beside or answer).sizes
+    assert [sizes.lacks_a_role(mix) for mix in ((0, 0, 1, 0), (2, 0, 1, 0), (1, 1, 0, 0), (1, 0, 0, 1))] == [
+        *(True, True, False, False),
+    ]
+    assert max([(1, 1, 0, 0), (0, 0, 1, 0)], key=sizes.explains) == (1, 1, 0, 0)
+    apart = answer if answer.sizes.split else answer.beside
+    assert apart is not None
+    alone = [done for done in apart.refutations if sizes.lacks_a_role(done.mix)]
+    assert {done.forces for done in alone} == {"Every fleet needs nodes of both roles, prefill and decode"}
+
+
 def test_mere_servers_are_as_many_as_are_needed() -> None:
     data = together(STEADY, {"A": 1000}, {}, [1])
     (group,) = data["cluster"].pop("groups")

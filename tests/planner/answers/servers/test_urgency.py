@@ -9,8 +9,10 @@ import pytest
 import truenorth as tn
 from truenorth.models import ServiceLevels
 from truenorth.models.scenario import scenario_from
+from truenorth.planner.answers.ask import ask
 from truenorth.planner.answers.servers.urgency import most_urgent
-from truenorth.planner.show.servers_words import engines_in_words
+from truenorth.planner.questions.sizes import ServersQuestion
+from truenorth.planner.show.servers_words import answer_in_words, engines_in_words
 
 TALK, FILES = "p100 latency of talk <= 50 us", "p100 latency of files <= 10 ms"
 
@@ -68,6 +70,7 @@ def test_nodes_apart_are_ordered_where_they_cost_less() -> None:
     """
     answer = tn.servers(scenario_from(beside(TALK, FILES)), time_limit=60)
     assert answer.recommended is answer.alternatives[0]
+    assert answer.not_tried == ()
     assert repr(answer).startswith("<ServersAnswer of 'scenario': order 2 for least_tokens:urgent=talk,apart=1; ")
     assert answer.frame()["value"]["least_tokens:urgent=talk,apart=1"] == [10e-6, 4e-3]
     sizes = {row.policy: row.mix for row in answer.policies}
@@ -79,6 +82,31 @@ def test_nodes_apart_are_ordered_where_they_cost_less() -> None:
     assert best.reached is not None
     assert [int(value or 0) for value in best.reached] == [10, 4_000]
     assert engines_in_words(answer.record()) == "1 of the nodes serves talk alone; the others share the rest"
+
+
+def test_the_command_that_repeats_an_answer_names_policies_only_if_it_was_asked_about_them() -> None:
+    """Whoever names policies is asked for no others, so that naming the default ones would leave out nodes apart."""
+    scenario = scenario_from(beside(TALK, FILES))
+    asked = tn.servers(scenario, time_limit=60).asked
+    assert isinstance(asked, ServersQuestion)
+    assert (asked.policies, "--policies" in asked.typed()) == (None, False)
+    again = ask(asked, scenario)
+    assert again.recommended is not None
+    assert (again.recommended.policy, again.recommended.mix) == ("least_tokens:urgent=talk,apart=1", (2,))
+    named = tn.servers(scenario, policies=["round_robin"], time_limit=60).asked
+    assert named.typed()[4:6] == ["--policies", "round_robin"]
+
+
+def test_what_there_was_no_time_for_is_said() -> None:
+    """Without any time nothing is tried; of what policies that are named leave out nothing is said."""
+    data = beside(TALK, FILES)
+    data["streams"]["chat"] |= {"concurrency": 2, "step": {1: "10 us", 2: "10 us"}}
+    scenario = scenario_from(data)
+    answer = tn.servers(scenario, time_limit=1e-6)
+    assert answer.not_tried == ("fewer requests at once than seats", "nodes for urgent workflows alone")
+    said = "For lack of time fewer requests at once than seats and nodes for urgent workflows alone were not tried; "
+    assert said in answer_in_words(answer.record())
+    assert tn.servers(scenario, policies=["least_tokens"], time_limit=1e-6).not_tried == ()
 
 
 def test_nodes_apart_are_tried_on_fleets_of_several_kinds() -> None:
