@@ -19,7 +19,7 @@ from truenorth.models.instance import Instance
 from truenorth.models.objective import Objective
 from truenorth.models.streams import StreamClass, StreamSpeed, Tokens
 from truenorth.models.timeline import ServedRequests, Timeline
-from truenorth.models.workload import WHOLE, Edge, Job, MLModel, Task, Workflow
+from truenorth.models.workload import WHOLE, BatchClass, Edge, Job, MLModel, Task, Workflow
 from truenorth.solvers.bounds import stream_prices
 from truenorth.solvers.bounds.lagrangian.ascent import Steps, ascend
 from truenorth.solvers.bounds.lagrangian.evaluation import Prices
@@ -30,7 +30,7 @@ from truenorth.solvers.exact.start_orders import Programme
 from truenorth.solvers.exact.start_orders_tables import ComputeRate, tabulate
 from truenorth.solvers.first_use import mark_complete
 from truenorth.solvers.result import Search
-from truenorth.solvers.search import beam, gang_loads, gangs, queues
+from truenorth.solvers.search import beam, beam_guide, gang_loads, gangs, queues
 from truenorth.solvers.search.annealing import improve
 from truenorth.solvers.search.decoder import Decoder
 
@@ -56,6 +56,9 @@ def _compile_search() -> None:
 
 def _compile_serving() -> None:
     improve(_smallest(share=WHOLE // 2), iterations=100)
+    pair = Task.of_class("pair", BatchClass("pair", {"any": {1: 1, 2: 1}}, ("one",)))
+    search = _search_of(Job(Workflow("pair", (pair,)), 0), 2)
+    _plan_beams(search, beam_guide.tabulate(search.instance, search.objective, np.zeros((1, 1)), 1))
 
 
 def _compile_bound() -> None:
@@ -65,7 +68,10 @@ def _compile_bound() -> None:
     tables = None if priced is None else tabulate(search.instance, search.objective, ComputeRate.of(priced))
     if tables is not None:
         Programme(search, Fraction(1), search.clock.left_s).prove(tables, None)
-    guide = None if priced is None else beam.guide_of(search, priced)
+    _plan_beams(search, None if priced is None else beam.guide_of(search, priced))
+
+
+def _plan_beams(search: Search, guide: beam_guide.Guide | None) -> None:
     if guide is not None:
         beam.plan(Decoder(search.instance, search.objective, idle_first=True), guide, 1, 1, lambda: False)
 
@@ -117,14 +123,16 @@ _COMPILE = {
 
 def _smallest(share: int = WHOLE, jobs: int = 1, tasks: int = 1) -> Search:
     """Return a search for jobs that are chains of tasks; a load takes 1 us, as a run, in whose slots a bound counts."""
-    gpu = GPU("s0/g0", 0, "any", 1, Fraction(MICROSECONDS_PER_SECOND))
-    link = Link()
     chain = (
         Task(str(place), {"any": 1}, ("one",), (Edge(str(place - 1), 0),) if place else (), share=share)
         for place in range(tasks)
     )
-    job = Job(Workflow("one", tuple(chain)), 0)
-    instance = Instance(Cluster((gpu,), Network(link, link)), (MLModel("one", 1),), (job,) * jobs)
+    return _search_of(Job(Workflow("one", tuple(chain)), 0), jobs)
+
+
+def _search_of(job: Job, jobs: int) -> Search:
+    gpu = GPU("s0/g0", 0, "any", 1, Fraction(MICROSECONDS_PER_SECOND))
+    instance = Instance(Cluster((gpu,), Network(Link(), Link())), (MLModel("one", 1),), (job,) * jobs)
     return Search(instance, Objective.MEAN_LATENCY, 600.0)
 
 

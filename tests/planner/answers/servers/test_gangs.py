@@ -202,7 +202,9 @@ def test_the_number_of_gpus_is_chosen_at_every_size() -> None:
     for limit_s, least in ((8, 1), (7, 2)):
         answer = tn.servers(scenario_from(made), slo=f"p100 latency <= {limit_s} s", time_limit=10)
         assert (answer.servers, answer.proved) == (least, True)
-    assert {row.policy: row.mix for row in answer.policies} == dict.fromkeys(("sjf", "easy", "qssf", "fifo"), (2,))
+    assert {row.policy: row.mix for row in answer.policies} == dict.fromkeys(
+        ("sjf", "easy", "dally", "qssf", "fifo"), (2,)
+    )
 
 
 def chosen(modes: dict[int, int], jobs: int) -> Scenario:
