@@ -158,6 +158,15 @@ def _scaled(quantity: int | Fraction, power: int, unit: str) -> str:
     return f"{number:f} {unit}"
 
 
+def without_exponent(said: str) -> str:
+    """Return a figure that was written in a format; an exponent, which nobody reads, is written out.
+
+    >>> without_exponent(f"{109_623.4:.5g}"), without_exponent(f"{1.5:.4g}")
+    ('109,620', '1.5')
+    """
+    return f"{float(said):,.0f}" if "e+" in said else said
+
+
 def say_size(size_bytes: float) -> str:
     """Return a size in words, in the unit that leaves at least one whole one.
 

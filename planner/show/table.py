@@ -20,6 +20,7 @@ from rich.text import Text
 
 from truenorth.models.record import guard
 from truenorth.models.scenario import write_atomically
+from truenorth.models.units import without_exponent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,9 +42,7 @@ def say(value: Any, how: str | Callable[[Any], str] = "", unit: str = "") -> str
     """
     if value is None or isinstance(value, str):
         return "-" if value is None else value
-    said = how(value) if callable(how) else format(value, how)
-    if "e+" in said:  # which nobody reads
-        said = f"{float(said):,.0f}"
+    said = without_exponent(how(value) if callable(how) else format(value, how))
     return f"{said} {unit}".rstrip()
 
 

@@ -16,7 +16,7 @@ from truenorth.models import Instance, MLModel, Objective, ServiceLevel, Service
 from truenorth.models.instance import NONE, Ints
 from truenorth.models.timeline import TokenTimes
 from truenorth.models.torn import torn
-from truenorth.models.units import say_size
+from truenorth.models.units import say_size, without_exponent
 from truenorth.planner.answers.servers.goal import Goal
 from truenorth.planner.answers.servers.record import TooLongAlone
 from truenorth.solvers.bounds import critical_path, fluid
@@ -149,9 +149,7 @@ def _names(named: Sequence[MLModel], models: tuple[int, ...]) -> str:
 
 
 def _figure(value: float, digits: int = 4) -> str:
-    """Return a figure in so many digits, without an exponent, which nobody reads."""
-    said = f"{value:.{digits}g}"
-    return f"{float(said):,.0f}" if "e+" in said else said
+    return without_exponent(f"{value:.{digits}g}")
 
 
 def _gpus(count: int) -> str:
